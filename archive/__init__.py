@@ -1,0 +1,1 @@
+"""The archive: segments and their commit protocol, checkpoints, views for looking, retention."""

@@ -1,0 +1,130 @@
+"""Analyses in the archive: `analyses/<id>/analysis.json` names the tables beside it.
+
+An analysis counts only when its `analysis.json` is there (it is written last); ids sort by time.
+The schemas are the contract between the Spark jobs that write and the views and reports that read.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.store import Store, checked_format
+
+_TIME = pa.timestamp("us", tz="UTC")
+_S = pa.string()
+
+VERDICTS = pa.schema(
+    [
+        ("record_id", _S),
+        ("cause", _S),
+        ("mechanism", _S),
+        ("rule", _S),
+        ("evidence", _S),
+        ("stale_evidence", pa.bool_()),
+        ("attempts", pa.int32()),
+        ("origin_kind", _S),
+        ("origin", _S),
+        ("exception_class", _S),
+        ("exception_message", _S),
+        ("exception_family", _S),
+        ("fingerprint", _S),
+        ("fingerprint_version", pa.int32()),
+        ("producer_id", _S),
+        ("producer_seq", pa.int64()),
+        ("consumer_id", _S),
+        ("connection_id", _S),
+        ("duplicate_group", _S),
+        ("duplicate_kind", _S),
+        ("transaction_state", _S),
+        ("incident_id", _S),
+        ("laps", pa.int32()),
+        ("advice", _S),
+        ("advice_reason", _S),
+    ]
+)
+INCIDENTS = pa.schema(
+    [
+        ("incident_id", _S),
+        ("start", _TIME),
+        ("peak", _TIME),
+        ("end", _TIME),
+        ("size", pa.int64()),
+        ("sources", pa.list_(_S)),
+        ("causes", pa.list_(_S)),
+        ("fingerprint", _S),
+        ("first_record_id", _S),
+        ("ongoing", pa.bool_()),
+        ("new", pa.bool_()),
+    ]
+)
+TRANSACTIONS = pa.schema(
+    [
+        ("unique_key", _S),
+        ("state", _S),
+        ("checks", pa.int32()),
+        ("topic", _S),
+        ("producer_group", _S),
+        ("broker_node", _S),
+        ("discarded", pa.bool_()),
+        ("check_reached_producer", _S),
+        ("first_seen", _TIME),
+        ("last_seen", _TIME),
+        ("copies", pa.int32()),
+        ("record_ids", pa.list_(_S)),
+        ("real_record_id", _S),
+        ("evidence", _S),
+        ("source", _S),
+    ]
+)
+TABLES: Mapping[str, pa.Schema] = {"verdicts": VERDICTS, "incidents": INCIDENTS, "transactions": TRANSACTIONS}
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """One finished analysis. `tables` holds, for each of TABLES, the file names below the archive."""
+
+    analysis: str
+    records: int
+    causes: Mapping[str, int]
+    seconds: float
+    created_at: str
+    rules_digest: str
+    tables: Mapping[str, tuple[str, ...]]
+    segments: tuple[str, ...] = ()
+    """The segments (manifest stems) it has read."""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """What a kind of analysis adds, e.g. client_log, changed."""
+
+
+def name_of(analysis: str) -> str:
+    """The file whose presence makes the analysis count."""
+    return f"analyses/{analysis}/analysis.json"
+
+
+def commit(store: Store, analysis: Analysis) -> None:
+    """Make the analysis visible; its tables must be durable by now."""
+    document = {"format": FORMAT_VERSION, **asdict(analysis)}
+    store.put(name_of(analysis.analysis), json.dumps(document, indent=1).encode())
+
+
+def load(store: Store, analysis: str) -> Analysis:
+    """One analysis by id. Raises NotFound-like UsageError from the store when there is none."""
+    document = checked_format(name_of(analysis), store.get(name_of(analysis)))
+    document["tables"] = {name: tuple(files) for name, files in document["tables"].items()}
+    document["segments"] = tuple(document["segments"])
+    return Analysis(**document)
+
+
+def ids(store: Store) -> list[str]:
+    """All finished analyses, oldest first."""
+    return sorted(name.split("/")[1] for name in store.list("analyses/") if name.endswith("/analysis.json"))
+
+
+def latest(store: Store) -> Analysis | None:
+    """The newest finished analysis."""
+    known = ids(store)
+    return load(store, known[-1]) if known else None

@@ -1,0 +1,68 @@
+"""Manifests: a segment counts only when its manifest is there.
+
+`manifests/<pull>-<n>.json` has the stem of its segment. `settled` says that the broker has answered
+something later than the acknowledgement of its letters; until then they may come again. While only
+some of a manifest's letters are settled, `settled_ids` names them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.store import Store, checked_format
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One committed segment."""
+
+    stem: str
+    pull_id: str
+    source: str
+    mode: str
+    segment: str
+    rows: int
+    digest: str
+    """SHA-256 over the record ids in row order (`dlq.core.identity.digest_of_ids`)."""
+    created_at: str
+    checkpoint: Mapping[str, int] = field(default_factory=dict)
+    settled: bool = False
+    settled_ids: tuple[str, ...] = ()
+    replaces: tuple[str, ...] = ()
+    """Stems that a compaction wrote again into this segment: they no longer count."""
+    purged: int = 0
+    """Rows that retention has removed from this segment's letters."""
+
+
+def name_of(stem: str) -> str:
+    """The manifest's name in the archive."""
+    return f"manifests/{stem}.json"
+
+
+def write(store: Store, manifest: Manifest) -> None:
+    """Write or replace a manifest, durably."""
+    store.put(name_of(manifest.stem), json.dumps({"format": FORMAT_VERSION, **asdict(manifest)}).encode())
+
+
+def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None) -> Manifest:
+    """Mark all of a manifest's letters settled, or these of them; returns what was written."""
+    known = {*manifest.settled_ids, *(record_ids or ())}
+    whole = record_ids is None or len(known) >= manifest.rows
+    changed = replace(manifest, settled=whole, settled_ids=() if whole else tuple(sorted(known)))
+    write(store, changed)
+    return changed
+
+
+def load(store: Store, name: str) -> Manifest:
+    """One manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
+    document = checked_format(name, store.get(name))
+    lists = ("settled_ids", "replaces")
+    return Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
+
+
+def every(store: Store, source: str | None = None) -> Iterator[Manifest]:
+    """The manifests that count, by name (which is by time within a pull)."""
+    found = [load(store, name) for name in store.list("manifests/") if name.endswith(".json")]
+    replaced = {stem for manifest in found for stem in manifest.replaces}
+    return (m for m in found if m.stem not in replaced and source in (None, m.source))

@@ -1,0 +1,119 @@
+"""The Parquet schema of a segment, and records to and from Arrow, column by column."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any
+
+import pyarrow as pa
+
+from dlq.core.record import COLUMNS, Death, Record
+
+FORMAT_VERSION = 1
+
+_TIME = pa.timestamp("us", tz="UTC")
+_MAP = pa.map_(pa.string(), pa.string())
+DEATH = pa.struct(
+    [
+        ("reason", pa.string()),
+        ("queue", pa.string()),
+        ("exchange", pa.string()),
+        ("routing_keys", pa.list_(pa.string())),
+        ("count", pa.int64()),
+        ("time", _TIME),
+        ("original_expiration", pa.string()),
+    ]
+)
+_TYPES: Mapping[str, pa.DataType] = {
+    "queue_id": pa.int32(),
+    "offset": pa.int64(),
+    "keys": pa.list_(pa.string()),
+    "captured_at": _TIME,
+    "published_at": _TIME,
+    "first_dead_at": _TIME,
+    "dead_at": _TIME,
+    "expires_at": _TIME,
+    "deaths": pa.list_(DEATH),
+    "attempts": pa.int32(),
+    "redelivered": pa.bool_(),
+    "headers": _MAP,
+    "raw_properties": pa.binary(),
+    "properties": _MAP,
+    "body": pa.binary(),
+    "body_size": pa.int64(),
+    "persistent": pa.bool_(),
+    "priority": pa.int32(),
+    "flags": pa.int32(),
+}
+SEGMENT = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
+
+
+def _offsets(groups: Sequence[Sequence[Any]] | Sequence[Mapping[str, str]]) -> pa.Array:
+    return pa.array(list(accumulate(map(len, groups), initial=0)), pa.int32())
+
+
+def _map_column(maps: Sequence[Mapping[str, str]]) -> pa.Array:
+    names = pa.array(list(chain.from_iterable(maps)), pa.string())
+    values = pa.array(list(chain.from_iterable(m.values() for m in maps)), pa.string())
+    return pa.MapArray.from_arrays(_offsets(maps), names, values)
+
+
+def _list_column(lists: Sequence[Sequence[str]]) -> pa.Array:
+    return pa.ListArray.from_arrays(_offsets(lists), pa.array(list(chain.from_iterable(lists)), pa.string()))
+
+
+def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
+    flat = list(chain.from_iterable(histories))
+    columns = [
+        _list_column([d.routing_keys for d in flat]) if f.name == "routing_keys"
+        else pa.array([getattr(d, f.name) for d in flat], f.type)
+        for f in DEATH
+    ]  # fmt: skip
+    return pa.ListArray.from_arrays(_offsets(histories), pa.StructArray.from_arrays(columns, fields=list(DEATH)))
+
+
+_BUILDERS: Mapping[str, Any] = {
+    "headers": _map_column,
+    "properties": _map_column,
+    "keys": _list_column,
+    "deaths": _deaths_column,
+}
+
+
+def to_table(records: Sequence[Record]) -> pa.Table:
+    """Records as one Arrow table with the schema SEGMENT."""
+    columns = zip(*records, strict=True) if records else ([] for _ in COLUMNS)
+    arrays = [
+        _BUILDERS[f.name](values) if f.name in _BUILDERS else pa.array(values, f.type)
+        for f, values in zip(SEGMENT, columns, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=SEGMENT)
+
+
+def _death(entry: Mapping[str, Any]) -> Death:
+    return Death(**{**entry, "routing_keys": tuple(entry["routing_keys"] or ())})
+
+
+_READERS: Mapping[str, Any] = {
+    "headers": lambda pairs: dict(pairs or ()),
+    "properties": lambda pairs: dict(pairs or ()),
+    "keys": lambda keys: tuple(keys or ()),
+    "deaths": lambda deaths: tuple(_death(d) for d in deaths or ()),
+    "body": lambda body: body or b"",
+}
+
+
+def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
+    if pa.types.is_timestamp(column.type):
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+    if name == "deaths":
+        column = column.cast(pa.list_(pa.struct([(f.name, pa.int64() if f.name == "time" else f.type) for f in DEATH])))
+    values: list[Any] = column.to_pylist()
+    return [_READERS[name](v) for v in values] if name in _READERS else values
+
+
+def to_records(table: pa.Table) -> Iterator[Record]:
+    """The rows of a segment (or of some of its columns) as records again."""
+    names = [name for name in table.column_names if name in SEGMENT.names]
+    required = {n: "" for n in ("record_id", "source", "broker", "broker_kind", "dead_letter_queue")}
+    for row in zip(*(_values(table[name], name) for name in names), strict=True):
+        yield Record(**{**required, **dict(zip(names, row, strict=True))})

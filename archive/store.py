@@ -1,0 +1,139 @@
+"""Where the archive's files lie: one small protocol, a local folder behind it.
+
+Names are relative, with `/`. A name appears whole or not at all, and only after its bytes are
+durable: a reader never sees half a file, and a crash leaves nothing but a temporary name.
+"""
+
+import fcntl
+import json
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
+
+_TEMPORARY = ".tmp-"
+
+
+class Store(Protocol):
+    """The archive's storage."""
+
+    location: str
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        """Write `name` durably and atomically, replacing what was there. Raises ArchiveError."""
+        ...
+
+    def get(self, name: str) -> bytes:
+        """The bytes of `name`; raises UsageError when there is none."""
+        ...
+
+    def list(self, prefix: str) -> list[str]:
+        """Names that start with `prefix`, sorted."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Remove `name`; nothing happens when it is gone already."""
+        ...
+
+    def url(self, name: str) -> str:
+        """How Spark, DuckDB and pyarrow open `name`."""
+        ...
+
+    def lock(self, name: str) -> Any:
+        """A context manager that holds the lock `name`, or raises Busy naming the holder's pid and host."""
+        ...
+
+
+def checked_format(name: str, data: bytes) -> dict[str, Any]:
+    """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
+    try:
+        document = json.loads(data)
+        version = document.pop("format")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise ArchiveError(f"{name} in the archive is damaged: {error}") from error
+    if version > FORMAT_VERSION:
+        raise FormatTooNew(f"{name} has format {version}; this dlq knows up to {FORMAT_VERSION}: upgrade dlq")
+    return dict(document)
+
+
+def open_store(location: str) -> Store:
+    """The store at `location`: a folder."""
+    if "://" in location:
+        raise UsageError(f"archive = {location!r}: only folders are supported")
+    return LocalStore(location)
+
+
+class LocalStore:
+    """A folder of the file system, its owner's alone."""
+
+    def __init__(self, location: str) -> None:
+        self.location = os.path.abspath(location)
+        self._root = Path(self.location)
+
+    def put(self, name: str, data: bytes | memoryview) -> None:
+        path = self._root / name
+        temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
+        try:
+            self._make_folder(path.parent)
+            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.rename(path)
+            _fsync_folder(path.parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise ArchiveError(f"cannot write {name} in the archive {self.location}: {error.strerror}") from error
+
+    def get(self, name: str) -> bytes:
+        try:
+            return (self._root / name).read_bytes()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise UsageError(f"there is no {name} in the archive {self.location}") from error
+        except OSError as error:
+            raise ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}") from error
+
+    def list(self, prefix: str) -> list[str]:
+        folder = self._root / prefix.rpartition("/")[0]
+        names = (str(path.relative_to(self._root)) for path in folder.rglob("*") if path.is_file())
+        return sorted(n for n in names if n.startswith(prefix) and _TEMPORARY not in n)
+
+    def delete(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+    def url(self, name: str) -> str:
+        return str(self._root / name)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """flock: the kernel lets go when the holder dies, however it dies."""
+        path = self._root / "locks" / name
+        self._make_folder(path.parent)
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Busy(f"{name} is locked by {file.read().strip() or 'another run'}") from error
+            file.truncate(0)
+            file.write(f"pid {os.getpid()} on {socket.gethostname()}")
+            file.flush()
+            yield
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.chmod(0o700)
+            _fsync_folder(folder.parent)
+
+
+def _fsync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

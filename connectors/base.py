@@ -1,0 +1,248 @@
+"""The contract: what every broker must do for the rest of the program, and what it may rely on.
+
+A *reading* walks one source once, from a snapshot taken at its start:
+
+    reading = connector.read(ReadRequest(...))
+    for batch in reading.batches():          # records, in the order the broker gave them
+        ...make batch.records durable...
+        reading.acknowledge(batch.position)  # never called in mode copy
+        reading.settled()                    # how far the broker has *answered* that
+    reading.close()                          # gives back everything that was not acknowledged, once
+
+Positions count the letters of one reading from 1, so "up to and including position 300" means the
+same for AMQP's multiple ack, STOMP's cumulative ack and RocketMQ, which acknowledges nothing.
+Driver errors never leave a connector: they are translated into `dlq.core.errors`, with their cause.
+The suite `tests/contract.py` runs over every connector and is the contract's other half.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from dlq.core.keys import KeyReader, key_reader
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+Mode = Literal["copy", "drain"]
+Checkpoint = Mapping[str, int]
+"""Where to continue, e.g. {"%DLQ%pay@broker-a:0": 4711}; empty for brokers that remember by themselves."""
+
+BATCH_BYTES = 16 * 2**20
+BATCH_ROWS = 10_000
+
+
+class Left(NamedTuple):
+    """A letter that this protocol cannot carry without loss: it stays in its queue, unacknowledged."""
+
+    physical_id: str
+    reason: str
+
+
+class Gap(NamedTuple):
+    """Letters that were there once and are gone (retention, a replaced broker): offsets [first, end)."""
+
+    place: str
+    first: int
+    end: int
+
+
+class Batch(NamedTuple):
+    """Some letters in a row. May be empty: a reading yields at least once a second, so that its
+    caller can look at the clock. `position` is that of the last letter delivered so far."""
+
+    records: Sequence[Record]
+    position: int
+    checkpoint: Checkpoint = {}
+    left: Sequence[Left] = ()
+    gaps: Sequence[Gap] = ()
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What to read, and what the records are to carry of this pull."""
+
+    source: Source
+    mode: Mode
+    pull_id: str
+    limit: int | None = None
+    resume: Checkpoint = field(default_factory=dict)
+    force: bool = False
+    include_empty: bool = False
+    batch_rows: int = BATCH_ROWS
+    batch_bytes: int = BATCH_BYTES
+    careful: bool = False
+    """After a poisoned connection: ask for one letter at a time, so that no neighbour is harmed."""
+
+    def key_reader(self) -> KeyReader:
+        """The source's business key as a function."""
+        return key_reader(self.source.key)
+
+
+class Reading(Protocol):
+    """One walk over a source. Not safe for several threads."""
+
+    snapshot: int | None
+    """Letters that were there at the start (None: the broker cannot say). Never more are read."""
+
+    complete: bool
+    """After `batches` ended: everything of the snapshot was shown. False: a capped browse, other
+    consumers, or letters that are held back; the caller reports both numbers."""
+
+    topology: Mapping[str, Any]
+    """What could be learned of the source: queue type, limits, TTL, bindings, retention (JSON-able)."""
+
+    notes: Sequence[str]
+    """Plain sentences for the user about this reading (what it changes, what it cannot prove)."""
+
+    def batches(self) -> Iterator[Batch]:
+        """The letters in order, in batches of at most `batch_rows` and about `batch_bytes`.
+
+        Buffers no more than one batch beyond what it yielded, whatever the depth. Raises
+        ConnectionLost when the connection ends, PoisonMessage when a letter kills it.
+        """
+        ...
+
+    def acknowledge(self, position: int) -> None:
+        """Every letter up to `position` is durable: the broker may forget them.
+
+        A connector may hold acknowledgements back (RabbitMQ does, to stop exactly at the snapshot)
+        as long as the last call of a finished reading brings them all out.
+        """
+        ...
+
+    def settled(self) -> int:
+        """Ask the broker something after the acknowledgements; the position that its answer covers.
+
+        Costs a round trip. What is beyond that position will be, or may be, delivered again.
+        """
+        ...
+
+    def close(self) -> None:
+        """End the reading; what was not acknowledged goes back once, unrejected. Never raises."""
+        ...
+
+
+class Target(NamedTuple):
+    """Where a replayed message goes. `kind` is queue, topic, exchange or group."""
+
+    kind: str
+    name: str
+    routing_key: str = ""
+
+    def __str__(self) -> str:
+        """As `--to` writes it: queue:orders, exchange:shop/order.created."""
+        return f"{self.kind}:{self.name}/{self.routing_key}" if self.kind == "exchange" else f"{self.kind}:{self.name}"
+
+
+class Outline(NamedTuple):
+    """What publishing a letter would do, known without a connection."""
+
+    stripped: Sequence[str] = ()
+    """Names of headers and properties that are not sent again."""
+    problem: str | None = None
+    """Why it must not be sent as it is (it would kill the channel, it is no message any more)."""
+    warnings: Sequence[str] = ()
+
+
+class Outgoing(NamedTuple):
+    """One letter on its way back. `number` is the caller's, and returns in `Sent`."""
+
+    number: int
+    record: Record
+    target: Target
+    provenance: Mapping[str, str]
+    """dlq_replay_id, dlq_replay_lap, dlq_replay_of."""
+    keep_headers: bool = False
+
+
+Outcome = Literal["confirmed", "returned", "refused", "in_doubt"]
+
+
+class Sent(NamedTuple):
+    """What became of one `Outgoing`: confirmed only if the broker took it and routed it."""
+
+    number: int
+    outcome: Outcome
+    detail: str | None = None
+
+
+class Publisher(Protocol):
+    """A pipelined way into a broker."""
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """Send all of them, several in flight, and yield one `Sent` for each, in any order.
+
+        Takes from `outgoing` only what it sends at once, at most `window` ahead of the answers, so a
+        caller that stops giving stops the sending. When the connection dies or an answer does not
+        come in time, everything in flight is yielded as `in_doubt`, then ConnectionLost is raised.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; by then `publish` has accounted for every message. Never raises."""
+        ...
+
+
+Presence = Literal["sent", "not_sent", "unknown"]
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What `dlq doctor` says of one source."""
+
+    version: str
+    depth: int | None
+    facts: Mapping[str, Any]
+    """Name -> value, in the order to be shown: consumers, queue type, limits, rights, retention."""
+    changes: Mapping[str, str]
+    """Mode -> what it would change there, in one sentence."""
+    harm: Mapping[str, str] = field(default_factory=dict)
+    """Mode -> why it is refused without --force."""
+    warnings: Sequence[str] = ()
+
+
+class Connector(Protocol):
+    """One broker. Connecting is done on construction, or lazily; either raises BrokerError."""
+
+    def inspect(self, source: Source) -> Inspection:
+        """Look without changing anything."""
+        ...
+
+    def read(self, request: ReadRequest) -> Reading:
+        """Start a reading. Raises HarmRefused when `request.mode` would harm and `force` is not set."""
+        ...
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """Where `record` goes for `--to` (origin, group, queue:NAME, ...); None: nothing says where.
+
+        `record.origin` and `origin_kind` are the verdict's where there is one. Raises UsageError for
+        a target that this broker does not have.
+        """
+        ...
+
+    def outline(self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
+        """What publishing it would strip, warn of, or fail on. Needs no connection."""
+        ...
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
+        ...
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+        """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can."""
+        ...
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        """For reconcile: number -> whether the broker holds, or held, that replay.
+
+        `since` is when the first of them was sent (microseconds): a node that restarted after it proves nothing.
+        """
+        ...
+
+    def forget(self, plan: str) -> None:
+        """The plan is settled: remove what its publisher left on the broker (a witness queue)."""
+        ...
+
+    def close(self) -> None:
+        """Let go of all connections. Never raises."""
+        ...

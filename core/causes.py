@@ -1,0 +1,33 @@
+"""The names of causes, mechanisms and advice; the archive and other programs rely on them."""
+
+CAUSES = {
+    "suppressed_duplicate": "the client's connection audit had seen it and poison-acked it; that does not prove it was processed",
+    "duplicate_from_store": "the broker found the id again in its store or cursor",
+    "poison_ack": "the consumer refused it",
+    "redelivery_exhausted": "too many delivery attempts",
+    "expired": "its time to live ran out",
+    "overflow": "the queue was longer than its limit",
+    "unroutable": "no binding took it; an alternate exchange did",
+    "application_error": "an application or framework parked it with an exception",
+    "check_max_exceeded": "a half message was checked too often without an outcome",
+    "check_skipped": "a half message was older than the broker's retention, so it was not checked any more",
+    "transaction_pending": "a half message without an outcome yet",
+    "unreadable": "the broker could not unmarshal it",
+    "unknown": "no evidence says why",
+}
+
+MECHANISMS = (
+    "reject", "delivery_limit", "retry_loop", "ttl", "maxlen", "alternate_exchange", "framework",
+    "nack", "audit", "store_audit", "redelivery_policy", "redelivery_plugin", "dispatch_check",
+    "expiry", "discard", "format",
+    "send_back", "client_fallback", "pop", "check", "check_age",
+    "none",
+)  # fmt: skip
+
+ADVICE = {
+    "replay": "may go back",
+    "check_first": "look into the business data before anything is sent",
+    "fix_first": "mend the cause, then replay",
+    "never": "must not go back",
+    "hold": "wait: its outcome can still change",
+}

@@ -1,0 +1,75 @@
+"""Everything that can go wrong, as one shallow tree.
+
+    DlqError
+     ├── UsageError            the user asked for something that cannot be (exit 2)
+     │    ├── ConfigError      dlq.toml or an environment variable is wrong
+     │    ├── HarmRefused      looking would change or kill messages, and --force was not given
+     │    └── FormatTooNew     the archive was written by a newer dlq
+     ├── BrokerError           the broker said no, or nothing (exit 4)
+     │    ├── Unreachable      no connection
+     │    ├── AccessDenied     wrong password, or a right is missing
+     │    ├── NotFound         no such virtual host, queue, topic or group
+     │    └── ConnectionLost   the connection ended in the middle of the work
+     ├── PoisonMessage         one message cannot be read by this protocol and stops the drain (exit 3)
+     ├── ArchiveError          the archive cannot be written or read (exit 3: what was done is safe)
+     ├── Busy                  another run holds the lock (exit 7)
+     └── BooksDoNotBalance     something is in doubt, or counts do not add up (exit 6)
+
+Every message is one line that says what, where, and how to mend it, and carries no secret.
+"""
+
+
+class DlqError(Exception):
+    """Base of all errors that a user reads as one line."""
+
+
+class UsageError(DlqError):
+    """The request itself is wrong: a bad flag, an unknown column, source, plan or key."""
+
+
+class ConfigError(UsageError):
+    """The configuration is wrong."""
+
+
+class HarmRefused(UsageError):
+    """Doing this would harm messages in the queue; `--force` insists."""
+
+
+class FormatTooNew(UsageError):
+    """A file of the archive has a format version that this dlq does not know."""
+
+
+class BrokerError(DlqError):
+    """The broker refused, or could not be reached."""
+
+
+class Unreachable(BrokerError):
+    """No connection to the broker."""
+
+
+class AccessDenied(BrokerError):
+    """Wrong credentials, or the user lacks a right."""
+
+
+class NotFound(BrokerError):
+    """No such virtual host, queue, topic or group."""
+
+
+class ConnectionLost(BrokerError):
+    """The connection ended while work was under way; nothing unacknowledged is lost."""
+
+
+class PoisonMessage(DlqError):
+    """One message makes the broker or the protocol fail, so that the rest cannot be read past it."""
+
+
+class ArchiveError(DlqError):
+    """The archive cannot be written or read (disk full, a damaged file)."""
+
+
+class Busy(DlqError):
+    """Another run holds the lock; the text names its pid and host."""
+
+
+class BooksDoNotBalance(DlqError):
+    """Something is in doubt, or what was captured is not accounted for."""

@@ -1,0 +1,29 @@
+"""Which message is which: record ids that are the same on every machine and in every run.
+
+A record id is 32 hex digits. The id of the first message with some content is the digest of that
+content; byte-identical messages are distinct letters, so the second one's id is the digest of the
+first id and the ordinal 1, and so on. What changes at each delivery (`redelivered`, RabbitMQ's
+x-delivery-count and x-acquired-count) must not be among the parts.
+"""
+
+from hashlib import sha256
+
+ID_HEX_DIGITS = 32
+
+
+def content_id(*parts: bytes) -> str:
+    """The id of the first message whose content is `parts`; their borders count."""
+    framed = b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    return sha256(framed).hexdigest()[:ID_HEX_DIGITS]
+
+
+def ordinal_id(first_id: str, ordinal: int) -> str:
+    """The id of the `ordinal`-th message (from 0) with the content of `first_id`."""
+    if ordinal == 0:
+        return first_id
+    return sha256(b"%b#%d" % (first_id.encode(), ordinal)).hexdigest()[:ID_HEX_DIGITS]
+
+
+def digest_of_ids(record_ids: list[str]) -> str:
+    """One digest over an ordered list of record ids, as manifests and plans carry it."""
+    return sha256("\n".join(record_ids).encode()).hexdigest()

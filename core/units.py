@@ -1,0 +1,48 @@
+"""Durations, sizes and percentages as people write them: 5m, 90d, 50GB, 10%."""
+
+import re
+
+from dlq.core.errors import UsageError
+
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+
+
+def seconds(text: str | float) -> float:
+    """`5m`, `30s`, `1.5h`, `90d`; a bare number is seconds. Raises UsageError."""
+    match = _NUMBER.fullmatch(str(text))
+    unit = match[2] or "s" if match else ""
+    if match is None or unit not in _SECONDS:
+        raise UsageError(f"{text!r} is no duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m")
+    return float(match[1]) * _SECONDS[unit]
+
+
+def size(text: str | float) -> int:
+    """`50GB`, `512MiB`; a bare number is bytes. Raises UsageError."""
+    match = _NUMBER.fullmatch(str(text))
+    if match is None or match[2].upper() not in _BYTES:
+        raise UsageError(f"{text!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB")
+    return int(float(match[1]) * _BYTES[match[2].upper()])
+
+
+def human_bytes(count: float) -> str:
+    """A byte count for people: 1.5 GB."""
+    for unit in ("B", "KB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def human_seconds(duration: float) -> str:
+    """A duration for people: 5h 12m, 42s."""
+    if duration < 1:
+        return f"{duration:.1f}s"
+    parts = []
+    rest = round(duration)
+    for name, length in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, length)
+        if count:
+            parts.append(f"{count}{name}")
+    return " ".join(parts[:2])
