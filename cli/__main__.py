@@ -1,0 +1,5 @@
+"""`python -m dlq.cli`."""
+
+from dlq.cli.app import main
+
+main()

@@ -1,0 +1,127 @@
+"""The command `dlq`: common options, error handling, and the table of commands."""
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from types import FrameType
+from typing import Annotated, NoReturn
+
+import typer
+
+from dlq.cli.context import OUTPUTS, Context
+from dlq.cli.exit import ExitCode, code_of
+from dlq.core.errors import DlqError, UsageError
+from dlq.core.settings import suggest
+
+COMMANDS = (
+    "init", "doctor", "pull", "import_", "export", "analyze", "ls", "show", "query", "report",
+    "incidents", "replay", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
+)  # fmt: skip
+"""Modules of dlq.cli with a `register(app)`; a command is one module."""
+
+_EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
+_COMMON_FLAGS = {"-q", "--quiet", "-v", "--verbose", "--no-input", "--no-color"}
+_COMMON_VALUES = {"-c", "--config", "-o", "--output"}
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dlq {version('dlq')}")
+        raise typer.Exit()
+
+
+def _common(
+    ctx: typer.Context,
+    config: Annotated[str | None, typer.Option("-c", "--config", help="Configuration file (default: ./dlq.toml).")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe).")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no hints.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")] = False,
+    no_input: Annotated[bool, typer.Option("--no-input", help="Never ask.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="No colours (also NO_COLOR).")] = False,
+    _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
+) -> None:  # fmt: skip
+    """Drain, explain and replay dead-letter queues of RabbitMQ, ActiveMQ and RocketMQ.
+
+    The common options may stand before or after the command.
+    """
+    if output is not None and output not in OUTPUTS:
+        raise UsageError(f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}")
+    ctx.obj = Context(config, output, quiet, verbose, no_input, no_color)
+
+
+def build() -> typer.Typer:
+    """The application with all its commands; heavy imports happen inside the commands."""
+    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+    app.callback()(_common)
+    for name in COMMANDS:
+        if os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
+            import_module(f"dlq.cli.{name}").register(app)
+    return app
+
+
+def hoist(arguments: Sequence[str]) -> list[str]:
+    """Common options to the front, wherever they stand, so that both orders work."""
+    front: list[str] = []
+    rest: list[str] = []
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word in _COMMON_FLAGS or word.startswith(("--config=", "--output=")):
+            front.append(word)
+        elif word in _COMMON_VALUES:
+            front += [word, *[value for value in [next(words, None)] if value is not None]]
+        else:
+            rest.append(word)
+    return front + rest
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    code = run(given)
+    sys.stdout.flush()
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The command line as a function: prints, and returns the exit code."""
+    try:
+        result = typer.main.get_command(build()).main(hoist(arguments), prog_name="dlq", standalone_mode=False)
+    except DlqError as error:
+        return _complain(str(error), code_of(error))
+    except typer.TyperException as error:
+        return _complain(error.format_message(), ExitCode.USAGE) if str(error) else ExitCode.USAGE
+    except (KeyboardInterrupt, typer.Abort):
+        return _complain("interrupted", ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
+        return _unexpected(error, arguments)
+    return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+def _complain(text: str, code: ExitCode) -> ExitCode:
+    from dlq.core.text import for_terminal
+
+    print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201
+    return code
+
+
+def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
+    if {"-v", "--verbose"} & set(arguments):
+        traceback.print_exception(error)
+    with tempfile.NamedTemporaryFile("w", prefix="dlq-error-", suffix=".txt", delete=False) as file:
+        traceback.print_exception(error, file=file)
+    return _complain(f"unexpected {type(error).__name__}: {error}; the details are in {file.name}", ExitCode.UNEXPECTED)

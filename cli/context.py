@@ -1,0 +1,149 @@
+"""What every command gets: the configuration, the archive, and where its output goes."""
+
+import csv
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlq.core.errors import ConfigError, UsageError
+from dlq.core.settings import Settings, Source, parse, suggest
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dlq.archive.store import Store
+
+OUTPUTS = ("table", "json", "jsonl", "csv")
+DEFAULT_CONFIG = "dlq.toml"
+
+
+@dataclass(frozen=True)
+class Context:
+    """The common options, and what they lead to. Lazy: `--help` loads nothing."""
+
+    config: str | None = None
+    output_flag: str | None = None
+    quiet: bool = False
+    verbose: bool = False
+    no_input: bool = False
+    no_color: bool = False
+
+    @cached_property
+    def settings(self) -> Settings:
+        """The configuration; without any file, the defaults (enough for import, analyze, report)."""
+        path = config_path(self.config)
+        if path is None:
+            return parse({}, os.environ)
+        try:
+            return parse(tomllib.loads(path.read_text(encoding="utf-8")), os.environ)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path} is not TOML: {error}") from error
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from error
+
+    @cached_property
+    def store(self) -> "Store":
+        """The archive."""
+        from dlq.archive.store import open_store
+
+        return open_store(self.settings.archive)
+
+    @property
+    def output(self) -> str:
+        """table on a terminal, jsonl in a pipe, unless `-o` says otherwise."""
+        return self.output_flag or ("table" if sys.stdout.isatty() else "jsonl")
+
+    @cached_property
+    def console(self) -> "Console":
+        """Where tables go."""
+        from rich.console import Console
+
+        return Console(no_color=self.no_color or None, highlight=False, emoji=False, markup=False)
+
+    def sources(self, names: Sequence[str]) -> list[Source]:
+        """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
+        known = self.settings.sources
+        for name in names:
+            if name not in known:
+                raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {_configured(known)}")
+        if not known:
+            raise UsageError("no sources are configured; `dlq init` writes a commented dlq.toml")
+        return [known[name] for name in names or known]
+
+    def say(self, text: str) -> None:
+        """For people, on stderr; nothing with -q."""
+        if not self.quiet:
+            print(text, file=sys.stderr, flush=True)  # noqa: T201 (the one place that writes to stderr)
+
+    def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
+        """One object on stdout: `render` draws it on a terminal, json and jsonl are themselves."""
+        if self.output == "table" and render is not None:
+            render()
+        else:
+            write_line(json.dumps(document, indent=2 if self.output == "json" else None, default=str, ensure_ascii=False))
+
+    def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Rows on stdout in the chosen format; the table escapes control characters."""
+        _ROWS[self.output](self, columns, rows)
+
+
+def config_path(given: str | None) -> Path | None:
+    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; None when there is none."""
+    wanted = given or os.environ.get("DLQ_CONFIG")
+    if wanted:
+        return Path(wanted)
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return next((p for p in (Path(DEFAULT_CONFIG), Path(home, "dlq", DEFAULT_CONFIG)) if p.is_file()), None)
+
+
+def write_line(text: str) -> None:
+    """Data on stdout. A lone surrogate (from a hostile header) is written escaped, never a crash."""
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _configured(known: Iterable[str]) -> str:
+    return f"configured are: {', '.join(known)}" if known else "none is configured"
+
+
+def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    from rich.table import Table
+
+    from dlq.core.text import for_terminal
+
+    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
+    for row in rows:
+        table.add_row(*("" if value is None else for_terminal(str(value)) for value in row))
+    context.console.print(table)
+
+
+def _json(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    objects = [dict(zip(columns, row, strict=True)) for row in rows]
+    write_line(json.dumps(objects, indent=2, default=str, ensure_ascii=False))
+
+
+def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    for row in rows:
+        write_line(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False))
+
+
+def _csv(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
+_ROWS: Mapping[str, Callable[[Context, Sequence[str], Iterable[Sequence[Any]]], None]] = {
+    "table": _table,
+    "json": _json,
+    "jsonl": _jsonl,
+    "csv": _csv,
+}
