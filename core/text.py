@@ -1,10 +1,30 @@
-"""Hostile text made harmless: control characters escaped before they reach a terminal."""
+"""Text of strangers made safe to show: nothing in a message may steer a terminal or break a page."""
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+# C0 and C1 controls, DEL, line separators, bidirectional overrides, invisible marks, lone surrogates.
+_UNSAFE = "\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+_ANY = re.compile(f"[{_UNSAFE}\U000e0000-\U000e007f]")
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    if match[0] in _NAMED:
+        return _NAMED[match[0]]
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def for_terminal(text: str) -> str:
-    """`text` on one line, control and direction-changing characters as \\xNN or \\uNNNN."""
-    return _CONTROL.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
+    """One line without control characters: they are written as escapes, e.g. `\\x1b`, `\\n`."""
+    return _ANY.sub(_escape, text)
+
+
+def lines_for_terminal(text: str) -> list[str]:
+    """The lines of a longer text, each safe for a terminal; tabs become spaces."""
+    return [for_terminal(line.expandtabs(4)) for line in re.split(r"\r\n|\r|\n", text)]
+
+
+def shorten(text: str, width: int) -> str:
+    """At most `width` characters, the cut marked by an ellipsis."""
+    return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"
