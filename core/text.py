@@ -3,8 +3,11 @@
 import re
 
 # C0 and C1 controls, DEL, line separators, bidirectional overrides, invisible marks, lone surrogates.
-_UNSAFE = "\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
-_ANY = re.compile(f"[{_UNSAFE}\U000e0000-\U000e007f]")
+_UNSAFE = (
+    r"\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200b\u200e\u200f\u202a-\u202e"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+)
+_ANY = re.compile(f"[{_UNSAFE}]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 

@@ -3,6 +3,7 @@
 import unicodedata
 
 import pytest
+
 from dlq.core.text import for_terminal, lines_for_terminal, shorten
 
 
