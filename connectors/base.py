@@ -88,6 +88,10 @@ class Reading(Protocol):
     """After `batches` ended: everything of the snapshot was shown. False: a capped browse, other
     consumers, or letters that are held back; the caller reports both numbers."""
 
+    unique_ids: bool
+    """True: a record id names one letter for ever (RocketMQ offsets, lines of a file), so an id that the
+    archive holds is that letter. False: ids are made of content, and an equal one may be another letter."""
+
     topology: Mapping[str, Any]
     """What could be learned of the source: queue type, limits, TTL, bindings, retention (JSON-able)."""
 
