@@ -1,0 +1,77 @@
+"""Segments and the first two steps of the commit protocol: segment, then manifest.
+
+Both names appear only when their bytes are durable; the third step, the acknowledgement, is the caller's.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlq.archive import manifests
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import to_table
+from dlq.archive.store import Store
+from dlq.core.clock import iso, now
+from dlq.core.identity import digest_of_ids
+from dlq.core.record import Record
+
+_REPEATING = ["source", "broker", "broker_kind", "broker_version", "dead_letter_queue", "pull_id", "mode", "origin", "exchange", "routing_key"]
+
+
+def segment_name(source: str, stem: str, micros: int) -> str:
+    """segments/source=S/date=D/<stem>.parquet; source names are checked by the configuration."""
+    return f"segments/source={source}/date={datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%d}/{stem}.parquet"
+
+
+def encode(table: pa.Table) -> pa.Buffer:
+    """A table as the bytes of a Parquet file."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=_REPEATING, write_statistics=_REPEATING + ["record_id", "captured_at", "dead_at"])
+    return sink.getvalue()
+
+
+def commit(store: Store, source: str, pull_id: str, number: int, mode: str, records: Sequence[Record], checkpoint: Mapping[str, int]) -> Manifest:
+    """Write `records` as segment `<pull>-<n>` and its manifest, durably, in this order.
+
+    Without records only the manifest is written: it carries the checkpoint. Raises ArchiveError.
+    """
+    stem, moment = f"{pull_id}-{number}", now()
+    name = segment_name(source, stem, moment) if records else ""
+    if records:
+        store.put(name, memoryview(encode(to_table(records))))
+    manifest = Manifest(
+        stem=stem,
+        pull_id=pull_id,
+        source=source,
+        mode=mode,
+        segment=name,
+        rows=len(records),
+        digest=digest_of_ids([record.record_id for record in records]),
+        created_at=iso(moment),
+        checkpoint=dict(checkpoint),
+    )
+    manifests.write(store, manifest)
+    return manifest
+
+
+def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
+    """The record ids of one segment, in row order, as an Arrow string column."""
+    if not manifest.segment:
+        return pa.chunked_array([], pa.string())
+    return pq.read_table(store.url(manifest.segment), columns=["record_id"], partitioning=None)["record_id"]
+
+
+def remove_uncommitted(store: Store, source: str) -> int:
+    """Segments of `source` without a manifest are what a crash left; the broker delivers them again."""
+    committed = {m.segment for m in manifests.every(store)}
+    replaced = {name.rpartition("/")[2].removesuffix(".json") for name in store.list("manifests/")}
+    orphans = [
+        name
+        for name in store.list(f"segments/source={source}/")
+        if name not in committed and name.rpartition("/")[2].removesuffix(".parquet") not in replaced
+    ]
+    for name in orphans:
+        store.delete(name)
+    return len(orphans)

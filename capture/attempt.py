@@ -1,0 +1,178 @@
+"""One reading, from its first batch until its letters are durable, acknowledged and settled.
+
+The order is the commit protocol: segment, manifest, acknowledgement, settled. Segments are written by
+one thread while the next batch is read; the reading itself is touched by the caller's thread only.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from dlq.archive import manifests
+from dlq.archive.manifests import Manifest
+from dlq.archive.segments import commit
+from dlq.archive.store import Store
+from dlq.capture.known import SEEN, Known
+from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.core.record import Record
+
+SEGMENT_ROWS = 10_000
+SEGMENT_BYTES = 32 * 2**20
+FLUSH_SECONDS = 30.0
+"""Brokers time consumers out that hold letters for long; nothing waits longer than this for its segment."""
+SETTLE_SECONDS = 2.0
+_SEGMENTS_AHEAD = 2
+
+
+@dataclass
+class Tally:
+    """Counts of letters: `captured` are durable, `recaptured` were durable since an earlier pull,
+    `settled` are acknowledged and the broker has answered since."""
+
+    delivered: int = 0
+    captured: int = 0
+    recaptured: int = 0
+    settled: int = 0
+    bytes: int = 0
+    left: list[str] = field(default_factory=list)
+    gaps: list[str] = field(default_factory=list)
+
+    def __add__(self, other: "Tally") -> "Tally":
+        """Both together."""
+        return Tally(
+            self.delivered + other.delivered,
+            self.captured + other.captured,
+            self.recaptured + other.recaptured,
+            self.settled + other.settled,
+            self.bytes + other.bytes,
+            self.left + other.left,
+            self.gaps + other.gaps,
+        )
+
+
+Progress = Callable[[Tally, int | None], None]
+Matched = dict[int, set[str]]
+
+
+@dataclass
+class _Flush:
+    """Letters on their way to the disk, and what may be acknowledged once they are there."""
+
+    records: list[Record] = field(default_factory=list)
+    matched: Matched = field(default_factory=dict)
+    position: int = 0
+    size: int = 0
+    checkpoint: dict[str, int] = field(default_factory=dict)
+    since: float = field(default_factory=time.monotonic)
+
+    def is_due(self, idle: bool) -> bool:
+        """Full, old, or the broker waits for acknowledgements before it gives more."""
+        full = len(self.records) >= SEGMENT_ROWS or self.size >= SEGMENT_BYTES
+        return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
+
+
+class Attempt:
+    """State of one reading; `run` does it all."""
+
+    def __init__(self, store: Store, reading: Reading, request: ReadRequest, known: Known, tally: Tally, first_number: int) -> None:
+        self._store, self._reading, self._request, self._known, self._tally = store, reading, request, known, tally
+        self.last_number = first_number - 1
+        self._open = _Flush()
+        self._writing: deque[tuple[_Flush, Future[Manifest | None]]] = deque()
+        self._acknowledged: deque[tuple[_Flush, Manifest | None]] = deque()
+        self._settled_position = 0
+        self._last_settle = time.monotonic()
+
+    def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
+        """Read to the end, the deadline, or an interruption; what is durable by then is acknowledged."""
+        with ThreadPoolExecutor(1, "segments") as writer:
+            try:
+                for batch in self._reading.batches():
+                    self._take(batch)
+                    if self._open.is_due(idle=not batch.records) and self._has_news():
+                        self._submit(writer)
+                    self._collect(_SEGMENTS_AHEAD)
+                    progress(self._tally)
+                    if deadline is not None and time.monotonic() >= deadline:
+                        break
+            except KeyboardInterrupt:
+                self._finish(progress)
+                raise
+            if self._has_news():
+                self._submit(writer)
+            self._finish(progress)
+
+    def _has_news(self) -> bool:
+        return bool(self._open.records or self._open.matched or self._open.checkpoint)
+
+    def _take(self, batch: Batch) -> None:
+        new, matched = self._known.sort_out(batch.records)
+        flush = self._open
+        flush.records += new
+        for owner, ids in matched.items():
+            flush.matched.setdefault(owner, set()).update(ids)
+        flush.position = batch.position
+        flush.checkpoint.update(batch.checkpoint)
+        size = sum(record.body_size for record in batch.records)
+        flush.size += size
+        tally = self._tally
+        tally.delivered += len(batch.records)
+        tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
+        tally.bytes += size
+        tally.left += [f"{left.physical_id}: {left.reason}" for left in batch.left]
+        tally.gaps += [f"{gap.place}: offsets {gap.first} to {gap.end - 1} are gone" for gap in batch.gaps]
+
+    def _submit(self, writer: ThreadPoolExecutor) -> None:
+        flush, self._open = self._open, _Flush()
+        if flush.records or flush.checkpoint:
+            self.last_number += 1
+            future: Future[Manifest | None] = writer.submit(self._write, flush, self.last_number)
+        else:
+            future = Future()
+            future.set_result(None)
+        self._writing.append((flush, future))
+
+    def _write(self, flush: _Flush, number: int) -> Manifest:
+        request = self._request
+        manifest = commit(self._store, request.source.name, request.pull_id, number, request.mode, flush.records, flush.checkpoint)
+        self._tally.captured += manifest.rows
+        return manifest
+
+    def _is_of_another_pull(self, owner: int) -> bool:
+        return owner == SEEN or (owner >= 0 and self._known.unsettled[owner].pull_id != self._request.pull_id)
+
+    def _collect(self, ahead: int) -> None:
+        """Acknowledge, in order, what is durable; wait for it where more than `ahead` segments are open."""
+        while self._writing and (len(self._writing) > ahead or self._writing[0][1].done()):
+            flush, future = self._writing.popleft()
+            manifest = future.result()
+            if self._request.mode == "drain":
+                self._reading.acknowledge(flush.position)
+                self._acknowledged.append((flush, manifest))
+        if self._acknowledged and time.monotonic() - self._last_settle > SETTLE_SECONDS:
+            self._settle()
+
+    def _finish(self, progress: Callable[[Tally], None]) -> None:
+        self._collect(ahead=0)
+        if self._acknowledged:
+            self._settle()
+        progress(self._tally)
+
+    def _settle(self) -> None:
+        """Ask the broker, then mark what its answer covers."""
+        covered = self._reading.settled()
+        matched: Matched = {}
+        while self._acknowledged and self._acknowledged[0][0].position <= covered:
+            flush, manifest = self._acknowledged.popleft()
+            if manifest is not None:
+                manifests.settle(self._store, manifest)
+            for owner, ids in flush.matched.items():
+                matched.setdefault(owner, set()).update(ids)
+        for owner, ids in matched.items():
+            if owner >= 0:
+                self._known.unsettled[owner] = manifests.settle(self._store, self._known.unsettled[owner], ids)
+        self._tally.settled += max(0, covered - self._settled_position)
+        self._settled_position = max(covered, self._settled_position)
+        self._last_settle = time.monotonic()
