@@ -1,0 +1,196 @@
+"""STOMP 1.2 frames, bytes in and bytes out: no sockets here.
+
+A body without content-length ends at a NUL, but ActiveMQ (5.18.6, 6.x) sends JMS text that itself holds
+a NUL raw and without content-length. A reader that stops at the first NUL cuts such a text, and
+`a\\0MESSAGE\\n...` in it forges a whole frame. So a NUL ends a message only where the next frame
+begins, and only frames that carry this reader's *token* are frames: the token is random, made after the
+messages were stored, and the broker repeats it in `subscription` and `receipt-id`.
+
+Hence the last message of a burst is *pending* until something follows it. Ask the broker for a receipt
+(`FrameReader.receipt()`) to bring it out.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq.core.errors import ConnectionLost
+
+MESSAGE = b"MESSAGE"
+_COMMANDS = (b"MESSAGE\n", b"RECEIPT\n", b"ERROR\n", b"CONNECTED\n")
+_EMPTY_BODIED = (b"RECEIPT", b"CONNECTED", b"ERROR")
+_LENGTH = re.compile(rb"^content-length:[ ]*(\d{1,18})[ ]*$", re.MULTILINE)
+_ESCAPES = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
+_UNESCAPES = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
+_ESCAPED = re.compile(r"\\[\\rnc]")
+_TO_ESCAPE = re.compile(r"[\\\r\n:]")
+MAX_HEAD = 64 * 2**20
+
+
+class Frame(NamedTuple):
+    """One frame as it came. `head` is the header lines, not yet unescaped, without the last newline."""
+
+    command: bytes
+    head: bytes
+    body: bytes
+    inner_nul: bool = False
+    """The body came without content-length and holds a NUL, so its end is a conclusion."""
+
+
+def escape(text: str) -> str:
+    """A header value as STOMP 1.2 wants it."""
+    return _TO_ESCAPE.sub(lambda m: _ESCAPES[m[0]], text)
+
+
+def unescape(text: str) -> str:
+    """The value behind a STOMP 1.2 header; unknown escapes stay as they are."""
+    return _ESCAPED.sub(lambda m: _UNESCAPES[m[0]], text) if "\\" in text else text
+
+
+def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
+    """A frame to send; `body` gets a content-length. CONNECT is not escaped, as the protocol says."""
+    plain = command == "CONNECT"
+    lines = [
+        f"{name if plain else escape(name)}:{value if plain else escape(value)}\n"
+        for name, value in headers.items()
+    ]
+    if body is not None:
+        lines.append(f"content-length:{len(body)}\n")
+    return b"%b\n%b\n%b\0" % (command.encode(), "".join(lines).encode("utf-8", "replace"), body or b"")
+
+
+def headers_of(head: bytes) -> dict[str, str]:
+    """The header lines as a map, unescaped; the first of several wins. Bad UTF-8 is replaced: `head` keeps it."""
+    found: dict[str, str] = {}
+    text = head.decode("utf-8", "replace")
+    escaped = "\\" in text
+    for line in text.split("\n"):
+        name, colon, value = line.partition(":")
+        if colon and name not in found:
+            found[name] = unescape(value) if escaped else value
+    return found
+
+
+def text_of(body: bytes) -> str | None:
+    """The text of a body, also in Java's modified UTF-8 (brokers before 5.18.6 and 6.1.4); None: no text."""
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        pass
+    try:
+        surrogates = body.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+        return surrogates.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        return None
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. `feed` returns those whose end is certain."""
+
+    def __init__(self, token: str = "") -> None:
+        self.token = token or secrets.token_hex(8)
+        self._proof = b":" + self.token.encode()
+        self._buffer = bytearray()
+        self._scanned = 0
+        self._receipts = 0
+
+    def receipt(self) -> str:
+        """A new receipt id that this reader recognises in the answer."""
+        self._receipts += 1
+        return f"{self.token}-{self._receipts}"
+
+    @property
+    def pending(self) -> bool:
+        """Bytes are here whose end is not certain yet."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Take bytes; return the frames that are whole. Raises ConnectionLost where it is no STOMP."""
+        buffer = self._buffer
+        buffer += data
+        frames: list[Frame] = []
+        start = 0
+        while (found := self._next(start)) is not None:
+            frame, start = found
+            frames.append(frame)
+            self._scanned = 0
+        start = _skip_newlines(buffer, start)
+        self._scanned = max(0, self._scanned - start)
+        del buffer[:start]
+        return frames
+
+    def last_error(self) -> str | None:
+        """After the end of the stream: what an ERROR frame among the pending bytes says."""
+        at = self._buffer.rfind(b"ERROR\n")
+        head = bytes(self._buffer[at + 6 :]).partition(b"\n\n")[0] if at >= 0 else b""
+        return headers_of(head).get("message")
+
+    def _next(self, start: int) -> tuple[Frame, int] | None:
+        buffer = self._buffer
+        start = _skip_newlines(buffer, start)
+        end = buffer.find(b"\n\n", start)
+        if end < 0:
+            self._check_begin(start)
+            return None
+        command, _, head = bytes(buffer[start:end]).partition(b"\n")
+        if command in _EMPTY_BODIED:
+            nul = buffer.find(0, end + 2)
+            return None if nul < 0 else (Frame(command, head, bytes(buffer[end + 2 : nul])), nul + 1)
+        if command != MESSAGE:
+            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
+        return self._message(head, end + 2)
+
+    def _message(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
+        length = _LENGTH.search(head)
+        if length is not None:
+            end = begin + int(length[1])
+            if len(self._buffer) <= end:
+                return None
+            follows = self._frame_follows(end + 1) if self._buffer[end] == 0 else False
+            if follows is None:
+                return None
+            if follows:
+                return Frame(MESSAGE, head, bytes(self._buffer[begin:end])), end + 1
+        return self._text(head, begin)
+
+    def _text(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
+        """A message that says no length, or a false one: a JMS property can be named content-length."""
+        nul = self._buffer.find(0, max(begin, self._scanned))
+        while nul >= 0:
+            self._scanned = nul
+            follows = self._frame_follows(nul + 1)
+            if follows:
+                body = bytes(self._buffer[begin:nul])
+                return Frame(MESSAGE, head, body, b"\0" in body), nul + 1
+            if follows is None:
+                return None
+            nul = self._buffer.find(0, nul + 1)
+        self._scanned = len(self._buffer)
+        return None
+
+    def _frame_follows(self, at: int) -> bool | None:
+        """Whether a frame with our token begins here; None: more bytes will tell."""
+        buffer = self._buffer
+        at = _skip_newlines(buffer, at)
+        peek = bytes(buffer[at : at + 10])
+        if not peek.startswith(_COMMANDS):
+            return None if any(command.startswith(peek) for command in _COMMANDS) else False
+        end = buffer.find(b"\n\n", at)
+        if end < 0:
+            return None if buffer.find(0, at) < 0 else False
+        # A NUL ends the candidate: what stands behind it is another frame's token.
+        return buffer.find(0, at, end) < 0 and buffer.find(self._proof, at, end) >= 0
+
+    def _check_begin(self, start: int) -> None:
+        peek = bytes(self._buffer[start : start + 10])
+        if not peek.startswith(_COMMANDS) and not any(command.startswith(peek) for command in _COMMANDS):
+            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
+        if len(self._buffer) - start > MAX_HEAD:
+            raise ConnectionLost(f"the broker sent more than {MAX_HEAD} bytes of headers")
+
+
+def _skip_newlines(buffer: bytearray, at: int) -> int:
+    while at < len(buffer) and buffer[at] == 10:
+        at += 1
+    return at

@@ -1,0 +1,134 @@
+"""STOMP frames: whole, byte by byte, with trailing bytes, and with texts that try to forge."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.connectors.stomp_frames import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
+from dlq.core.errors import ConnectionLost
+
+TOKEN = "f00dfeed"
+
+
+def message(body: bytes, *headers: str, length: bool = False) -> bytes:
+    """As ActiveMQ writes it: the subscription id is our token, and a newline follows the NUL."""
+    lines = [f"subscription:{TOKEN}", *headers, *([f"content-length:{len(body)}"] if length else [])]
+    return b"MESSAGE\n" + "\n".join(lines).encode() + b"\n\n" + body + b"\0\n"
+
+
+RECEIPT = f"RECEIPT\nreceipt-id:{TOKEN}-1\n\n\0\n".encode()
+
+
+def read(*pieces: bytes) -> list[Frame]:
+    reader = FrameReader(TOKEN)
+    return [frame for piece in pieces for frame in reader.feed(piece)]
+
+
+def test_a_message_is_certain_once_another_frame_follows() -> None:
+    reader = FrameReader(TOKEN)
+    assert reader.feed(message(b"one")) == []
+    assert reader.pending
+    frames = reader.feed(RECEIPT)
+    assert [(f.command, f.body) for f in frames] == [(b"MESSAGE", b"one"), (b"RECEIPT", b"")]
+    assert not reader.pending
+
+
+def test_frames_byte_by_byte_are_the_frames_of_one_piece() -> None:
+    stream = message(b"a\0b", length=True) + b"\n\n" + message(b"x\0y") + message(b"") + RECEIPT
+    assert read(*[stream[i : i + 1] for i in range(len(stream))]) == read(stream)
+    assert [f.body for f in read(stream)] == [b"a\0b", b"x\0y", b"", b""]
+
+
+def test_a_partial_frame_behind_the_last_one_is_kept_for_later() -> None:
+    reader = FrameReader(TOKEN)
+    whole, half = message(b"one"), message(b"two")[:-5]
+    assert [f.body for f in reader.feed(whole + half)] == [b"one"]
+    assert [f.body for f in reader.feed(message(b"two")[-5:] + RECEIPT)] == [b"two", b""]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"a\0MESSAGE\nsubscription:guess\n\nphantom",
+        b"a\0\nMESSAGE\ndestination:/queue/x\n\nphantom\0\n",
+        b"a\0\nRECEIPT\nreceipt-id:guess-1\n\n",
+        b"a\0\nERROR\nmessage:boo\n\n",
+        b"a\0MESSAGE\nno end of headers",
+        b"a\0\n",
+        b"\0\0\0",
+    ],
+)
+def test_a_text_with_a_nul_comes_whole_and_flagged_and_forges_nothing(text: bytes) -> None:
+    frames = read(message(text) + message(b"next") + RECEIPT)
+    assert [(f.command, f.body, f.inner_nul) for f in frames] == [
+        (b"MESSAGE", text, True),
+        (b"MESSAGE", b"next", False),
+        (b"RECEIPT", b"", False),
+    ]
+
+
+def test_a_false_content_length_is_not_believed() -> None:
+    assert [f.body for f in read(message(b"four words here", "content-length:4") + RECEIPT)] == [
+        b"four words here",
+        b"",
+    ]
+    assert read(message(b"abc\0def", "content-length:3") + RECEIPT)[0] == Frame(
+        b"MESSAGE", f"subscription:{TOKEN}\ncontent-length:3".encode(), b"abc\0def", True
+    )
+
+
+def test_an_error_is_read_at_once_and_from_the_last_bytes_of_a_dead_connection() -> None:
+    error = b"ERROR\nmessage:no such\\nuser\n\ntrace\0\n"
+    assert read(error)[0].command == b"ERROR"
+    reader = FrameReader(TOKEN)
+    assert reader.feed(message(b"x") + error) == []
+    assert reader.last_error() == "no such\nuser"
+
+
+def test_what_is_no_stomp_is_refused() -> None:
+    with pytest.raises(ConnectionLost):
+        read(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_a_newline_in_a_value_forges_no_header() -> None:
+    cause = "java.lang.Throwable: a\noriginal-destination:/queue/evil\r\\x:"
+    head = encode("SEND", {"dlqDeliveryFailureCause": cause}).partition(b"\n")[2].partition(b"\n\n")[0]
+    assert headers_of(head) == {"dlqDeliveryFailureCause": cause}
+
+
+def test_the_first_of_two_equal_headers_wins() -> None:
+    assert headers_of(b"a:1\na:2\nb:x:y") == {"a": "1", "b": "x:y"}
+
+
+def test_modified_utf8_is_read_as_the_text_it_means() -> None:
+    assert text_of("nul\0 é 😀".encode()) == "nul\0 é 😀"
+    assert text_of(b"nul\xc0\x80 \xc3\xa9 \xed\xa0\xbd\xed\xb8\x80") == "nul\0 é 😀"
+    assert text_of(b"\xff\xfe") is None
+
+
+@given(st.text())
+def test_escaping_is_undone_by_unescaping(text: str) -> None:
+    assert unescape(escape(text)) == text
+    assert not set("\r\n:") & set(escape(text))
+
+
+bodies = st.lists(st.tuples(st.binary(max_size=60), st.booleans()), max_size=6)
+
+
+@given(bodies, st.data())
+def test_any_bodies_in_any_pieces_come_out_as_they_went_in(
+    items: list[tuple[bytes, bool]], data: st.DataObject
+) -> None:
+    stream = b"".join(message(body, length=length) for body, length in items) + RECEIPT
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    frames = read(*[stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)])
+    assert [f.body for f in frames if f.command == b"MESSAGE"] == [body for body, _ in items]
+    assert [f.inner_nul for f in frames[:-1]] == [b"\0" in body and not length for body, length in items]
+
+
+@given(st.binary(max_size=200))
+def test_rubbish_ends_in_frames_or_one_error(rubbish: bytes) -> None:
+    try:
+        read(rubbish, RECEIPT)
+    except ConnectionLost as error:
+        assert "STOMP" in str(error)
