@@ -1,0 +1,221 @@
+"""RocketMQ's remoting protocol: bytes in, frames out, no sockets.
+
+A frame is `int32 length | int32 (serialisation << 24 | header length) | header | body`. Headers are JSON
+(serialisation 0) or RocketMQ's own binary form (1); 5.x brokers answer in the one *they* are set to.
+Requests are matched to answers by `opaque`. Source: remoting/netty/NettyDecoder and RocketMQSerializable.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from enum import IntEnum
+from json.encoder import encode_basestring_ascii
+from typing import NamedTuple
+
+from dlq.connectors.lenient_json import loads
+
+MAX_FRAME = 16 * 2**20
+"""What every broker takes and sends unless `com.rocketmq.remoting.frameMaxLength` was changed."""
+VERSION = 409
+"""V4_9_8, as an MQVersion ordinal: from 401 the name server writes standard JSON routes, below 121 the
+broker ignores maxReconsumeTimes."""
+_RESPONSE = 1
+_LENGTHS = struct.Struct(">iI")
+_BINARY = struct.Struct(">hbhiii")
+_TEMPLATE = '{"code":%d,"language":"PYTHON","version":%d,"opaque":%d,"flag":0,"extFields":{%s}}'
+
+
+class ProtocolError(ValueError):
+    """The peer sent what is no frame, or no message."""
+
+
+class Ask(IntEnum):
+    """Request codes (remoting/protocol/RequestCode)."""
+
+    PULL = 11
+    QUERY_MESSAGE = 12
+    CONSUMER_OFFSET = 14
+    CREATE_TOPIC = 17
+    TOPIC_CONFIGS = 21
+    SET_BROKER_CONFIG = 25
+    BROKER_CONFIG = 26
+    RUNTIME_INFO = 28
+    MAX_OFFSET = 30
+    MIN_OFFSET = 31
+    EARLIEST_STORE_TIME = 32
+    VIEW_MESSAGE = 33
+    SEND_BACK = 36
+    END_TRANSACTION = 37
+    CONSUMER_CONNECTIONS = 203
+    ROUTE = 105
+    CLUSTER = 106
+    CREATE_GROUP = 200
+    ALL_TOPICS = 206
+    SEND_V2 = 310
+    QUERY_QUEUE = 321
+    RESUME_CHECK = 323
+
+
+class Code(IntEnum):
+    """Response codes (remoting/protocol/ResponseCode, RemotingSysResponseCode)."""
+
+    OK = 0
+    SYSTEM_ERROR = 1
+    BUSY = 2
+    FLUSH_DISK_TIMEOUT = 10
+    SLAVE_NOT_AVAILABLE = 11
+    FLUSH_SLAVE_TIMEOUT = 12
+    ILLEGAL_MESSAGE = 13
+    NOT_SERVING = 14
+    NO_PERMISSION = 16
+    NO_TOPIC = 17
+    PULL_NOT_FOUND = 19
+    PULL_AGAIN = 20
+    PULL_MOVED = 21
+    QUERY_NOT_FOUND = 22
+    NO_GROUP = 26
+    BAD_QUEUE = 29
+
+
+class Frame(NamedTuple):
+    """One frame of the peer: an answer, or a request of its own."""
+
+    code: int
+    opaque: int
+    is_answer: bool
+    version: int
+    remark: str
+    fields: Mapping[str, str]
+    body: bytes
+
+
+class Credential(NamedTuple):
+    """An ACL user; 1.0 and 2.0 sign alike."""
+
+    access_key: str
+    secret_key: str
+
+
+def text_fields(fields: Mapping[str, object]) -> dict[str, str]:
+    """Header fields as the Java side parses them: booleans in lower case, everything as text."""
+    return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in fields.items()}
+
+
+def signed(fields: dict[str, str], body: bytes, credential: Credential | None) -> dict[str, str]:
+    """The fields with AccessKey and Signature: HMAC-SHA1 over the values in key order, then the body."""
+    if credential is None:
+        return fields
+    fields = {**fields, "AccessKey": credential.access_key}
+    content = "".join(fields[name] for name in sorted(fields)).encode() + body
+    digest = hmac.new(credential.secret_key.encode(), content, hashlib.sha1).digest()
+    return {**fields, "Signature": base64.b64encode(digest).decode()}
+
+
+def request(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+    """One request frame. The fields are complete (and signed) by now."""
+    quote = encode_basestring_ascii
+    written = ",".join([f"{quote(name)}:{quote(value)}" for name, value in fields.items()])
+    header = (_TEMPLATE % (code, VERSION, opaque, written)).encode()
+    return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
+
+
+class FrameReader:
+    """Turns received bytes into frames. Raises ProtocolError, after which the connection is of no use."""
+
+    def __init__(self, max_frame: int = 2 * MAX_FRAME) -> None:
+        self._max_frame = max_frame
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that `data` completes, in order."""
+        self._buffer += data
+        start, frames = 0, []
+        while (end := self._end_of_frame(start)) is not None:
+            frames.append(parse_frame(bytes(memoryview(self._buffer)[start + 4 : end])))
+            start = end
+        del self._buffer[:start]
+        return iter(frames)
+
+    def _end_of_frame(self, start: int) -> int | None:
+        if len(self._buffer) < start + 4:
+            return None
+        length = int.from_bytes(self._buffer[start : start + 4], "big")
+        if not 4 <= length <= self._max_frame:
+            raise ProtocolError(f"a frame of {length} bytes; the limit is {self._max_frame}")
+        return start + 4 + length if len(self._buffer) >= start + 4 + length else None
+
+
+def parse_frame(content: bytes) -> Frame:
+    """A frame without its length. Raises ProtocolError."""
+    word = int.from_bytes(content[:4], "big")
+    kind, end = word >> 24, 4 + (word & 0xFFFFFF)
+    if end > len(content) or kind not in _HEADERS:
+        raise ProtocolError(f"a header of {end - 4} bytes and kind {kind} in a frame of {len(content)}")
+    try:
+        return _HEADERS[kind](content[4:end], content[end:])
+    except (ValueError, TypeError, AttributeError, KeyError, struct.error, RecursionError) as error:
+        raise ProtocolError(f"unreadable frame header: {type(error).__name__}") from error
+
+
+def _json_header(header: bytes, body: bytes) -> Frame:
+    document = loads(header.decode())
+    fields = {name: str(value) for name, value in (document.get("extFields") or {}).items()}
+    return Frame(
+        int(document["code"]),
+        int(document["opaque"]),
+        bool(int(document["flag"]) & _RESPONSE),
+        int(document.get("version") or 0),
+        str(document.get("remark") or ""),
+        fields,
+        body,
+    )
+
+
+def _binary_header(header: bytes, body: bytes) -> Frame:
+    code, _language, version, opaque, flag, remark_length = _BINARY.unpack_from(header)
+    at = _BINARY.size + remark_length
+    remark = header[_BINARY.size : at].decode()
+    if remark_length < 0 or at > len(header):
+        raise ProtocolError("a remark longer than its header")
+    fields = dict(_binary_fields(header[at:]))
+    return Frame(code, opaque, bool(flag & _RESPONSE), version, remark, fields, body)
+
+
+def _binary_fields(block: bytes) -> Iterator[tuple[str, str]]:
+    end = 4 + int.from_bytes(block[:4], "big") if len(block) >= 4 else 0
+    if end > len(block):
+        raise ProtocolError("header fields longer than their header")
+    at = 4
+    while at < end:
+        name, at = _counted(block, at, 2, end)
+        value, at = _counted(block, at, 4, end)
+        yield name, value
+
+
+def _counted(block: bytes, at: int, width: int, limit: int) -> tuple[str, int]:
+    start = at + width
+    end = start + int.from_bytes(block[at:start], "big")
+    if end > limit:
+        raise ProtocolError("a header field longer than its block")
+    return block[start:end].decode(), end
+
+
+_HEADERS = {0: _json_header, 1: _binary_header}
+
+
+def version_name(ordinal: int) -> str:
+    """An MQVersion ordinal as people say it: 407 is 4.9.7, 513 is 5.5.0."""
+    # A release has two ordinals (its snapshot's and its own), a minor version ten releases.
+    major, first = (5, 413) if ordinal >= 413 else (4, 213)
+    if ordinal < first:
+        return f"3.x ({ordinal})"
+    minor, patch = divmod((ordinal - first) // 2, 10)
+    return f"{major}.{minor}.{patch}"
+
+
+def dumps(document: object) -> bytes:
+    """A request body as JSON."""
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,167 @@
+"""RocketMQ's frames: every sample is fed whole, byte by byte, and with trailing bytes."""
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import json
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.connectors import lenient_json
+from dlq.connectors.remoting import (
+    Credential,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    request,
+    signed,
+    text_fields,
+    version_name,
+)
+
+
+def answer(header: bytes, body: bytes = b"", kind: int = 0) -> bytes:
+    word = kind << 24 | len(header)
+    return struct.pack(">iI", 4 + len(header) + len(body), word) + header + body
+
+
+def json_answer(opaque: int = 7, body: bytes = b"", **more: object) -> bytes:
+    document = {"code": 0, "language": "JAVA", "version": 407, "opaque": opaque, "flag": 1, **more}
+    return answer(json.dumps(document).encode(), body)
+
+
+def binary_answer(remark: str, fields: dict[str, str], body: bytes = b"") -> bytes:
+    pairs = b"".join(
+        struct.pack(">h", len(k.encode())) + k.encode() + struct.pack(">i", len(v.encode())) + v.encode()
+        for k, v in fields.items()
+    )
+    head = struct.pack(">hbhiii", 19, 0, 513, 8, 1, len(remark.encode())) + remark.encode()
+    return answer(head + struct.pack(">i", len(pairs)) + pairs, body, kind=1)
+
+
+SAMPLES = {
+    "json": (json_answer(extFields={"offset": "5"}), Frame(0, 7, True, 407, "", {"offset": "5"}, b"")),
+    "json with a body": (json_answer(body=b"\0\xff"), Frame(0, 7, True, 407, "", {}, b"\0\xff")),
+    "null fields": (json_answer(extFields=None, remark=None), Frame(0, 7, True, 407, "", {}, b"")),
+    "binary": (
+        binary_answer("FOUND é", {"minOffset": "0", "k": ""}, b"body"),
+        Frame(19, 8, True, 513, "FOUND é", {"minOffset": "0", "k": ""}, b"body"),
+    ),
+    "binary without fields": (binary_answer("", {}), Frame(19, 8, True, 513, "", {}, b"")),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), SAMPLES.values(), ids=SAMPLES.keys())
+def test_a_frame_is_read_whole_byte_by_byte_and_with_trailing_bytes(data: bytes, expected: Frame) -> None:
+    assert list(FrameReader().feed(data)) == [expected]
+    reader = FrameReader()
+    assert [frame for byte in data for frame in reader.feed(bytes([byte]))] == [expected]
+    reader = FrameReader()
+    assert list(reader.feed(data + data[:11])) == [expected]
+    assert list(reader.feed(data[11:])) == [expected]
+
+
+def test_a_request_is_what_the_broker_parses() -> None:
+    data = request(310, 9, text_fields({"b": 'a"\x01é', "k": False, "e": -1}), b"body")
+    (frame,) = FrameReader().feed(data)
+    assert (frame.code, frame.opaque, frame.is_answer, frame.body) == (310, 9, False, b"body")
+    assert frame.fields == {"b": 'a"\x01é', "k": "false", "e": "-1"}
+
+
+def test_the_signature_covers_the_sorted_values_and_the_body() -> None:
+    # the Java side's AclUtils.combineRequestContent + calSignature over "akbodyvalue.." with secret "sk"
+    fields = signed({"topic": "t", "a": "1"}, b"body", Credential("ak", "sk"))
+    assert fields["AccessKey"] == "ak"
+    expected = hmac.new(b"sk", b"ak1tbody", hashlib.sha1).digest()
+    assert base64.b64decode(fields["Signature"]) == expected
+    assert signed({"a": "1"}, b"", None) == {"a": "1"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", 3) + b"abc",
+        struct.pack(">i", 2**30),
+        struct.pack(">iI", 8, 100) + b"abcd",
+        answer(b"{}"),
+        answer(b"[1]"),
+        answer(b"{", kind=0),
+        answer(b"\0" * 5, kind=1),
+        answer(b"{}", kind=2),
+        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 99), kind=1),
+        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">i", 99), kind=1),
+        answer(struct.pack(">hbhiii", 0, 0, 0, 1, 1, 0) + struct.pack(">ih", 4, 99) + b"ab", kind=1),
+    ],
+)
+def test_damaged_frames_are_protocol_errors(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        list(FrameReader().feed(data))
+
+
+def test_a_frame_over_the_limit_is_refused_before_it_is_buffered() -> None:
+    with pytest.raises(ProtocolError):
+        list(FrameReader(max_frame=100).feed(struct.pack(">i", 101)))
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_frames_or_a_protocol_error(data: bytes) -> None:
+    reader = FrameReader(max_frame=200)
+    with contextlib.suppress(ProtocolError):
+        assert all(isinstance(frame, Frame) for frame in reader.feed(data))
+
+
+@given(st.binary(max_size=100), st.sampled_from([0, 1]))
+def test_any_header_gives_a_frame_or_a_protocol_error(header: bytes, kind: int) -> None:
+    try:
+        (frame,) = FrameReader().feed(answer(header, b"x", kind))
+        assert frame.body == b"x"
+    except ProtocolError:
+        pass
+
+
+LENIENT = {
+    '{"brokerAddrTable":{"a":{"brokerAddrs":{0:"h:1",1:"h:2"}}}}': {
+        "brokerAddrTable": {"a": {"brokerAddrs": {"0": "h:1", "1": "h:2"}}}
+    },
+    '{"t":{{"b":"x","q":0}:{"max":5},{"b":"y","q":1}:{}}}': {
+        "t": {'{"b":"x","q":0}': {"max": 5}, '{"b":"y","q":1}': {}}
+    },
+    ' { 0 : [ 1.5 , true , null , "{1:2}" ] } ': {"0": [1.5, True, None, "{1:2}"]},
+    "[]": [],
+    "{}": {},
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), LENIENT.items())
+def test_fastjson_is_read(text: str, expected: object) -> None:
+    assert lenient_json.loads(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "{0:", '{0:"a"', "{0 1}", "[1 2]", "{0:1}x", "{0:" * 100, "nul", "{0:}"]
+)
+def test_what_is_no_document_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        lenient_json.loads(text)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda v: st.lists(v) | st.dictionaries(st.text(), v),
+    )
+)
+def test_strict_json_is_read_too(value: object) -> None:
+    assert lenient_json.loads(json.dumps(value)) == value
+    assert lenient_json.loads("{0:" + json.dumps(value) + "}") == {"0": value}
+
+
+@pytest.mark.parametrize(
+    ("ordinal", "name"), [(407, "4.9.7"), (513, "5.5.0"), (479, "5.3.3"), (213, "4.0.0"), (121, "3.x (121)")]
+)
+def test_version_ordinals_have_names(ordinal: int, name: str) -> None:
+    assert version_name(ordinal) == name
