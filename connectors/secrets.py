@@ -1,0 +1,62 @@
+"""Secrets of a broker: read when a connection is made, kept in no settings, log or error text."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Broker
+
+_COMMAND_SECONDS = 30
+
+
+def password(broker: Broker) -> str | None:
+    """The password of `broker` from its file, command or variable; None when none is configured.
+
+    Raises ConfigError, which names the place and never the content.
+    """
+    place = f"brokers.{broker.name}"
+    if broker.password_file is not None:
+        return from_file(f"{place}.password_file", broker.password_file)
+    if broker.password_command is not None:
+        return from_command(f"{place}.password_command", broker.password_command)
+    if broker.password_env is not None:
+        return from_environment(f"{place}.password_env", broker.password_env)
+    return None
+
+
+def from_file(place: str, path: str) -> str:
+    """The content of a file without its last line break; `place` is the setting that names the file."""
+    try:
+        return Path(path).expanduser().read_text("utf-8").removesuffix("\n").removesuffix("\r")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{place}: {path} is not UTF-8 text") from error
+    except OSError as error:
+        raise ConfigError(f"{place}: cannot read {path}: {error.strerror}") from error
+
+
+def from_environment(place: str, variable: str) -> str:
+    """The value of an environment variable; an empty one counts as missing."""
+    value = os.environ.get(variable)
+    if not value:
+        raise ConfigError(f"{place}: the environment variable {variable} is not set")
+    return value
+
+
+def from_command(place: str, command: tuple[str, ...]) -> str:
+    """What a command prints, without its last line break. No shell; its stderr goes to ours."""
+    if not command:
+        raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
+        )
+        return done.stdout.decode("utf-8").removesuffix("\n").removesuffix("\r")
+    except subprocess.CalledProcessError as error:
+        raise ConfigError(f"{place}: {command[0]} ended with exit code {error.returncode}") from None
+    except subprocess.TimeoutExpired:
+        raise ConfigError(f"{place}: {command[0]} gave no answer in {_COMMAND_SECONDS} s") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{place}: {command[0]} printed something that is not UTF-8") from None
+    except OSError as error:
+        raise ConfigError(f"{place}: cannot run {command[0]}: {error.strerror}") from error

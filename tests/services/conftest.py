@@ -1,0 +1,40 @@
+"""What the tests on real brokers share. A broker that is missing is said aloud; on CI it is an error."""
+
+import os
+from typing import Any
+
+import pytest
+from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
+
+__all__ = ["rabbit", "rabbit_node"]
+
+# Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
+_WHY_MISSING: dict[str, Any] = {"rabbit_node": why_missing}
+_missing: dict[str, int] = {}
+
+
+def _reason(item: pytest.Item) -> str | None:
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    for fixture, why in _WHY_MISSING.items():
+        reason = why(parameters[fixture]) if fixture in parameters else None
+        if reason:
+            return f"{fixture} {parameters[fixture]}: {reason}"
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take out the tests whose broker is missing; on CI refuse to run without it."""
+    reasons = [(item, _reason(item)) for item in items]
+    left_out = [item for item, reason in reasons if reason]
+    for reason in filter(None, (reason for _, reason in reasons)):
+        _missing[reason] = _missing.get(reason, 0) + 1
+    if left_out and os.environ.get("CI") == "true":
+        raise pytest.UsageError(f"brokers are missing: {'; '.join(_missing)}")
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item, reason in reasons if not reason]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which tests did not run."""
+    for reason, number in _missing.items():
+        terminalreporter.write_line(f"WARNING: {number} tests DID NOT RUN: {reason}", red=True, bold=True)
