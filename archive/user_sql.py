@@ -1,0 +1,137 @@
+"""The SQL of users: checked before it runs, its errors told in one line, its values made plain."""
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+import duckdb
+
+from dlq.core import clock
+from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.settings import suggest
+
+_BATCH_ROWS = 1000
+_UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]*)"|does not have a column named "([^"]*)"')
+_UNKNOWN_TABLE = re.compile(r"Table with name (.+) does not exist")
+_DAMAGE = ("IO Error", "Out of Memory Error", "No magic bytes", "Corrupt")
+_PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
+
+
+class Rows(NamedTuple):
+    """A result: names of its columns, and its rows as they stream in, values plain."""
+
+    columns: Sequence[str]
+    rows: Iterator[tuple[Any, ...]]
+
+
+def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> Rows:
+    """Run one statement. Its rows stream, so read them before the next statement on `connection`.
+
+    Raises UsageError (also while rows stream) for what the user got wrong, ArchiveError for a damaged file.
+    """
+    with guarded(connection):
+        connection.execute(sql, list(parameters))
+        return Rows([column[0] for column in connection.description or ()], _stream(connection))
+
+
+def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
+    while True:
+        with guarded(connection):
+            batch = connection.fetchmany(_BATCH_ROWS)
+        if not batch:
+            return
+        for row in batch:
+            yield tuple(plain(value) for value in row)
+
+
+def plain(value: Any) -> Any:
+    """A DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
+    for what is not UTF-8."""
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, datetime):
+        return clock.iso(clock.to_micros(value)) if value.tzinfo else value.isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool) or value is None else str(value)
+
+
+def condition(where: str | None) -> str:
+    """The user's `--where` in parentheses, `(true)` for none; raises UsageError unless it is one expression.
+
+    A text that parses within round and within square brackets has closed neither: nothing can be
+    smuggled in after the condition.
+    """
+    if where is None:
+        return "(true)"
+    if not where.strip():
+        raise UsageError("--where is empty; write a condition, e.g. --where \"cause = 'unknown'\"")
+    for opening, closing in ("()", "[]"):
+        try:
+            duckdb.extract_statements(f"SELECT {opening}{where}\n{closing}")
+        except duckdb.Error as error:
+            raise UsageError(f"--where {where!r} is not one SQL condition: {_first_line(error)}") from error
+    return f"({where}\n)"
+
+
+def single_select(sql: str) -> str:
+    """`sql`, when it is exactly one reading statement; raises UsageError otherwise."""
+    try:
+        statements = duckdb.extract_statements(sql)
+    except duckdb.Error as error:
+        raise UsageError(f"this is not SQL: {_first_line(error)}") from error
+    if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
+        raise UsageError("only one SELECT statement is allowed: the archive is read-only here")
+    return sql
+
+
+@contextmanager
+def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """DuckDB's errors as ours: one line, with the name that was probably meant.
+
+    While batches stream through Arrow the same errors arrive as OSError, so the text decides.
+    """
+    try:
+        yield
+    except (duckdb.Error, OSError) as error:
+        text = str(error)
+        if any(sign in text for sign in _DAMAGE):
+            raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
+        if text.startswith("Permission Error"):
+            raise UsageError(f"only the archive's views can be read: {_first_line(error)}") from error
+        raise UsageError(_told(text, connection) or f"SQL: {_first_line(error)}") from error
+
+
+def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
+    if found := _UNKNOWN_COLUMN.search(text):
+        name = found[1] or found[2]
+        return f"unknown column {name!r}{suggest(name, _names(connection, 'column_name'))}"
+    if found := _UNKNOWN_TABLE.search(text):
+        views = sorted(_names(connection, "table_name"))
+        return f"unknown view {found[1]!r}{suggest(found[1], views)}; the views are {', '.join(views)}"
+    return None
+
+
+def _names(connection: duckdb.DuckDBPyConnection, kind: str) -> Iterable[str]:
+    shown = "NOT internal AND NOT starts_with(table_name, '_')"
+    found = connection.execute(f"SELECT DISTINCT {kind} FROM duckdb_columns() WHERE {shown}").fetchall()
+    return [row[0] for row in found]
+
+
+def _first_line(error: Exception) -> str:
+    """The message without its kind and its picture of the statement."""
+    return _PREFIX.sub(
+        "", next((line for line in str(error).splitlines() if line.strip()), "no reason given")
+    )

@@ -1,0 +1,173 @@
+"""Looking at the archive: a read-only DuckDB connection with views over its Parquet files.
+
+    records       every committed record (segments without a manifest do not exist)
+    verdicts, incidents, transactions      of the latest analysis; empty when there is none
+    replays       the ledger, as the caller gives it
+    letters       every column of record and verdict, and replay_state
+    ls            the twenty columns of letters that `dlq ls` shows
+
+The SQL of users runs on the same connection. It can read these views and nothing else: only the
+archive's committed files are open to it, and the configuration is locked.
+"""
+
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+import duckdb
+import pyarrow as pa
+
+from dlq.archive import analyses, manifests, user_sql
+from dlq.archive.schema import SEGMENT
+from dlq.archive.store import Store
+
+LS_COLUMNS = (
+    "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
+    "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
+    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state",
+)  # fmt: skip
+REPLAYS = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("plan", pa.string()),
+        ("target", pa.string()),
+        ("state", pa.string()),
+        ("lap", pa.int32()),
+        ("key", pa.string()),
+        ("updated_at", pa.timestamp("us", tz="UTC")),
+    ]
+)
+_VERDICT_WINS = ("attempts", "origin_kind", "origin")
+"""Columns of both record and verdict; in letters the verdict's win."""
+LETTER_COLUMNS = (
+    *SEGMENT.names,
+    *(name for name in analyses.VERDICTS.names if name not in SEGMENT.names),
+    "replay_state",
+)
+
+_BATCH_ROWS = 10_000
+_MEMORY = "2GB"
+"""Beyond this DuckDB spills into its temporary folder: looking must not starve the host."""
+
+
+def connect(
+    store: Store, replays: pa.Table | None = None, analysis: str | None = None
+) -> duckdb.DuckDBPyConnection:
+    """A locked, read-only connection with the views of this module, on one archive.
+
+    `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
+    the latest. Times come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
+    """
+    chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
+    segments = [store.url(manifest.segment) for manifest in manifests.every(store) if manifest.rows]
+    tables = {
+        name: [store.url(file) for file in (chosen.tables.get(name, ()) if chosen else ())]
+        for name in analyses.TABLES
+    }
+    connection = _configured(store)
+    with user_sql.guarded(connection):
+        _records(connection, segments)
+        for name, schema in analyses.TABLES.items():
+            _table(connection, name, schema, tables[name])
+        _given(connection, "replays", REPLAYS if replays is None else replays)
+        _letters(connection)
+        _lock(connection, [*segments, *chain.from_iterable(tables.values())])
+    return connection
+
+
+def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
+    connection.execute("SET allowed_paths = ?", [files])
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def _configured(store: Store) -> duckdb.DuckDBPyConnection:
+    folder = tempfile.gettempdir() if "://" in store.location else store.location
+    connection = duckdb.connect(
+        config={
+            "memory_limit": _MEMORY,
+            "threads": min(8, os.cpu_count() or 1),
+            "temp_directory": os.path.join(folder, f".tmp-duckdb-{os.getpid()}"),
+            "python_enable_replacements": False,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+            "allow_persistent_secrets": False,
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.execute("SET parquet_metadata_cache = true")
+    return connection
+
+
+def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:
+    # Schema.empty_table() would import pandas, a quarter of a second.
+    empty = isinstance(content, pa.Schema)
+    connection.register(name, pa.Table.from_batches([], content) if empty else content)
+
+
+def _quoted(columns: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in columns)
+
+
+def _parquet(files: Iterable[str], options: str = "") -> str:
+    quoted = ", ".join("'{}'".format(file.replace("'", "''")) for file in files)
+    return f"read_parquet([{quoted}], hive_partitioning = false{options})"
+
+
+def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str]) -> None:
+    if files:
+        connection.execute(
+            f"CREATE TEMP VIEW {name} AS SELECT {_quoted(schema.names)} FROM {_parquet(files)}"
+        )
+    else:
+        _given(connection, name, schema)
+
+
+def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
+    """`_stored` is records and where each lies: its segment's file and its row there, from 0."""
+    columns = _quoted(SEGMENT.names)
+    if segments:
+        placed = _parquet(segments, ", filename = 'segment_file', file_row_number = true")
+        sql = f"SELECT {columns}, segment_file, file_row_number AS segment_row FROM {placed}"
+    else:
+        _given(connection, "_no_records", SEGMENT)
+        sql = f"SELECT {columns}, '' AS segment_file, 0::BIGINT AS segment_row FROM _no_records"
+    connection.execute(f"CREATE TEMP VIEW _stored AS {sql}")
+    connection.execute(f"CREATE TEMP VIEW records AS SELECT {columns} FROM _stored")
+
+
+def _letter_column(name: str) -> str:
+    if name in _VERDICT_WINS:
+        return f'CASE WHEN v.record_id IS NULL THEN r."{name}" ELSE v."{name}" END AS "{name}"'
+    if name == "replay_state":
+        return "p.replay_state"
+    return f'r."{name}"' if name in SEGMENT.names else f'v."{name}"'
+
+
+def _letters(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute(f"""
+        CREATE TEMP VIEW _placed AS
+        SELECT {", ".join(map(_letter_column, LETTER_COLUMNS))}, r.segment_file, r.segment_row
+        FROM _stored r
+        LEFT JOIN verdicts v ON v.record_id = r.record_id
+        LEFT JOIN (
+            SELECT record_id, arg_max(state, updated_at) AS replay_state FROM replays GROUP BY record_id
+        ) p ON p.record_id = r.record_id""")
+    connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
+    connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
+
+
+def segment_rows(
+    connection: duckdb.DuckDBPyConnection, where: str | None = None, columns: Iterable[str] = LS_COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """The letters that fulfil `where`, with `stem` and `row` (from 0): where each lies in the archive.
+
+    In the order of stem and row. Batches stream, so read them before the next statement on `connection`.
+    Raises UsageError for a bad condition or column, at the first batch.
+    """
+    sql = f"""
+        SELECT {_quoted(columns)}, parse_filename(segment_file, true) AS stem, segment_row AS row
+        FROM _placed WHERE {user_sql.condition(where)} ORDER BY stem, row"""
+    with user_sql.guarded(connection):
+        yield from connection.sql(sql).to_arrow_reader(_BATCH_ROWS)
