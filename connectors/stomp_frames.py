@@ -61,7 +61,7 @@ def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) 
 
 
 def headers_of(head: bytes) -> dict[str, str]:
-    """The header lines as a map, unescaped; the first of several wins. Bad UTF-8 is replaced: `head` keeps it."""
+    """The header lines as a map, unescaped, the first of several; bad UTF-8 is replaced (`head` keeps it)."""
     found: dict[str, str] = {}
     text = head.decode("utf-8", "replace")
     escaped = "\\" in text

@@ -1,5 +1,7 @@
 """STOMP frames: whole, byte by byte, with trailing bytes, and with texts that try to forge."""
 
+import contextlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -128,7 +130,8 @@ def test_any_bodies_in_any_pieces_come_out_as_they_went_in(
 
 @given(st.binary(max_size=200))
 def test_rubbish_ends_in_frames_or_one_error(rubbish: bytes) -> None:
-    try:
-        read(rubbish, RECEIPT)
-    except ConnectionLost as error:
-        assert "STOMP" in str(error)
+    with contextlib.suppress(ConnectionLost):
+        assert all(
+            frame.command in (b"MESSAGE", b"RECEIPT", b"ERROR", b"CONNECTED")
+            for frame in read(rubbish, RECEIPT)
+        )

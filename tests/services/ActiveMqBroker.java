@@ -1,0 +1,85 @@
+import java.io.File;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.activemq.RedeliveryPolicy;
+import org.apache.activemq.broker.BrokerPlugin;
+import org.apache.activemq.broker.BrokerService;
+import org.apache.activemq.broker.region.policy.*;
+import org.apache.activemq.broker.util.RedeliveryPlugin;
+import org.apache.activemq.plugin.StatisticsBrokerPlugin;
+import org.apache.activemq.security.AuthenticationUser;
+import org.apache.activemq.security.SimpleAuthenticationPlugin;
+import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
+
+/**
+ * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT]
+ */
+public class ActiveMqBroker {
+    static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
+        PolicyEntry entry = new PolicyEntry();
+        entry.setQueue(queue);
+        entry.setExpireMessagesPeriod(1000);
+        if (dead != null) entry.setDeadLetterStrategy(dead);
+        return entry;
+    }
+
+    public static void main(String[] args) throws Exception {
+        BrokerService broker = new BrokerService();
+        broker.setBrokerName("test");
+        broker.setDataDirectory(args[0]);
+        broker.setSchedulerSupport(true);           // redeliveryPlugin and AMQ_SCHEDULED_* need it
+        broker.setUseJmx(true);
+        broker.getManagementContext().setCreateConnector(false);
+        broker.getSystemUsage().getMemoryUsage().setLimit(256L << 20);
+        broker.getSystemUsage().getStoreUsage().setLimit(8L << 30);
+        broker.getSystemUsage().getTempUsage().setLimit(1L << 30);
+        broker.getSystemUsage().getJobSchedulerUsage().setLimit(1L << 30);
+        KahaDBPersistenceAdapter store = new KahaDBPersistenceAdapter();
+        store.setDirectory(new File(args[0], "kahadb"));
+        broker.setPersistenceAdapter(store);
+
+        IndividualDeadLetterStrategy individual = new IndividualDeadLetterStrategy();
+        individual.setQueuePrefix("DLQ.");
+        individual.setProcessNonPersistent(true);
+        SharedDeadLetterStrategy brief = new SharedDeadLetterStrategy();
+        brief.setExpiration(5000);
+        PolicyEntry small = policy("mem.>", null);
+        small.setMemoryLimit(200 << 10);
+        SharedDeadLetterStrategy stored = new SharedDeadLetterStrategy();
+        PolicyEntry fromStore = policy("dup.>", stored);
+        fromStore.setSendDuplicateFromStoreToDLQ(true);
+        PolicyMap map = new PolicyMap();            // no catch-all: it would cap every browse at 400
+        map.setPolicyEntries(List.of(policy("indiv.>", individual), policy("ttl.>", null), policy("brief.>", brief), small,
+                policy("rp.>", null), fromStore));
+        broker.setDestinationPolicy(map);
+
+        RedeliveryPolicy again = new RedeliveryPolicy();
+        again.setMaximumRedeliveries(2);
+        again.setInitialRedeliveryDelay(1000);
+        again.setRedeliveryDelay(1000);
+        again.setQueue("rp.>");
+        RedeliveryPlugin redelivery = new RedeliveryPlugin();
+        RedeliveryPolicyMap policies = new RedeliveryPolicyMap();
+        policies.setRedeliveryPolicyEntries(List.of(again));
+        redelivery.setRedeliveryPolicyMap(policies);
+        redelivery.setFallbackToDeadLetter(true);
+        redelivery.setSendToDlqIfMaxRetriesExceeded(true);
+        List<String> options = Arrays.asList(args).subList(3, args.length);
+        List<BrokerPlugin> plugins = new ArrayList<>();
+        if (options.contains("plugins")) plugins.addAll(List.of(new StatisticsBrokerPlugin(), redelivery));
+        if (options.contains("users")) plugins.add(new SimpleAuthenticationPlugin(List.of(
+                new AuthenticationUser("dlq", "right", "users"))));
+        broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
+        for (String option : options)               // -Djavax.net.ssl.keyStore names its certificate
+            if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
+
+        broker.addConnector("tcp://127.0.0.1:" + args[2]);
+        broker.addConnector("stomp://127.0.0.1:" + args[1]);
+        broker.start();
+        broker.waitUntilStarted();
+        while (System.in.read() >= 0) { }           // whoever started it is gone: end with it, leave no orphan
+        broker.stop();
+    }
+}
