@@ -11,7 +11,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
@@ -30,6 +30,10 @@ class Store(Protocol):
 
     def get(self, name: str) -> bytes:
         """The bytes of `name`; raises UsageError when there is none."""
+        ...
+
+    def open(self, name: str) -> IO[bytes]:
+        """`name` as a stream, for what may be larger than memory; raises UsageError when there is none."""
         ...
 
     def list(self, prefix: str) -> list[str]:
@@ -92,11 +96,21 @@ class LocalStore:
 
     def get(self, name: str) -> bytes:
         try:
-            return (self._root / name).read_bytes()
+            with self.open(name) as file:
+                return file.read()
+        except OSError as error:
+            raise self._unreadable(name, error) from error
+
+    def open(self, name: str) -> IO[bytes]:
+        try:
+            return (self._root / name).open("rb")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise UsageError(f"there is no {name} in the archive {self.location}") from error
         except OSError as error:
-            raise ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}") from error
+            raise self._unreadable(name, error) from error
+
+    def _unreadable(self, name: str, error: OSError) -> ArchiveError:
+        return ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}")
 
     def list(self, prefix: str) -> list[str]:
         folder = self._root / prefix.rpartition("/")[0]
