@@ -117,7 +117,8 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
 def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
     if found := _UNKNOWN_COLUMN.search(text):
         name = found[1] or found[2]
-        return f"unknown column {name!r}{suggest(name, _names(connection, 'column_name'))}"
+        others = [known for known in _names(connection, "column_name") if known != name]
+        return f"unknown column {name!r} here{suggest(name, others)}"
     if found := _UNKNOWN_TABLE.search(text):
         views = sorted(_names(connection, "table_name"))
         return f"unknown view {found[1]!r}{suggest(found[1], views)}; the views are {', '.join(views)}"

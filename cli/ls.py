@@ -1,0 +1,111 @@
+"""dlq ls: the letters, one a line."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.core.errors import UsageError
+from dlq.core.settings import suggest
+
+if TYPE_CHECKING:
+    import duckdb
+
+ON_TERMINAL = (
+    "record_id",
+    "source",
+    "dead_at",
+    "cause",
+    "exception_class",
+    "attempts",
+    "advice",
+    "replay_state",
+)
+"""What fits; machines get all columns of the design."""
+_NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("ls")(ls)
+
+
+def ls(
+    ctx: typer.Context,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="A condition over the columns, in SQL.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", metavar="A,B", help="These columns, in this order.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 shows all.")] = 50,
+) -> None:
+    """List letters, the newest dead first.
+
+    Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
+    exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
+    body_size, laps, replay_state; and every other column of the view letters.
+
+    Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
+    """
+    from dlq.archive.user_sql import condition, run
+    from dlq.archive.views import LS_COLUMNS
+    from dlq.cli.looking import open_views
+
+    context: Context = ctx.obj
+    for_eyes = context.output == "table" and not columns
+    fitting = WIDE if context.console.width >= _WIDE_FROM else NARROW
+    chosen = _chosen(columns) if columns else fitting if for_eyes else LS_COLUMNS
+    checked = condition(where)
+    connection = open_views(context)
+    quoted = ", ".join(f'"{name}"' for name in chosen)
+    end = f"LIMIT {limit + 1}" if limit else ""
+    found = run(connection, f"SELECT {quoted} FROM letters WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}")
+    shown: Iterable[tuple[Any, ...]] = islice(found.rows, limit) if limit else found.rows
+    if for_eyes:
+        _draw(context, chosen, shown)
+    else:
+        context.emit_rows(chosen, shown)
+    if limit and next(found.rows, None):
+        context.say(f"{limit} of {_count(connection, checked)} letters shown; --limit 0 shows all")
+
+
+def _chosen(columns: str) -> Sequence[str]:
+    from dlq.archive.views import LETTER_COLUMNS
+
+    names = [name.strip() for name in columns.split(",")]
+    for name in names:
+        if name not in LETTER_COLUMNS:
+            raise UsageError(f"unknown column {name!r} in --columns{suggest(name, LETTER_COLUMNS)}")
+    return names
+
+
+def _draw(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    from rich.table import Table
+
+    from dlq.core.text import for_terminal
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, no_wrap=True, min_width=12 if name == "record_id" else None)
+    for row in rows:
+        texts = (_SHORT.get(name, str)(value or "") for name, value in zip(columns, row, strict=True))
+        table.add_row(*map(for_terminal, texts))
+    context.console.print(table)
+
+
+_SHORT: Mapping[str, Callable[[Any], str]] = {
+    "record_id": lambda record_id: record_id[:12],
+    "dead_at": lambda moment: moment[:16].replace("T", " "),
+    "exception_class": lambda name: name.rpartition(".")[2],
+}
+"""For eyes: a prefix that still addresses its letter, minutes, the class without its package."""
+
+
+def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> str:
+    from dlq.archive.user_sql import run
+
+    (count,) = next(run(connection, f"SELECT count(*) FROM letters WHERE {checked}").rows)
+    return f"{count:,}"
