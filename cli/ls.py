@@ -13,17 +13,10 @@ from dlq.core.settings import suggest
 if TYPE_CHECKING:
     import duckdb
 
-ON_TERMINAL = (
-    "record_id",
-    "source",
-    "dead_at",
-    "cause",
-    "exception_class",
-    "attempts",
-    "advice",
-    "replay_state",
-)
-"""What fits; machines get all columns of the design."""
+NARROW = ("record_id", "dead_at", "source", "cause", "advice")
+WIDE = (*NARROW, "exception_class", "attempts", "replay_state")
+"""What fits on a terminal; machines get all columns of the design."""
+_WIDE_FROM = 110
 _NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
 
 
