@@ -1,0 +1,126 @@
+"""What leaves under --mask holds no personal data, and everything else as it was."""
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Mask
+from dlq.reports.masking import Masker
+
+CANARIES = [
+    "jane.doe+test@example.co.uk", "4111 1111 1111 1111", "5500005555555559", "3782-822463-10005",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "AKIAIOSFODNN7EXAMPLE",
+    "ghp_0123456789abcdefghij0123456789abcdef", "+49 170 1234567", "+14155550123", "(415) 555-0123",
+    "415-555-0123",
+]  # fmt: skip
+HARMLESS = [
+    "2026-11-02T03:12:09Z", "1762053120000", "order 17 of 2026-11-02", "10.20.30.40:5672", "at Stock.java:42",
+    "d2c1f0e9b8a79685746352413029181f", "4111 1111 1111 1112", "v1.2.3-456", "com.shop.StockException",
+    "amount 123456.78", "2026-11-02 03:12:09,123",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+@pytest.mark.parametrize("around", ["{}", 'say "{}", please', '{{"a":"{}"}}', "x={}&y=1", "({})"])
+def test_personal_data_is_found_in_any_surrounding(canary: str, around: str) -> None:
+    assert canary not in Masker().text(around.format(canary))
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_not_personal_stays(text: str) -> None:
+    assert Masker().text(text) == text
+
+
+def test_a_password_beside_its_name_is_masked_and_the_name_stays() -> None:
+    assert (
+        Masker().text('{"password": "hunter2!", "user": "jane"}') == '{"password": "[token]", "user": "jane"}'
+    )
+    assert Masker().text("Authorization: Bearer abcdefgh12345") == "Authorization: [token] [token]"
+
+
+def everything(canary: str) -> dict[str, Any]:
+    return {
+        "record_id": "4" * 32,
+        "headers": {"from": canary, "nested": json.dumps({"mail": [canary]})},
+        "deaths": [{"queue": f"q {canary}"}],
+        "body_text": f"hello {canary}",
+        "body_base64": base64.b64encode(f"\x00\xff{canary}".encode("latin-1")).decode(),
+        "failure_text": "seen " + base64.b64encode(f"mail {canary}".encode()).decode(),
+        "record": {"raw_properties_base64": base64.b64encode(canary.encode()).decode(), "offset": 7},
+    }
+
+
+def found_anywhere(document: Any, canary: str) -> bool:
+    if isinstance(document, dict):
+        return any(found_anywhere(value, canary) for value in document.values())
+    if isinstance(document, list):
+        return any(found_anywhere(value, canary) for value in document)
+    text = str(document)
+    if canary in text:
+        return True
+    for word in text.split():
+        try:
+            if canary.encode() in base64.b64decode(word, validate=True):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
+@pytest.mark.parametrize("canary", CANARIES)
+def test_a_planted_canary_is_nowhere_in_a_document_even_inside_base64(canary: str) -> None:
+    document = everything(canary)
+    assert found_anywhere(document, canary)
+
+    masked = Masker().document(document)
+
+    assert not found_anywhere(masked, canary)
+    assert masked["record_id"] == "4" * 32
+    assert masked["record"] == {"offset": 7}
+
+
+def test_a_compressed_body_is_masked_inside_and_stays_compressed() -> None:
+    body = Masker().body(gzip.compress(b"to jane@example.com"))
+
+    assert gzip.decompress(body) == b"to [email]"
+
+
+def test_a_binary_body_without_anything_personal_is_unchanged() -> None:
+    body = bytes(range(256)) * 3
+
+    assert Masker().body(body) == body
+
+
+def test_a_header_rule_hides_the_whole_value_whatever_its_case() -> None:
+    masked = Masker([Mask(header="x-customer-*")]).document(
+        {"headers": {"X-Customer-Name": "Jane", "x-id": "7"}}
+    )
+
+    assert masked == {"headers": {"X-Customer-Name": "[masked]", "x-id": "7"}}
+
+
+def test_a_json_rule_hides_members_in_text_and_in_base64() -> None:
+    body = json.dumps({"card": {"number": 12, "kind": "x"}, "items": [{"name": "Jane"}, {"name": "Joe"}]})
+    masker = Masker([Mask(json="$.card.number"), Mask(json="$.items[*].name")])
+    expected = {"card": {"number": "[masked]", "kind": "x"}, "items": [{"name": "[masked]"}] * 2}
+
+    masked = masker.document({"body_text": body, "body_base64": base64.b64encode(body.encode()).decode()})
+
+    assert json.loads(masked["body_text"]) == expected
+    assert json.loads(base64.b64decode(masked["body_base64"])) == expected
+
+
+def test_a_pattern_of_the_users_own_is_masked_everywhere() -> None:
+    assert Masker([Mask(pattern=r"CUST-\d+")]).text("of CUST-4711.") == "of [masked]."
+
+
+@pytest.mark.parametrize(
+    "rule", [Mask(pattern="("), Mask(json="card"), Mask(), Mask(header="a", pattern="b")]
+)  # fmt: skip
+def test_a_rule_that_says_nothing_is_refused(rule: Mask) -> None:
+    with pytest.raises(ConfigError, match="mask"):
+        Masker([rule])
