@@ -1,0 +1,154 @@
+"""Carry out a plan: plan -> ledger -> archive -> connector, and what became of each letter -> ledger."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from dlq.archive.store import Store
+from dlq.connectors.base import Outgoing
+from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.record import Record
+from dlq.core.settings import Settings
+from dlq.core.units import seconds
+from dlq.replay import edits, planfile, status
+from dlq.replay.brokers import Brokers
+from dlq.replay.claims import Claims
+from dlq.replay.edits import Edits
+from dlq.replay.ledger import Ledger
+from dlq.replay.letters import Letter, provenance
+from dlq.replay.load import Loader
+from dlq.replay.pace import Pace, Stop
+from dlq.replay.planfile import Header
+
+_CLAIMED_SHARE = 4
+"""A quarter of the window is claimed at once; the rest is the connector's, for letters in flight."""
+_UNKNOWN = "the run ended before the broker answered"
+
+
+@dataclass
+class Run:
+    """What one apply has done so far."""
+
+    plan: str
+    total: int
+    sent: int = 0
+    """Letters given to the broker by this run, whatever became of them."""
+    skipped: int = 0
+    """Letters that the ledger knew already."""
+    outcomes: dict[str, int] = field(default_factory=dict)
+    stopped: bool = False
+    lost: list[str] = field(default_factory=list)
+    """Brokers whose connection ended in the middle, and why."""
+    seconds: float = 0.0
+
+
+Progress = Callable[[Run], None]
+
+
+def apply(
+    store: Store,
+    settings: Settings,
+    plan: str,
+    brokers: Brokers,
+    ledger: Ledger,
+    stop: Stop | None = None,
+    progress: Progress = lambda _run: None,
+) -> Run:
+    """Send what of `plan` was never sent; every letter ends in a state of the ledger.
+
+    Raises UsageError for a plan or an archive that was changed, Busy when the plan is being applied,
+    BrokerError when a broker can't be reached at all. A connection that ends in the middle is no
+    error here: what it leaves is `in_doubt`, and `Run.lost` says why.
+    """
+    header = planfile.checked(store, plan)
+    loader = Loader(store)
+    loader.check(header.segments, plan)
+    changes = edits.load(store, header)
+    with store.lock(f"plan-{plan}"):
+        asked = stop or Stop(store, plan)
+        ledger.expire()
+        run = Run(plan, header.letters)
+        started = time.monotonic()
+        for broker in header.brokers:
+            lane = _Lane(header, settings, ledger, loader, changes, run, asked)
+            lane.send(store, broker, brokers, progress)
+        run.seconds = time.monotonic() - started
+        if status.is_over(status.counts(store, ledger, header)):
+            forget(header, brokers)
+        return run
+
+
+def forget(header: Header, brokers: Brokers) -> None:
+    """Nothing of the plan is open: remove what proved it from its brokers."""
+    if header.witness:
+        for broker in header.brokers:
+            brokers.get(broker).forget(header.plan)
+
+
+def outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
+    """A letter of the plan as the connector gets it."""
+    sent_along = provenance(letter.key, letter.lap, letter.record_id)
+    return Outgoing(letter.number, record, letter.target, sent_along, header.keep_headers)
+
+
+class _Lane:
+    """The way to one broker."""
+
+    def __init__(
+        self,
+        header: Header,
+        settings: Settings,
+        ledger: Ledger,
+        loader: Loader,
+        changes: Edits,
+        run: Run,
+        stop: Stop,
+    ) -> None:
+        self._header, self._loader, self._changes, self._run = header, loader, changes, run
+        self._pace = Pace(header.rate, stop)
+        self._failure: DlqError | None = None
+        window = max(2, settings.replay.window)
+        per_second = math.ceil(header.rate) if header.rate else window
+        self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
+        self._in_flight = window - self._chunk
+        self._claims = Claims(header.plan, ledger, seconds(settings.ledger.lease))
+
+    def send(self, store: Store, broker: str, brokers: Brokers, progress: Progress) -> None:
+        """Send the plan's letters for `broker`; whatever ends it, the ledger knows."""
+        letters = (letter for letter in planfile.letters(store, self._header.plan) if letter.broker == broker)
+        publisher = brokers.get(broker).publisher(self._header.plan, self._in_flight, self._header.witness)
+        outcomes = self._run.outcomes
+        try:
+            for sent in publisher.publish(self._outgoing(letters, progress)):
+                self._claims.answered(sent)
+                outcomes[sent.outcome] = outcomes.get(sent.outcome, 0) + 1
+        except ConnectionLost as error:
+            self._run.lost.append(f"{broker}: {error}")
+        finally:
+            self._claims.end(_UNKNOWN)
+            publisher.close()
+            progress(self._run)
+        if self._failure is not None:
+            raise self._failure
+
+    def _outgoing(self, letters: Iterator[Letter], progress: Progress) -> Iterator[Outgoing]:
+        """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
+        try:
+            while not self._run.stopped and (some := list(islice(letters, self._chunk))):
+                progress(self._run)
+                claimed = self._claims.claim(some)
+                self._run.skipped += len(some) - len(claimed)
+                yield from self._hand_out(claimed)
+        except DlqError as error:
+            self._failure = error
+
+    def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
+        for letter, record in zip(claimed, self._loader.records(claimed), strict=True):
+            if not self._pace.wait():
+                self._run.stopped = True
+                return
+            if self._claims.take(letter):
+                self._run.sent += 1
+                yield outgoing(self._header, letter, self._changes.apply(record))

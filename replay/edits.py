@@ -1,0 +1,128 @@
+"""Changed bodies and headers for a plan: lines of `dlq export`, edited by hand or by a program.
+
+A line names its letter by `record.record_id`. What the line holds and the archive does not is the
+change; a line that changes nothing is no edit.
+"""
+
+import difflib
+import json
+from collections.abc import Collection, Iterable, Mapping
+from hashlib import sha256
+from typing import Any
+
+from dlq.archive.store import Store
+from dlq.connectors.interchange import body_of, parse_line, to_text
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.replay.planfile import Header, edits_name
+
+_MOST_DIFF_LINES = 20
+
+
+class Edits:
+    """The edits of one plan, by record id."""
+
+    def __init__(self, lines: Mapping[str, bytes]) -> None:
+        self._lines = lines
+
+    @property
+    def changed(self) -> Collection[str]:
+        """The record ids that are edited."""
+        return self._lines.keys()
+
+    def apply(self, record: Record) -> Record:
+        """The record as it is to be sent. New headers make the connector encode all of them anew."""
+        line = self._lines.get(record.record_id)
+        if line is None:
+            return record
+        document = json.loads(line)
+        changes: dict[str, Any] = {}
+        if "body_text" in document or "body_base64" in document:
+            body = body_of(document)
+            changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
+        for name in ("headers", "properties"):
+            wanted = {key: to_text(value) for key, value in document.get(name, {}).items()}
+            if name in document and wanted != dict(getattr(record, name)):
+                changes |= {name: wanted, "raw_properties": None}
+        return record._replace(**changes)
+
+    def check_used(self, used: Collection[str]) -> None:
+        """Every edit belongs to a letter of the plan; raises UsageError for one that does not."""
+        unused = sorted(self._lines.keys() - set(used))
+        if unused:
+            raise UsageError(f"{len(unused)} edited letters are not in the plan, the first is {unused[0]}")
+
+    def content(self, used: Iterable[str]) -> bytes:
+        """The file that is kept beside the plan."""
+        return b"".join(self._lines[record_id].strip() + b"\n" for record_id in sorted(used))
+
+    def digest(self, used: Collection[str]) -> str | None:
+        """What the plan remembers of the edits."""
+        return sha256(self.content(used)).hexdigest() if used else None
+
+
+NO_EDITS = Edits({})
+
+
+def parse(lines: Iterable[bytes], place: str) -> Edits:
+    """Edits from JSONL; raises UsageError naming `place` and the line."""
+    found: dict[str, bytes] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            document = parse_line(line)
+            body_of(document)
+            record_id = document.get("record", {}).get("record_id")
+            if not isinstance(record_id, str):
+                raise UsageError(
+                    "it has no record.record_id, so it names no letter; edit lines of `dlq export`"
+                )
+            if record_id in found:
+                raise UsageError(f"letter {record_id} was edited by an earlier line already")
+        except UsageError as error:
+            raise UsageError(f"{place}, line {number}: {error}") from error
+        found[record_id] = line
+    return Edits(found)
+
+
+def load(store: Store, header: Header) -> Edits:
+    """The edits that were kept with a plan; raises UsageError when they were changed since."""
+    if header.edits is None:
+        return NO_EDITS
+    content = store.get(edits_name(header.plan))
+    if sha256(content).hexdigest() != header.edits:
+        raise UsageError(f"the edits of plan {header.plan} were changed after it was made; make a new plan")
+    return parse(content.splitlines(keepends=True), edits_name(header.plan))
+
+
+def difference(before: Record, after: Record) -> list[str]:
+    """What an edit changes, in lines that are safe for a terminal."""
+    lines = _map_difference("header", before.headers, after.headers)
+    lines += _map_difference("property", before.properties, after.properties)
+    if before.body != after.body:
+        lines.append(f"body: {len(before.body)} -> {len(after.body)} bytes")
+        lines += _body_difference(before.body, after.body)
+    return lines
+
+
+def _map_difference(kind: str, before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
+    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    return [
+        f"{kind} {for_terminal(name)}: {_shown(before.get(name))} -> {_shown(after.get(name))}"
+        for name in changed
+    ]
+
+
+def _shown(value: str | None) -> str:
+    return "(none)" if value is None else for_terminal(value)
+
+
+def _body_difference(before: bytes, after: bytes) -> list[str]:
+    try:
+        old, new = before.decode(), after.decode()
+    except UnicodeDecodeError:
+        return []
+    diff = difflib.unified_diff(lines_for_terminal(old), lines_for_terminal(new), lineterm="", n=1)
+    return list(diff)[2:][:_MOST_DIFF_LINES]

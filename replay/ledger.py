@@ -1,0 +1,139 @@
+"""The ledger remembers what was sent, so that nothing is sent twice. This is its contract.
+
+Every operation is atomic between processes, and between hosts where the ledger is a server.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import pyarrow as pa
+
+from dlq.archive.store import Store
+from dlq.core.errors import UsageError
+from dlq.core.settings import Ledger as LedgerSettings
+from dlq.core.units import seconds
+from dlq.replay.letters import Letter
+from dlq.replay.states import State
+
+FILE = "ledger.db"
+
+REPLAYS = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("plan", pa.string()),
+        ("target", pa.string()),
+        ("lap", pa.int32()),
+        ("state", pa.string()),
+        ("key", pa.string()),
+        ("updated_at", pa.timestamp("us", tz="UTC")),
+        ("detail", pa.string()),
+    ]
+)
+"""The `replays` view (`dlq.archive.views`), and why."""
+
+
+class Settlement(NamedTuple):
+    """What became of one claimed replay."""
+
+    key: str
+    state: State
+    detail: str | None = None
+
+
+class Entry(NamedTuple):
+    """One replay as the ledger knows it. Times are microseconds since the epoch."""
+
+    key: str
+    plan: str
+    number: int
+    record_id: str
+    target: str
+    state: State
+    owner: str
+    sent_at: int
+    detail: str | None
+
+
+class Ledger(Protocol):
+    """The store behind replays. Raises ArchiveError when it can't be read or written."""
+
+    def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
+        """Write `settled`, then mark as `sending` what nobody has sent; both or neither.
+
+        Returns the keys that are ours to send. They are durable when this returns, and ours for
+        `lease` seconds.
+        """
+        ...
+
+    def renew(self, keys: Sequence[str]) -> set[str]:
+        """Start the lease of our claims anew; returns those that are still ours."""
+        ...
+
+    def settle(self, settled: Sequence[Settlement]) -> None:
+        """What became of our claims; `planned` gives one back unsent."""
+        ...
+
+    def expire(self) -> int:
+        """Claims whose owner is dead or whose lease has ended become `in_doubt`; returns how many."""
+        ...
+
+    def states(self, keys: Sequence[str]) -> Mapping[str, State]:
+        """The state of each of these keys that the ledger knows."""
+        ...
+
+    def counts(self, plan: str) -> Mapping[State, int]:
+        """How many replays of `plan` are in each state; those that another plan sent are not among them."""
+        ...
+
+    def entries(self, plan: str, state: State) -> list[Entry]:
+        """A plan's replays in one state, in the order of the plan."""
+        ...
+
+    def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
+        """Reconcile: move replays on by evidence or an operator's word; returns how many moved."""
+        ...
+
+    def rows(self) -> Iterator[tuple[list[object], ...]]:
+        """Everything, in chunks of columns in the order of REPLAYS."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the store."""
+        ...
+
+
+def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
+    """The ledger that `[ledger]` names. Raises UsageError, ArchiveError."""
+    from dlq.replay.sql_ledger import SqlLedger
+
+    if settings.url != "sqlite":
+        raise UsageError(f"[ledger] url = {settings.url!r}: only sqlite is supported")
+    return SqlLedger(f"sqlite:///{store.url(FILE)}", seconds(settings.lease))
+
+
+def exists(settings: LedgerSettings, store: Store) -> bool:
+    """Whether anything was ever replayed from this archive; looking must not make a ledger."""
+    if settings.url != "sqlite":
+        return True
+    try:
+        store.open(FILE).close()
+    except UsageError:
+        return False
+    return True
+
+
+def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
+    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed."""
+    if not exists(settings, store):
+        return None
+    ledger = open_ledger(settings, store)
+    try:
+        batches = [
+            pa.record_batch(
+                [pa.array(column, f.type) for column, f in zip(chunk, REPLAYS, strict=True)], schema=REPLAYS
+            )
+            for chunk in ledger.rows()
+        ]
+    finally:
+        ledger.close()
+    return pa.Table.from_batches(batches, schema=REPLAYS)

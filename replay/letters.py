@@ -1,0 +1,50 @@
+"""One letter of a plan: who it is, which trip this is, and what its replay is called."""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import NamedTuple
+
+from dlq.connectors.base import Target
+from dlq.core.record import Record
+
+REPLAY_ID = "dlq_replay_id"
+REPLAY_LAP = "dlq_replay_lap"
+REPLAY_OF = "dlq_replay_of"
+"""Legal JMS property names, so that consumers can select on them."""
+
+_KEY_HEX_DIGITS = 32
+
+
+class Letter(NamedTuple):
+    """One line of a plan. `number` counts from 0; `segment` and `row` say where the record lies."""
+
+    number: int
+    record_id: str
+    key: str
+    lap: int
+    broker: str
+    segment: str
+    row: int
+    target: Target
+
+
+def lap_of(record: Record) -> int:
+    """Which trip a replay of `record` would be: 1, or one more than the trip it came back from."""
+    text = record.headers.get(REPLAY_LAP) or record.properties.get(REPLAY_LAP) or ""
+    return int(text) + 1 if text.isascii() and text.isdigit() and len(text) < 9 else 1
+
+
+def replay_key(broker: str, target: Target, lap: int, identity: str) -> str:
+    """The ledger's key: one message, on one trip, to one place, has the same key everywhere."""
+    parts = "\0".join((broker, *target, str(lap), identity))
+    return sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_HEX_DIGITS]
+
+
+def identity_of(record: Record, by_business_key: bool) -> str:
+    """What makes it the same message: its business key where the source names one, else the record id."""
+    return f"key:{record.key}" if by_business_key and record.key else f"record:{record.record_id}"
+
+
+def provenance(key: str, lap: int, record_id: str) -> Mapping[str, str]:
+    """What every replayed message carries."""
+    return {REPLAY_ID: key, REPLAY_LAP: str(lap), REPLAY_OF: record_id}

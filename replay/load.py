@@ -1,0 +1,94 @@
+"""The records that a plan names, read segment by segment, only the columns that sending needs."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlq.archive import manifests
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import to_records
+from dlq.archive.store import Store
+from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.record import COLUMNS, Record
+from dlq.replay.letters import Letter
+
+_NOT_SENT = {
+    "broker_version", "broker_node", "physical_id", "captured_at", "first_dead_at", "failure_text",
+    "deaths", "attempts", "redelivered", "body_sha256", "pull_id", "mode",
+}  # fmt: skip
+SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
+"""What connectors may look at when they publish; everything else of the record is empty then."""
+OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
+"""The same for `Connector.outline`: it knows `body_size`, not the body."""
+_FROM_RAW_PROPERTIES = {"keys", "headers", "properties"}
+"""Maps that cost as much as all other columns together, and that RabbitMQ's property block holds anyway."""
+
+
+class Loader:
+    """Reads the letters' records in the plan's order; holds one segment at a time."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._manifests = {manifest.stem: manifest for manifest in manifests.every(store)}
+        self._stem = ""
+        self._table = pa.table({})
+
+    def check(self, segments: Mapping[str, str], plan: str) -> None:
+        """The archive still holds what the plan was made from; raises UsageError before anything is sent."""
+        for stem, digest in segments.items():
+            manifest = self._manifests.get(stem)
+            if manifest is None or manifest.digest != digest or not self._is_there(manifest):
+                raise UsageError(
+                    f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
+                    "as it was; make a new plan with `dlq replay plan`"
+                )
+
+    def records(self, letters: Sequence[Letter]) -> list[Record]:
+        """The records of these letters; raises ArchiveError when one is not where the plan says."""
+        found: list[Record] = []
+        start = 0
+        while start < len(letters):
+            stem = letters[start].segment
+            end = start + 1
+            while end < len(letters) and letters[end].segment == stem:
+                end += 1
+            found += self._of_segment(stem, letters[start:end])
+            start = end
+        return found
+
+    def _of_segment(self, stem: str, letters: Sequence[Letter]) -> list[Record]:
+        if stem != self._stem:
+            self._table, self._stem = self._read(stem), stem
+        try:
+            rows = self._table.take([letter.row for letter in letters])
+        except pa.ArrowIndexError as error:
+            raise ArchiveError(f"segment {stem} has fewer rows than the plan names") from error
+        records = list(to_records(rows))
+        for letter, record in zip(letters, records, strict=True):
+            if letter.record_id != record.record_id:
+                raise ArchiveError(f"row {letter.row} of segment {stem} is not the letter {letter.record_id}")
+        return records
+
+    def _read(self, stem: str) -> pa.Table:
+        manifest = self._manifests[stem]
+        try:
+            file = pq.ParquetFile(self._store.url(manifest.segment))
+            return file.read(columns=_columns(file))
+        except (OSError, pa.ArrowException) as error:
+            raise ArchiveError(f"cannot read segment {stem} of the archive: {error}") from error
+
+    def _is_there(self, manifest: Manifest) -> bool:
+        try:
+            self._store.open(manifest.segment).close()
+        except UsageError:
+            return False
+        return True
+
+
+def _columns(file: pq.ParquetFile) -> list[str]:
+    block = file.read(columns=["broker_kind", "raw_properties"])
+    is_lean = block["raw_properties"].null_count == 0 and set(block["broker_kind"].unique().to_pylist()) <= {
+        "rabbitmq"
+    }
+    return [name for name in SENT_COLUMNS if not (is_lean and name in _FROM_RAW_PROPERTIES)]

@@ -1,0 +1,66 @@
+"""How fast a plan is sent, and when it is stopped."""
+
+import time
+from collections.abc import Callable
+
+from dlq.archive.store import Store
+from dlq.core.clock import iso, now
+from dlq.core.errors import UsageError
+
+_LOOK_SECONDS = 0.5
+_NAP_SECONDS = 0.2
+BURST_SECONDS = 0.1
+
+
+def stop_name(plan: str) -> str:
+    """The file whose presence asks a running apply to stop."""
+    return f"plans/{plan}.stop"
+
+
+def request_stop(store: Store, plan: str) -> None:
+    """Ask whoever applies `plan`, on any host that shares the archive, to stop."""
+    store.put(stop_name(plan), iso(now()).encode())
+
+
+class Stop:
+    """Whether to stop: asked by a signal of this process, or by `dlq replay stop`."""
+
+    def __init__(self, store: Store, plan: str) -> None:
+        """A request that was made before this run is void."""
+        self._store, self._plan = store, plan
+        self.requested = False
+        self._next_look = 0.0
+        store.delete(stop_name(plan))
+
+    def __call__(self) -> bool:
+        """Looks into the archive twice a second at most."""
+        if not self.requested and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + _LOOK_SECONDS
+            self.requested = self._is_asked()
+        return self.requested
+
+    def _is_asked(self) -> bool:
+        try:
+            self._store.open(stop_name(self._plan)).close()
+        except UsageError:
+            return False
+        return True
+
+
+class Pace:
+    """A token bucket: `rate` messages a second, bursts of at most a tenth of a second."""
+
+    def __init__(self, rate: float | None, stop: Callable[[], bool]) -> None:
+        self._rate, self._stop = rate, stop
+        self._due = time.monotonic()
+
+    def wait(self) -> bool:
+        """Until the next message may go; False when the run is stopped instead."""
+        if self._rate is None:
+            return not self._stop()
+        self._due = max(self._due, time.monotonic() - BURST_SECONDS) + 1 / self._rate
+        while (left := self._due - 1 / self._rate - time.monotonic()) > 0:
+            if self._stop():
+                return False
+            time.sleep(min(left, _NAP_SECONDS))
+        return not self._stop()

@@ -1,0 +1,260 @@
+"""Make a plan: which letters go back, where to, what is stripped, what is left out and why.
+
+Nothing is sent and no letter is changed; the plan is a new file of the archive.
+"""
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+import pyarrow as pa
+
+from dlq.archive import manifests, views
+from dlq.archive.schema import to_records
+from dlq.archive.store import Store
+from dlq.connectors.base import Target
+from dlq.core.clock import iso, now
+from dlq.core.errors import BrokerError, UsageError
+from dlq.core.record import Record
+from dlq.core.settings import Settings
+from dlq.replay import ledger as ledgers
+from dlq.replay import planfile
+from dlq.replay.brokers import Brokers
+from dlq.replay.edits import NO_EDITS, Edits
+from dlq.replay.ledger import Ledger
+from dlq.replay.letters import Letter, identity_of, lap_of, provenance, replay_key
+from dlq.replay.load import OUTLINE_COLUMNS
+from dlq.replay.planfile import Draft, Header
+from dlq.replay.states import State
+
+ADVICE_LEFT_OUT = ("check_first", "never", "hold")
+NO_VERDICT = "no_verdict"
+LEFT_OUT_BY_STATE: Mapping[State, str] = {
+    "confirmed": "replayed",
+    "sending": "sending",
+    "in_doubt": "in_doubt",
+    "held": "held",
+    "returned": "returned",
+    "refused": "refused",
+}
+"""What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
+FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
+KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+_NAMES_IDS = re.compile(
+    r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
+)
+_MOST_WARNINGS = 50
+_MOST_AUDIENCES = 200
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for. `rate` is messages a second."""
+
+    where: str | None = None
+    to: str = "origin"
+    rate: float | None = None
+    limit: int | None = None
+    any_advice: bool = False
+    keep_headers: bool = False
+    witness: bool = False
+    edits: Edits = NO_EDITS
+
+    def takes_all(self) -> bool:
+        """The user insists, or names the letters one by one: advice does not leave them out."""
+        return self.any_advice or bool(_NAMES_IDS.fullmatch(self.where or ""))
+
+
+@dataclass
+class _Tally:
+    """Counted while letters are picked."""
+
+    targets: Counter[str] = field(default_factory=Counter)
+    brokers: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    stripped: Counter[str] = field(default_factory=Counter)
+    warnings: Counter[str] = field(default_factory=Counter)
+    places: dict[tuple[str, Target], None] = field(default_factory=dict)
+    edited: set[str] = field(default_factory=set)
+
+    def warn(self, text: str) -> None:
+        """Count a sentence; beyond a few dozen different ones they are only counted."""
+        known = text in self.warnings or len(self.warnings) < _MOST_WARNINGS
+        self.warnings[text if known else "other warnings"] += 1
+
+
+class _Candidate:
+    """A letter on its way into the plan: its record, its replay, and what the verdict advises."""
+
+    __slots__ = ("advice", "letter", "record")
+
+    def __init__(self, record: Record, advice: str | None, letter: Letter) -> None:
+        self.record, self.advice, self.letter = record, advice, letter
+
+
+class Planner:
+    """Makes one plan."""
+
+    def __init__(self, store: Store, settings: Settings, brokers: Brokers, ledger: Ledger | None) -> None:
+        self._store, self._settings, self._brokers, self._ledger = store, settings, brokers, ledger
+        self._by_key = {name for name, source in settings.sources.items() if source.key != "message_id"}
+        self._business_keys: set[str] = set()
+        self._tally = _Tally()
+
+    def make(self, wanted: Wanted) -> Header:
+        """Write the plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
+        with tempfile.TemporaryFile() as spool:
+            draft = Draft(spool)
+            draft.add(islice(self._letters(wanted), wanted.limit))
+            wanted.edits.check_used(self._tally.edited)
+            return self._commit(draft, wanted)
+
+    def _letters(self, wanted: Wanted) -> Iterator[Letter]:
+        replays = ledgers.as_arrow(self._settings.ledger, self._store)
+        connection = views.connect(self._store, replays)
+        try:
+            columns = dict.fromkeys((*OUTLINE_COLUMNS, "advice"))
+            for batch in views.segment_rows(connection, wanted.where, columns):
+                yield from self._pick(pa.Table.from_batches([batch]), wanted)
+        finally:
+            connection.close()
+
+    def _pick(self, rows: pa.Table, wanted: Wanted) -> Iterator[Letter]:
+        candidates = [
+            found
+            for record, advice, stem, row in zip(
+                to_records(rows), *(rows[name].to_pylist() for name in ("advice", "stem", "row")), strict=True
+            )
+            if (found := self._candidate(record, advice, stem, row, wanted)) is not None
+        ]
+        states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
+        for candidate in candidates:
+            reason = self._left_out(candidate, states.get(candidate.letter.key), wanted)
+            if reason is not None:
+                self._tally.left_out[reason] += 1
+            else:
+                self._count(candidate, wanted)
+                yield candidate.letter
+
+    def _candidate(
+        self, record: Record, advice: str | None, stem: str, row: int, wanted: Wanted
+    ) -> _Candidate | None:
+        broker = self._brokers.name_for(record.source, record.broker)
+        target = self._brokers.get(broker).target_of(record, wanted.to) if broker else None
+        if broker is None or target is None:
+            self._tally.left_out["no_target" if broker else "no_broker"] += 1
+            return None
+        lap = lap_of(record)
+        key = replay_key(broker, target, lap, identity_of(record, record.source in self._by_key))
+        return _Candidate(record, advice, Letter(0, record.record_id, key, lap, broker, stem, row, target))
+
+    def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
+        if not wanted.takes_all():
+            if state is not None and state in LEFT_OUT_BY_STATE:
+                return LEFT_OUT_BY_STATE[state]
+            if candidate.advice is None:
+                return NO_VERDICT
+            if candidate.advice in ADVICE_LEFT_OUT:
+                return candidate.advice
+        elif state in LEFT_OUT_BY_STATE:
+            self._tally.warn(KNOWN)
+        return self._twin(candidate) or self._risk(candidate, wanted)
+
+    def _twin(self, candidate: _Candidate) -> str | None:
+        """Two letters of one business message: the first goes back, the other does not."""
+        if candidate.record.source not in self._by_key:
+            return None
+        if candidate.letter.key in self._business_keys:
+            return "same_key"
+        self._business_keys.add(candidate.letter.key)
+        return None
+
+    def _risk(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        letter = candidate.letter
+        record = wanted.edits.apply(candidate.record)
+        sent_along = provenance(letter.key, letter.lap, letter.record_id)
+        outline = self._brokers.get(letter.broker).outline(
+            record, letter.target, sent_along, wanted.keep_headers
+        )
+        for warning in outline.warnings:
+            self._tally.warn(warning)
+        if outline.problem is not None:
+            self._tally.warn(f"left out as risky: {outline.problem}")
+            return "risky"
+        self._tally.stripped.update(outline.stripped)
+        return None
+
+    def _count(self, candidate: _Candidate, wanted: Wanted) -> None:
+        letter = candidate.letter
+        self._tally.targets[str(letter.target)] += 1
+        self._tally.brokers[letter.broker] += 1
+        if len(self._tally.places) < _MOST_AUDIENCES:
+            self._tally.places[letter.broker, letter.target] = None
+        if candidate.advice == "fix_first":
+            self._tally.warn(FIX_FIRST)
+        if letter.record_id in wanted.edits.changed:
+            self._tally.edited.add(letter.record_id)
+
+    def _commit(self, draft: Draft, wanted: Wanted) -> Header:
+        tally, moment = self._tally, now()
+        header = Header(
+            plan="",
+            created_at=iso(moment),
+            where=wanted.where,
+            to=wanted.to,
+            letters=draft.letters,
+            rate=wanted.rate,
+            keep_headers=wanted.keep_headers,
+            witness=wanted.witness or any(self._settings.brokers[name].witness for name in tally.brokers),
+            any_advice=wanted.any_advice,
+            audience=self._audience(),
+            targets=dict(tally.targets.most_common()),
+            left_out=dict(tally.left_out.most_common()),
+            stripped=dict(tally.stripped.most_common()),
+            warnings=dict(tally.warnings.most_common()),
+            brokers=dict(tally.brokers),
+            segments=self._segments(draft),
+            edits=wanted.edits.digest(tally.edited),
+        )
+        digest = draft.digest(header)
+        header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")
+        if tally.edited:
+            self._store.put(planfile.edits_name(header.plan), wanted.edits.content(tally.edited))
+        draft.commit(self._store, header)
+        return header
+
+    def _segments(self, draft: Draft) -> Mapping[str, str]:
+        return {m.stem: m.digest for m in manifests.every(self._store) if m.stem in draft.segments}
+
+    def _audience(self) -> Mapping[str, tuple[str, ...]]:
+        """Who receives it, as far as each broker can prove; an unreachable broker proves nothing."""
+        proven: dict[str, tuple[str, ...]] = {}
+        for name in self._tally.brokers:
+            targets = [target for broker, target in self._tally.places if broker == name]
+            try:
+                found = self._brokers.get(name).audience(targets)
+            except BrokerError as error:
+                self._tally.warn(f"who receives it is not proven: {error}")
+                continue
+            proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
+        return proven
+
+
+_COMPACT = str.maketrans("", "", "-:")
+
+
+def make(
+    store: Store, settings: Settings, wanted: Wanted, brokers: Brokers, ledger: Ledger | None = None
+) -> Header:
+    """Write a plan and return its header; `ledger` None means that nothing was ever replayed."""
+    if wanted.rate is not None and wanted.rate <= 0:
+        raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
+    return Planner(store, settings, brokers, ledger).make(wanted)
+
+
+def problems(header: Header) -> Sequence[str]:
+    """What a person must know before applying, in sentences."""
+    return [f"{count:,} x {text}" for text, count in header.warnings.items()]

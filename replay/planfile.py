@@ -1,0 +1,169 @@
+"""The file of a plan: `plans/<plan>.jsonl`, a header and then one line a letter, never changed again.
+
+The digest covers the header and every line. Writing and reading stream: a plan of a million letters
+needs no more memory than one of ten.
+"""
+
+import json
+import mmap
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from hashlib import sha256
+from typing import IO, Any
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.store import Store, checked_format
+from dlq.connectors.base import Target
+from dlq.core.errors import ArchiveError, UsageError
+from dlq.replay.letters import Letter
+
+_FOLDER = "plans/"
+_SUFFIX = ".jsonl"
+_EDITS_SUFFIX = ".edits.jsonl"
+_COPY_BYTES = 2**20
+
+
+@dataclass(frozen=True)
+class Header:
+    """The first line of a plan."""
+
+    plan: str
+    created_at: str
+    where: str | None
+    to: str
+    letters: int
+    rate: float | None = None
+    keep_headers: bool = False
+    witness: bool = False
+    any_advice: bool = False
+    targets: Mapping[str, int] = field(default_factory=dict)
+    """Target -> how many letters go there."""
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    stripped: Mapping[str, int] = field(default_factory=dict)
+    """Header or property that is not sent again -> on how many letters."""
+    warnings: Mapping[str, int] = field(default_factory=dict)
+    audience: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Target -> who receives what is sent there, where the broker could prove it."""
+    brokers: Mapping[str, int] = field(default_factory=dict)
+    """Broker -> how many letters go back to it."""
+    segments: Mapping[str, str] = field(default_factory=dict)
+    """Segment -> digest of its record ids when the plan was made."""
+    edits: str | None = None
+    """SHA-256 of the file of edits."""
+    digest: str = ""
+
+
+def name_of(plan: str) -> str:
+    """The plan's file in the archive."""
+    return f"{_FOLDER}{plan}{_SUFFIX}"
+
+
+def edits_name(plan: str) -> str:
+    """The file with the changed bodies and headers."""
+    return f"{_FOLDER}{plan}{_EDITS_SUFFIX}"
+
+
+def ids(store: Store) -> list[str]:
+    """All plans, oldest first."""
+    names = (name.removeprefix(_FOLDER) for name in store.list(_FOLDER))
+    return sorted(
+        n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.endswith(_EDITS_SUFFIX)
+    )
+
+
+def find(store: Store, prefix: str) -> str:
+    """The one plan whose id starts with `prefix`; raises UsageError."""
+    known = ids(store)
+    near = [plan for plan in known if plan.startswith(prefix)]
+    if prefix in known or len(near) == 1:
+        return prefix if prefix in known else near[0]
+    if near:
+        raise UsageError(f"plan {prefix!r} is not unique: {', '.join(near[:5])}")
+    raise UsageError(f"there is no plan {prefix!r}; `dlq replay status` lists them")
+
+
+class Draft:
+    """Letters on their way into a plan file, spooled to `spool`."""
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self._spool = spool
+        self._digest = sha256()
+        self.letters = 0
+        self.segments: set[str] = set()
+
+    def add(self, letters: Iterable[Letter]) -> None:
+        """Append letters in order."""
+        for letter in letters:
+            line = _to_line(letter)
+            self._digest.update(line)
+            self._spool.write(line)
+            self.letters += 1
+            self.segments.add(letter.segment)
+
+    def digest(self, header: Header) -> str:
+        """What `Header.digest` must be; the plan's own name is no part of it."""
+        return _digest(header, self._digest)
+
+    def commit(self, store: Store, header: Header) -> None:
+        """Write the plan, durably, under a name that no other plan has."""
+        with tempfile.TemporaryFile() as whole:
+            whole.write(json.dumps({"format": FORMAT_VERSION, **asdict(header)}).encode() + b"\n")
+            self._spool.seek(0)
+            while piece := self._spool.read(_COPY_BYTES):
+                whole.write(piece)
+            whole.flush()
+            with mmap.mmap(whole.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as view:
+                store.put(name_of(header.plan), view)
+
+
+def load(store: Store, plan: str) -> Header:
+    """The header of a plan. Raises UsageError, FormatTooNew, ArchiveError."""
+    with store.open(name_of(plan)) as file:
+        return _header(plan, file.readline())
+
+
+def checked(store: Store, plan: str) -> Header:
+    """The header of a plan that nobody has changed; raises UsageError when somebody has."""
+    with store.open(name_of(plan)) as file:
+        header = _header(plan, file.readline())
+        running = sha256()
+        while piece := file.read(_COPY_BYTES):
+            running.update(piece)
+    if _digest(header, running) != header.digest:
+        raise UsageError(f"plan {plan} was changed after it was made; make a new one with `dlq replay plan`")
+    return header
+
+
+def letters(store: Store, plan: str) -> Iterator[Letter]:
+    """The letters of a plan, in its order."""
+    with store.open(name_of(plan)) as file:
+        file.readline()
+        for number, line in enumerate(file):
+            try:
+                found = json.loads(line)
+                found["target"] = Target(*found["target"])
+                yield Letter(number, **found)
+            except (ValueError, TypeError, LookupError) as error:
+                raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
+
+
+def _to_line(letter: Letter) -> bytes:
+    fields = letter._asdict()
+    del fields["number"]
+    return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+
+def _digest(header: Header, lines: Any) -> str:
+    fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
+    whole = lines.copy()
+    whole.update(json.dumps(fields, sort_keys=True).encode())
+    return str(whole.hexdigest())
+
+
+def _header(plan: str, line: bytes) -> Header:
+    document = checked_format(name_of(plan), line)
+    try:
+        return Header(**document)
+    except TypeError as error:
+        raise ArchiveError(f"plan {plan} is damaged: {error}") from error

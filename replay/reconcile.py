@@ -1,0 +1,156 @@
+"""Resolve what is in doubt: by evidence where there is some, else by an operator's word.
+
+Evidence is a letter that came back to a dead-letter queue with our replay id (proven sent), or what
+the connector finds on the broker. Who said what, and when, stays in the ledger.
+"""
+
+import getpass
+import socket
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import duckdb
+
+from dlq.archive import views
+from dlq.archive.store import Store
+from dlq.connectors.base import Outgoing, Presence
+from dlq.core.errors import BrokerError, UsageError
+from dlq.replay import edits, planfile, status
+from dlq.replay.apply import forget, outgoing
+from dlq.replay.brokers import Brokers
+from dlq.replay.ledger import Entry, Ledger
+from dlq.replay.letters import REPLAY_ID
+from dlq.replay.load import Loader
+from dlq.replay.planfile import Header
+from dlq.replay.states import State
+
+_CAME_BACK = f"""
+    SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
+    WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
+_SHORTEST_PREFIX = 8
+_SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", "planned"))
+"""What a broker shows -> what it means for the ledger."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """An operator's word: record ids (unique prefixes of 8 or more), or one word for all the rest."""
+
+    sent: tuple[str, ...] = ()
+    not_sent: tuple[str, ...] = ()
+    hold: tuple[str, ...] = ()
+    rest: State | None = None
+
+    def by_state(self) -> Sequence[tuple[State, tuple[str, ...]]]:
+        """What each list means for the ledger."""
+        return (("confirmed", self.sent), ("planned", self.not_sent), ("held", self.hold))
+
+
+@dataclass
+class Resolved:
+    """How many replays in doubt were resolved, and how many still are in doubt or set aside."""
+
+    sent: int = 0
+    not_sent: int = 0
+    unknown: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def count(self, state: State, moved: int) -> None:
+        """Add what was resolved to `state`."""
+        if state == "confirmed":
+            self.sent += moved
+        elif state == "planned":
+            self.not_sent += moved
+
+
+def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, words: Words) -> Resolved:
+    """Resolve what can be resolved. Raises UsageError, and Busy while the plan is being applied.
+
+    A broker that can't be asked is a note of the result: the operator's word counts without it.
+    """
+    header = planfile.checked(store, plan)
+    with store.lock(f"plan-{plan}"):
+        ledger.expire()
+        doubtful = ledger.entries(plan, "in_doubt")
+        named = _named(doubtful + ledger.entries(plan, "held"), words)
+        resolved = Resolved()
+        if doubtful:
+            _by_evidence(store, header, brokers, ledger, doubtful, resolved)
+        who = f"{getpass.getuser()}@{socket.gethostname()}"
+        for state, keys in named.items():
+            resolved.count(state, ledger.resolve(keys, state, f"by the word of {who}"))
+        if words.rest is not None:
+            keys = [entry.key for entry in ledger.entries(plan, "in_doubt")]
+            resolved.count(words.rest, ledger.resolve(keys, words.rest, f"by the word of {who} for all"))
+        states = status.counts(store, ledger, header)
+        resolved.unknown = states["in_doubt"] + states["held"]
+        if status.is_over(states):
+            forget(header, brokers)
+        return resolved
+
+
+def _named(entries: Sequence[Entry], words: Words) -> Mapping[State, list[str]]:
+    """State -> keys of the letters that the operator names; raises UsageError for other ids."""
+    return {
+        state: [_one(entries, prefix).key for prefix in prefixes]
+        for state, prefixes in words.by_state()
+        if prefixes
+    }
+
+
+def _one(entries: Sequence[Entry], prefix: str) -> Entry:
+    near = [e for e in entries if e.record_id.startswith(prefix)] if len(prefix) >= _SHORTEST_PREFIX else []
+    if len(near) != 1:
+        what = "names several letters" if near else "is no letter of this plan in doubt or held"
+        raise UsageError(f"{prefix!r} {what}; give 8 or more digits of its record id")
+    return near[0]
+
+
+def _by_evidence(
+    store: Store,
+    header: Header,
+    brokers: Brokers,
+    ledger: Ledger,
+    doubtful: Sequence[Entry],
+    resolved: Resolved,
+) -> None:
+    since = min(entry.sent_at for entry in doubtful)
+    back = came_back(store, {entry.key for entry in doubtful}, since)
+    resolved.count(
+        "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
+    )
+    open_still = {entry.number for entry in doubtful if entry.key not in back}
+    found = _on_brokers(store, header, brokers, open_still, since, resolved.notes)
+    for presence, state in _SHOWN:
+        keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
+        resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
+
+
+def came_back(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
+    """Those replay ids that a letter captured after `since` (microseconds) carries: they were sent."""
+    connection = views.connect(store)
+    try:
+        rows = connection.execute(_CAME_BACK, [since, sorted(replay_ids)]).fetchall()
+    except duckdb.Error as error:
+        raise UsageError(f"cannot look through the archive: {error}") from error
+    finally:
+        connection.close()
+    return {row[0] for row in rows}
+
+
+def _on_brokers(
+    store: Store, header: Header, brokers: Brokers, numbers: Collection[int], since: int, notes: list[str]
+) -> Mapping[int, Presence]:
+    """number -> what the letter's broker shows of it."""
+    letters = [x for x in planfile.letters(store, header.plan) if x.number in numbers] if numbers else []
+    records, changes = Loader(store).records(letters), edits.load(store, header)
+    by_broker: dict[str, list[Outgoing]] = {}
+    for letter, record in zip(letters, records, strict=True):
+        by_broker.setdefault(letter.broker, []).append(outgoing(header, letter, changes.apply(record)))
+    found: dict[int, Presence] = {}
+    for broker, sent in by_broker.items():
+        try:
+            found |= brokers.get(broker).find(header.plan, sent, since)
+        except BrokerError as error:
+            notes.append(f"{broker} could not be asked: {error}")
+    return found

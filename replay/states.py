@@ -1,0 +1,36 @@
+"""The states of a replay, and which may follow which.
+
+    planned -> sending -> confirmed | returned | refused | in_doubt
+    in_doubt -> confirmed | planned | held      (reconcile)
+
+`sending` is written before anything is sent. What ends in `in_doubt` is never sent again by itself.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+State = Literal["planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held"]
+STATES: tuple[State, ...] = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held")
+
+BY_OWNER: Mapping[State, tuple[State, ...]] = {
+    "confirmed": ("sending", "in_doubt", "planned", "held"),
+    "returned": ("sending", "in_doubt"),
+    "refused": ("sending", "in_doubt"),
+    "in_doubt": ("sending",),
+    "planned": ("sending",),
+}
+"""State -> the states from which the sender itself may go there. A late confirm is better evidence than
+whatever was concluded in the meantime; `planned` is a claim that was given back unsent."""
+
+BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
+    "confirmed": ("in_doubt", "held"),
+    "planned": ("in_doubt", "held"),
+    "held": ("in_doubt",),
+    "in_doubt": ("sending",),
+}
+"""State -> the states from which evidence, an operator's word or the end of a lease may go there."""
+
+MAY_SEND: tuple[State, ...] = ("planned",)
+"""Known to the ledger, and yet any plan may send it."""
+MAY_SEND_AGAIN: tuple[State, ...] = ("returned", "refused")
+"""The broker did not take it: another plan may try again, the same plan does not."""

@@ -1,0 +1,45 @@
+"""How far a plan is: every letter of it is in exactly one state."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from dlq.archive.store import Store
+from dlq.replay import planfile
+from dlq.replay.ledger import Ledger
+from dlq.replay.planfile import Header
+from dlq.replay.states import STATES, State
+
+_CHUNK = 5_000
+
+
+def counts(store: Store, ledger: Ledger | None, header: Header) -> dict[State, int]:
+    """State -> letters of the plan. A letter that another plan sent is in that replay's state.
+
+    Without a ledger nothing was ever sent.
+    """
+    known = _by_plan_or_key(store, ledger, header) if ledger else {}
+    found: dict[State, int] = {state: known.get(state, 0) for state in STATES}
+    found["planned"] += header.letters - sum(found.values())
+    return found
+
+
+def is_over(states: Mapping[State, int]) -> bool:
+    """Nothing of the plan is left to send or to find out."""
+    return not any(states[state] for state in ("planned", "sending", "in_doubt"))
+
+
+def _by_plan_or_key(store: Store, ledger: Ledger, header: Header) -> Mapping[State, int]:
+    own = ledger.counts(header.plan)
+    if sum(own.values()) == header.letters:
+        return own
+    tally: Counter[State] = Counter()
+    for keys in _keys(store, header.plan):
+        tally.update(ledger.states(keys).values())
+    return tally
+
+
+def _keys(store: Store, plan: str) -> Iterator[list[str]]:
+    letters = planfile.letters(store, plan)
+    while some := [letter.key for letter in islice(letters, _CHUNK)]:
+        yield some
