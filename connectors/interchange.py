@@ -1,0 +1,181 @@
+"""JSONL letters: one object a line, to records and back.
+
+`headers` and `properties` hold what the broker kind calls so. A line that `dlq export` wrote carries
+`record`, the columns that a foreign file lacks; with it, export then import is the identity.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from dlq.connectors.interchange_kinds import FIELDS_OF_KIND
+from dlq.core.clock import from_iso, iso
+from dlq.core.errors import UsageError
+from dlq.core.identity import content_id
+from dlq.core.keys import KeyReader
+from dlq.core.record import COLUMNS, Death, Record
+from dlq.core.settings import suggest
+
+_TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
+_TIMES = ("published_at", "dead_at")
+_KNOWN = (
+    "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text", "record",
+)  # fmt: skip
+_ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
+_OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
+_AT_TOP = ("broker_kind", "dead_letter_queue", "headers", "properties", "body", *_TEXTS, *_TIMES)
+
+
+def parse_line(line: str | bytes) -> dict[str, Any]:
+    """One line as a checked object; raises UsageError in words, without the line number."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError("not a JSON object")
+    for name in document:
+        if name not in _KNOWN:
+            raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
+    if document.get("broker_kind") not in FIELDS_OF_KIND:
+        raise UsageError(f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}")
+    for name in ("headers", "properties", "record"):
+        if not isinstance(document.get(name, {}), dict):
+            raise UsageError(f"{name} must be an object")
+    return document
+
+
+def body_of(document: Mapping[str, Any]) -> bytes:
+    """The body's bytes; raises UsageError for bad base64 or for both forms at once."""
+    if "body_base64" in document and "body_text" in document:
+        raise UsageError("body_base64 and body_text exclude each other")
+    try:
+        if "body_base64" in document:
+            return base64.b64decode(document["body_base64"], validate=True)
+        return str(document.get("body_text", "")).encode("utf-8", "surrogatepass")
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"body_base64 is not base64: {error}") from error
+
+
+def to_text(value: Any) -> str:
+    """A header of any JSON type as text: strings as they are, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def record_of(document: Mapping[str, Any], source: str, broker: str, place: str, key: KeyReader) -> Record:
+    """The record of a checked object; `place` (a line number, a position) tells equal lines apart."""
+    body = body_of(document)
+    headers = {name: to_text(value) for name, value in document.get("headers", {}).items()}
+    properties = {name: to_text(value) for name, value in document.get("properties", {}).items()}
+    fields: dict[str, Any] = {
+        "source": source,
+        "broker": broker,
+        "broker_kind": document["broker_kind"],
+        "dead_letter_queue": str(document.get("queue") or document.get("topic") or ""),
+        "headers": headers,
+        "properties": properties,
+        "body": body,
+        "body_size": len(body),
+        "body_sha256": sha256(body).hexdigest(),
+    }
+    if "record" not in document:
+        derived = FIELDS_OF_KIND[document["broker_kind"]](document, headers, properties)
+        fields |= {name: value for name, value in derived.items() if value is not None}
+    fields |= {name: to_text(document[name]) for name in _TEXTS if document.get(name) is not None}
+    fields |= {name: moment(name, document[name]) for name in _TIMES if document.get(name) is not None}
+    if "record" in document:
+        fields |= _carried(document["record"])
+    else:
+        fields["key"] = key(fields.get("message_id"), headers, properties, body)
+    return Record(**{"record_id": _identity(source, place, document, fields["body_sha256"]), **fields})
+
+
+def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256: str) -> str:
+    rest = {name: value for name, value in document.items() if not name.startswith("body_")}
+    return content_id(source.encode(), place.encode(), json.dumps(rest, sort_keys=True).encode(), body_sha256.encode())
+
+
+def moment(name: str, value: Any) -> int:
+    """ISO 8601, or a number of seconds or milliseconds, as microseconds; raises UsageError."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return int(value * (1_000 if abs(value) > 1e11 else 1_000_000))
+    micros = from_iso(value) if isinstance(value, str) else None
+    if micros is None:
+        raise UsageError(f"{name} must be ISO 8601 or epoch seconds, not {value!r}")
+    return micros
+
+
+def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that an export carried along."""
+    known = {*COLUMNS, "raw_properties_base64"} - {"body", "raw_properties"}
+    for name in record:
+        if name not in known:
+            raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}")
+    carried = {name: value for name, value in record.items() if name not in _OF_THE_CAPTURE}
+    try:
+        if (raw := carried.pop("raw_properties_base64", None)) is not None:
+            carried["raw_properties"] = base64.b64decode(raw, validate=True)
+        for name in _ALL_TIMES:
+            if carried.get(name) is not None:
+                carried[name] = moment(f"record.{name}", carried[name])
+        if "deaths" in carried:
+            carried["deaths"] = tuple(_death(entry) for entry in carried["deaths"])
+        if "keys" in carried:
+            carried["keys"] = tuple(carried["keys"])
+    except (ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"record: {error}") from error
+    return carried
+
+
+def _death(entry: Mapping[str, Any]) -> Death:
+    time = entry.get("time")
+    return Death(**{**entry, "routing_keys": tuple(entry.get("routing_keys") or ()), "time": None if time is None else moment("time", time)})
+
+
+def line_of(record: Record) -> dict[str, Any]:
+    """The object that `dlq export` writes for a record; `json.dumps` makes the line."""
+    document: dict[str, Any] = {
+        "broker_kind": record.broker_kind,
+        "queue": record.dead_letter_queue,
+        **{name: value for name in _TEXTS if (value := getattr(record, name)) is not None},
+        **{name: iso(value) for name in _TIMES if (value := getattr(record, name)) is not None},
+        "headers": {name: _json_value(value) for name, value in record.headers.items()},
+        "properties": dict(record.properties),
+        **_body_fields(record.body),
+    }
+    document["record"] = {
+        name: _portable(name, value)
+        for name, value in record._asdict().items()
+        if name not in (*_OF_THE_CAPTURE, *_AT_TOP, "raw_properties") and value is not None
+    }
+    if record.raw_properties is not None:
+        document["record"]["raw_properties_base64"] = base64.b64encode(record.raw_properties).decode()
+    return document
+
+
+def _body_fields(body: bytes) -> dict[str, str]:
+    try:
+        return {"body_text": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def _json_value(text: str) -> Any:
+    """Nested values (x-death) as JSON where the text is exactly what `to_text` makes of them."""
+    if text[:1] not in ("[", "{"):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if to_text(value) == text else text
+
+
+def _portable(name: str, value: Any) -> Any:
+    if name in _ALL_TIMES:
+        return iso(value)
+    if name == "deaths":
+        return [{**death._asdict(), "time": None if death.time is None else iso(death.time)} for death in value]
+    return list(value) if isinstance(value, tuple) else value
