@@ -6,9 +6,9 @@ A key that is an object becomes its compact JSON text. Strict JSON is read by th
 
 import json
 import re
-from json.decoder import scanstring
 from typing import Any
 
+_STRINGS = json.JSONDecoder(strict=False)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _ATOM = re.compile(r"[-+.\w$]+")
 _WORDS = {"true": True, "false": False, "null": None}
@@ -36,7 +36,7 @@ def _value(text: str, at: int, depth: int) -> tuple[Any, int]:
         raise ValueError("nested too deeply")
     opening = text[at : at + 1]
     if opening == '"':
-        return scanstring(text, at + 1, False)
+        return _STRINGS.raw_decode(text, at)
     if opening == "{":
         return _object(text, _skip(text, at + 1), depth + 1)
     if opening == "[":

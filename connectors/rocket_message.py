@@ -96,7 +96,7 @@ _Fixed = tuple[tuple[int, int, int, int, int, int, bytes, int, bytes, int, int, 
 
 def _fixed_ipv4(buffer: bytes, at: int, _sys_flag: int) -> _Fixed:
     _, _, crc, queue, flag, offset, position, _, *rest = _PLAIN.unpack_from(buffer, at)
-    return (crc, queue, flag, offset, position, *rest), at + _PLAIN.size  # type: ignore[return-value]  # struct is untyped
+    return (crc, queue, flag, offset, position, *rest), at + _PLAIN.size
 
 
 def _fixed(buffer: bytes, at: int, sys_flag: int) -> _Fixed:
@@ -153,7 +153,8 @@ def expand(message: StoredMessage) -> list[StoredMessage]:
     """
     if message.sys_flag & BATCH != BATCH:
         return [message]
-    packed, at, found = plain_body(message.body, message.sys_flag), 0, []
+    packed, at = plain_body(message.body, message.sys_flag), 0
+    found: list[StoredMessage] = []
     sys_flag = message.sys_flag & ~(BATCH | COMPRESSION)
     while at < len(packed):
         inner, at = _inner(packed, at, message, sys_flag, len(found))
@@ -179,7 +180,7 @@ def _inner(packed: bytes, at: int, outer: StoredMessage, sys_flag: int, n: int) 
 def parse_properties(block: bytes) -> dict[str, str]:
     """The property block as a map; where a name comes twice the last one wins, as in Java."""
     text = block.decode("utf-8", "backslashreplace")
-    return dict([pair.split("\x01", 1) for pair in text.split("\x02") if "\x01" in pair])  # type: ignore[misc]  # two parts each
+    return dict([pair.split("\x01", 1) for pair in text.split("\x02") if "\x01" in pair])
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

@@ -4,12 +4,18 @@ import os
 from typing import Any
 
 import pytest
+from services import rocketmq_fixtures
 from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
+from services.rocketmq_fixtures import rocket, rocket_cluster
 
-__all__ = ["rabbit", "rabbit_node"]
+__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster"]
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
-_WHY_MISSING: dict[str, Any] = {"rabbit_node": why_missing}
+_WHY_MISSING: dict[str, Any] = {
+    "rabbit_node": why_missing,
+    "rocket_cluster": rocketmq_fixtures.why_missing,
+    "rocket_version": rocketmq_fixtures.why_missing,
+}
 _missing: dict[str, int] = {}
 
 

@@ -41,7 +41,8 @@ def messages(draw: st.DrawFn) -> StoredMessage:
     born, stored = V6 if sys_flag & 0x10 else V4, V6 if sys_flag & 0x20 else V4
     return StoredMessage(
         draw(topics), draw(int32), draw(int64), draw(int64), sys_flag, draw(int32), draw(int64), born,
-        draw(int64), stored, draw(int32), draw(int64), draw(int32), draw(st.binary()), draw(st.binary(max_size=500)),
+        draw(int64), stored, draw(int32), draw(int64), draw(int32), draw(st.binary()),
+        draw(st.binary(max_size=500)),
     )  # fmt: skip
 
 

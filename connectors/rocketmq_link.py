@@ -1,0 +1,130 @@
+"""One connection to a name server or a broker: sockets, TLS, time-outs; requests out, answers in."""
+
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dlq.connectors.remoting import (
+    Credential,
+    Frame,
+    FrameReader,
+    ProtocolError,
+    request,
+    signed,
+    text_fields,
+)
+from dlq.core.errors import ConnectionLost, Unreachable
+
+_CHUNK = 2**18
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to talk to a cluster: who we are, how long we wait (seconds), and whether by TLS."""
+
+    credential: Credential | None = None
+    timeout: float = 10.0
+    tls: ssl.SSLContext | None = None
+
+
+class Link:
+    """A connection that keeps several requests in flight. Not safe for several threads."""
+
+    def __init__(self, address: str, access: Access) -> None:
+        """Connect to `host:port`; raises Unreachable."""
+        self.address = address
+        self.version = 0
+        self._access = access
+        self.timeout = access.timeout
+        self._frames = FrameReader()
+        self._answers: deque[Frame] = deque()
+        self._opaque = 0
+        self._broken = False
+        self._socket = self._connect()
+
+    def _connect(self) -> socket.socket:
+        host, _, port = self.address.rpartition(":")
+        try:
+            plain = socket.create_connection((host.strip("[]"), int(port)), self._access.timeout)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return self._access.tls.wrap_socket(plain, server_hostname=host) if self._access.tls else plain
+        except (OSError, ValueError, OverflowError) as error:
+            why = error.strerror or error if isinstance(error, OSError) else "write it as host:port"
+            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {why}") from error
+
+    def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
+        """A signed request of ours and its opaque number, not sent yet."""
+        self._opaque += 1
+        complete = signed(text_fields(fields), body, self._access.credential)
+        return self._opaque, request(code, self._opaque, complete, body)
+
+    def send(self, data: bytes) -> None:
+        """Send request frames; raises ConnectionLost."""
+        try:
+            self._socket.settimeout(self._access.timeout)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._lost(error) from error
+
+    def ask(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
+        """Send one request; its opaque number comes back in the answer."""
+        opaque, data = self.frame(code, fields, body)
+        self.send(data)
+        return opaque
+
+    def receive(self, wait: float | None = None) -> Frame | None:
+        """The next answer; None when none came within `wait` seconds. Raises ConnectionLost.
+
+        Requests of the broker's own (transaction checks, consumer notices) are not for us: they are dropped.
+        """
+        deadline = time.monotonic() + (self._access.timeout if wait is None else wait)
+        while not self._answers:
+            if not self._read(deadline - time.monotonic()):
+                return None
+        return self._answers.popleft()
+
+    def has_answer(self) -> bool:
+        """Whether `receive` returns at once."""
+        return bool(self._answers)
+
+    def _read(self, wait: float) -> bool:
+        try:
+            self._socket.settimeout(max(wait, 0.001))
+            data = self._socket.recv(_CHUNK)
+        except TimeoutError:
+            return False
+        except OSError as error:
+            raise self._lost(error) from error
+        if not data:
+            raise self._lost(OSError("closed by the peer"))
+        try:
+            self._answers += (frame for frame in self._frames.feed(data) if frame.is_answer)
+        except ProtocolError as error:
+            raise self._lost(error) from error
+        return True
+
+    def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+        """One request and its answer; raises ConnectionLost when it does not come in time."""
+        opaque = self.ask(code, fields, body)
+        while (answer := self.receive()) is not None:
+            if answer.opaque == opaque:
+                self.version = answer.version or self.version
+                return answer
+        raise self._lost(OSError(f"no answer within {self._access.timeout:g} s"))
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        self.close()
+        return ConnectionLost(f"the connection to RocketMQ at {self.address} ended: {error}")
+
+    @property
+    def is_open(self) -> bool:
+        """False once the connection has ended."""
+        return not self._broken
+
+    def close(self) -> None:
+        """Let go of the socket. Never raises."""
+        self._broken = True
+        self._socket.close()

@@ -1,0 +1,172 @@
+"""What lies in which queue now, and from where to read it: the plan of one reading."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from dlq.connectors import lenient_json
+from dlq.connectors.base import Checkpoint, Gap
+from dlq.connectors.remoting import Ask, Code
+from dlq.connectors.rocketmq_cluster import Cluster, refusal
+from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
+from dlq.connectors.rocketmq_walks import Place, pull_fields
+from dlq.core.errors import NotFound
+
+_IS_PATTERN = frozenset("*?[")
+
+
+class Extent(NamedTuple):
+    """What a queue holds: offsets [lowest, highest). `pullable` is False where its topic may not be read."""
+
+    place: Place
+    lowest: int
+    highest: int
+    pullable: bool = True
+
+
+class Stretch(NamedTuple):
+    """What a reading takes of one queue: [start, end). `key` names its checkpoint."""
+
+    place: Place
+    start: int
+    end: int
+    pullable: bool
+    key: str
+
+
+@dataclass
+class Plan:
+    """All stretches of a reading, and what is to be said about them."""
+
+    stretches: list[Stretch] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    complete: bool = True
+
+    @property
+    def letters(self) -> int:
+        """How many there are, unless retention is faster."""
+        return sum(stretch.end - stretch.start for stretch in self.stretches)
+
+
+def dead_letter_topics(cluster: Cluster, group: str) -> list[str]:
+    """The topics of a group, or of all groups that fit a pattern such as `pay_*`."""
+    if not _IS_PATTERN & set(group):
+        return [f"{DEAD_LETTERS}{group}"]
+    wanted = f"{DEAD_LETTERS}{group}"
+    return sorted(topic for topic in _known_topics(cluster) if fnmatchcase(topic, wanted))
+
+
+def _known_topics(cluster: Cluster) -> set[str]:
+    """From the name servers; they may keep the list to themselves (enableAllTopicList=false)."""
+    topics = cluster.topics()
+    for node in cluster.masters() if not topics else ():
+        table = lenient_json.loads(cluster.ok(node, Ask.TOPIC_CONFIGS, {}).body.decode())
+        topics |= set(table.get("topicConfigTable") or ())
+    return topics
+
+
+def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
+    """Every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError, Unreachable."""
+    route = cluster.route(topic)
+    for node in cluster.masters():
+        queues = route.get(node)
+        for queue in range(max(queues.readable, queues.writable) if queues else 1):
+            found = extent_of(cluster, Place(topic, node, queue))
+            if found is not None:
+                yield found
+
+
+def extent_of(cluster: Cluster, place: Place) -> Extent | None:
+    """What one queue holds; None where its broker has no such topic."""
+    answer = cluster.call(place.node, Ask.PULL, pull_fields(place, 0, 1))
+    if "minOffset" in answer.fields and answer.code != Code.NO_PERMISSION:
+        return Extent(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
+    if answer.code == Code.NO_TOPIC:
+        return None
+    if answer.code == Code.NO_PERMISSION and "topic[" in answer.remark and "forbidden" in answer.remark:
+        return unpulled_extent(cluster, place)
+    raise refusal(place.node, answer)
+
+
+def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
+    """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
+    fields = {"topic": place.topic, "queueId": place.queue}
+    lowest, highest = (
+        int(cluster.ok(place.node, code, fields).fields["offset"])
+        for code in (Ask.MIN_OFFSET, Ask.MAX_OFFSET)
+    )
+    return Extent(place, max(0, lowest), max(0, highest), pullable=False)
+
+
+def plan_of(found: Sequence[Extent], resume: Checkpoint) -> Plan:
+    """Where to start in each queue: at the checkpoint, or at what the broker still has."""
+    plan = Plan()
+    for extent in found:
+        key, start = _generation(extent, resume)
+        if key != str(extent.place) and key not in resume:
+            plan.gaps.append(Gap(str(extent.place), extent.highest, _latest(extent.place, resume)[1]))
+            plan.notes.append(f"{extent.place} has begun anew: its broker was replaced, or lost its store")
+        elif start < extent.lowest:
+            _note_loss(plan, extent, start, key in resume)
+        start = max(start, extent.lowest)
+        plan.stretches.append(Stretch(extent.place, start, max(start, extent.highest), extent.pullable, key))
+        if not extent.pullable:
+            plan.notes.append(
+                f"{extent.place} may not be pulled: {_why_not(extent.place)}; it is read through its index"
+            )
+    return plan
+
+
+def _why_not(place: Place) -> str:
+    if place.topic.startswith(DEAD_LETTERS):
+        return "it is write-only, as brokers up to 4.9.1 make dead-letter topics (nothing is changed there)"
+    return "4.x brokers do not register this topic"
+
+
+def _note_loss(plan: Plan, extent: Extent, start: int, was_read: bool) -> None:
+    if was_read:
+        plan.gaps.append(Gap(str(extent.place), start, extent.lowest))
+    else:
+        plan.notes.append(
+            f"{extent.place}: retention had deleted {extent.lowest} older letters before this pull"
+        )
+
+
+def _latest(place: Place, resume: Checkpoint) -> tuple[str, int]:
+    """The newest checkpoint of a queue. One that has begun anew has a key of its own, `…~1`."""
+    key, generation = str(place), 0
+    while f"{place}~{generation + 1}" in resume:
+        generation += 1
+        key = f"{place}~{generation}"
+    return key, resume.get(key, 0)
+
+
+def _generation(extent: Extent, resume: Checkpoint) -> tuple[str, int]:
+    key, reached = _latest(extent.place, resume)
+    if reached <= extent.highest:
+        return key, reached
+    generation = int(key.rpartition("~")[2]) if "~" in key.rpartition(":")[2] else 0
+    return f"{extent.place}~{generation + 1}", extent.lowest
+
+
+def check_group(cluster: Cluster, group: str, found: Sequence[Extent]) -> list[str]:
+    """What an empty answer means, in words. Raises NotFound when nothing shows that the group exists."""
+    if found:
+        return []
+    known = _known_topics(cluster)
+    retried = any(fnmatchcase(topic, f"{RETRY}{group}") for topic in known) or f"{RETRY}{group}" in known
+    masters = ", ".join(cluster.masters())
+    if not retried:
+        raise NotFound(
+            f"no topic {DEAD_LETTERS}{group} and no {RETRY}{group} on {masters}: is the group's name right? "
+            "A broker that is down is not asked, so this does not prove that there are no dead letters"
+        )
+    return [f"no dead letters of {group} on {masters}; a broker that is down is not asked, and may have some"]
+
+
+def missing_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
+    """Brokers that earlier pulls read, and that no name server knows now: what they hold was not shown."""
+    nodes = {key.rpartition("@")[2].rpartition(":")[0] for key in resume}
+    return sorted(nodes - set(cluster.masters()))

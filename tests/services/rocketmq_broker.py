@@ -1,0 +1,287 @@
+"""Private RocketMQ clusters for tests: name server and brokers from Maven Central.
+
+    python tests/services/rocketmq_broker.py install [VERSION]   into .brokers/rocketmq-<version>/, once
+    python tests/services/rocketmq_broker.py [VERSION]           start, print the URL, stop on Ctrl-C
+
+4.9 listens on all addresses, and so does the HA port of every version: where root allows it the Java
+processes live in a network namespace of their own, and only this host reaches them, over a pair of
+virtual interfaces. Stops what it started by process id only.
+"""
+
+import atexit
+import functools
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from dlq.connectors import lenient_json
+from dlq.connectors.remoting import Ask
+from dlq.connectors.rocketmq_link import Access, Link
+
+VERSIONS = ("5.5.0", "4.9.7")
+_HERE = Path(__file__).parent
+_BROKERS = _HERE.parent.parent / ".brokers"
+_PORTS = itertools.count(20_000 + os.getpid() % 400 * 100, 10)
+_OPEN = [
+    argument
+    for package in ("java.nio", "java.util", "java.lang", "jdk.internal.ref", "sun.nio.ch")
+    for argument in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
+] + [
+    "--add-exports",
+    "java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-exports",
+    "java.base/sun.nio.ch=ALL-UNNAMED",
+]
+_CONFIGURATION: Mapping[str, object] = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerId": 0,
+    "autoCreateTopicEnable": "true",
+    "autoCreateSubscriptionGroup": "true",
+    "flushDiskType": "ASYNC_FLUSH",
+    "brokerRole": "ASYNC_MASTER",
+    "mappedFileSizeCommitLog": 64 << 20,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxIndexNum": 400_000,
+    "maxHashSlotNum": 100_000,
+    "diskMaxUsedSpaceRatio": 95,
+    "timerWheelEnable": "false",
+    "messageDelayLevel": " ".join(["1s"] * 18),
+    "waitTimeMillsInSendQueue": 2000,
+    "osPageCacheBusyTimeOutMills": 5000,
+    "fileReservedTime": 72,
+    "transactionTimeOut": 500,
+    "transactionCheckInterval": 500,
+    "transactionCheckMax": 2,
+    "transactionOpBatchInterval": 100,
+}
+
+
+def folder(version: str) -> Path:
+    """Where the jars of `version` lie."""
+    return _BROKERS / f"rocketmq-{version}"
+
+
+def install(version: str) -> Path:
+    """Fetch the jars by Maven; returns at once when they are there."""
+    target = folder(version)
+    if not (target / ".complete").exists():
+        command = ["mvn", "-q", "-B", "-f", str(_HERE / "rocketmq-pom.xml"), f"-Drocketmq.version={version}"]
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+        subprocess.run([*command, *goal], check=True)
+        (target / ".complete").touch()
+    return target
+
+
+def why_missing(version: str) -> str | None:
+    """Why `version` cannot be started here; None when it can."""
+    if shutil.which("java") is None:
+        return "there is no java"
+    if not (folder(version) / ".complete").exists() and shutil.which("mvn") is None:
+        return "neither its jars nor mvn are here"
+    return None
+
+
+class Namespace:
+    """A network of its own for the Java processes, reached at `address`; the loopback without root."""
+
+    def __init__(self) -> None:
+        self.name = f"rmq{os.getpid()}"
+        self.address, self.enter = "127.0.0.1", []
+        if os.geteuid() == 0 and shutil.which("ip") is not None:
+            self._make()
+
+    def _make(self) -> None:
+        net = f"10.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+        inside, outside = f"{self.name}i", f"{self.name}o"
+        commands = (
+            f"netns add {self.name}",
+            f"link add {outside} type veth peer name {inside} netns {self.name}",
+            f"address add {net}.1/30 dev {outside}",
+            f"link set {outside} up",
+            f"-n {self.name} address add {net}.2/30 dev {inside}",
+            f"-n {self.name} link set {inside} up",
+            f"-n {self.name} link set lo up",
+        )
+        atexit.register(self.remove)
+        if all(
+            subprocess.run(["ip", *c.split()], check=False, capture_output=True).returncode == 0
+            for c in commands
+        ):
+            self.address, self.enter = f"{net}.2", ["ip", "netns", "exec", self.name]
+
+    def remove(self) -> None:
+        """Take the namespace and with it both interfaces away."""
+        subprocess.run(["ip", "link", "del", f"{self.name}o"], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
+
+
+@functools.cache
+def namespace() -> Namespace:
+    """The one namespace of this process."""
+    return Namespace()
+
+
+class RocketMQ:
+    """One name server and `nodes` masters. `kill` is kill -9; what the operating system has is kept."""
+
+    def __init__(
+        self, version: str, nodes: int = 1, jvm: tuple[str, ...] = (), **configuration: object
+    ) -> None:
+        self.version, self.jars, self.jvm = version, install(version), jvm
+        self.folder = Path(tempfile.mkdtemp(prefix="rocketmq-"))
+        self.namespace = namespace()
+        self.name_server = f"{self.namespace.address}:{next(_PORTS)}"
+        self.url = f"rocketmq://{self.name_server}"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.addresses: dict[str, str] = {}
+        for letter in "abc"[:nodes]:
+            self._configure(f"broker-{letter}", configuration)
+        (self.folder / "conf").mkdir(exist_ok=True)
+        for name in ("namesrv", "broker", "tools"):  # 4.9 does not start without them
+            log = '<configuration><root level="WARN"/></configuration>'
+            (self.folder / f"conf/logback_{name}.xml").write_text(log)
+        atexit.register(self.stop)
+
+    def _configure(self, node: str, extra: Mapping[str, object]) -> None:
+        host, port = self.namespace.address, next(_PORTS)
+        own = {
+            "brokerName": node,
+            "namesrvAddr": self.name_server,
+            "brokerIP1": host,
+            "brokerIP2": host,
+            "bindAddress": host,
+            "listenPort": port,
+            "haListenPort": port + 1,
+            "storePathRootDir": self.folder / node,
+        }
+        lines = [f"{key}={value}\n" for key, value in {**_CONFIGURATION, **own, **extra}.items()]
+        (self.folder / f"{node}.conf").write_text("".join(lines))
+        self.addresses[node] = f"{host}:{port}"
+
+    def __enter__(self) -> "RocketMQ":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything; returns when the name server lists every broker."""
+        host, _, port = self.name_server.partition(":")
+        (self.folder / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress={host}\n")
+        self._spawn(
+            "namesrv", "namesrv.NamesrvStartup", "namesrv.conf", "256m", b"The Name Server boot success"
+        )
+        for node in self.addresses:
+            self.start_node(node)
+
+    def start_node(self, node: str = "broker-a") -> None:
+        """Start one broker. 5.x says it is up as much as 10 s before it has registered."""
+        self._spawn(node, "broker.BrokerStartup", f"{node}.conf", "1g", b"boot success")
+        deadline = time.monotonic() + 60
+        while node not in self._registered():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{node} has not registered")
+            time.sleep(0.05)
+
+    def _registered(self) -> Mapping[str, object]:
+        link = Link(self.name_server, Access())
+        try:
+            table = lenient_json.loads(link.call(Ask.CLUSTER, {}).body.decode())
+            return dict(table.get("brokerAddrTable") or {})
+        finally:
+            link.close()
+
+    def java(self, main: str, *arguments: str, heap: str = "256m", classes: str = "") -> list[str]:
+        """The command that runs a class of RocketMQ (or of ours, from `classes`) inside the namespace."""
+        home = f"-Duser.home={self.folder}", f"-Drocketmq.home.dir={self.folder}"
+        memory = "-Xms64m", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC"
+        path = f"{classes}:{self.jars}/*" if classes else f"{self.jars}/*"
+        return [
+            *self.namespace.enter,
+            "java",
+            *memory,
+            *_OPEN,
+            *home,
+            *self.jvm,
+            "-cp",
+            path,
+            main,
+            *arguments,
+        ]
+
+    def _spawn(self, name: str, main: str, configuration: str, heap: str, ready: bytes) -> None:
+        command = self.java(f"org.apache.rocketmq.{main}", "-c", str(self.folder / configuration), heap=heap)
+        environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
+        log = self.folder / f"{name}.out"
+        start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as out:
+            process = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                env=environment,
+            )
+        self._processes[name] = process
+        deadline = time.monotonic() + 90
+        while ready not in (said := log.read_bytes()[start:]):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{name} does not start: {said[-2000:].decode(errors='replace')}")
+            time.sleep(0.05)
+
+    def pid(self, name: str = "broker-a") -> int:
+        """The process id of a broker, or of `namesrv`."""
+        return self._processes[name].pid
+
+    def kill(self, name: str = "broker-a", how: signal.Signals = signal.SIGKILL) -> None:
+        """End one process and wait for it."""
+        process = self._processes.pop(name, None)
+        if process is not None and process.poll() is None:
+            process.send_signal(how)
+            process.wait(30)
+
+    def stop(self) -> None:
+        """End everything and remove the data."""
+        for name in reversed(list(self._processes)):
+            self.kill(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def admin(self, *arguments: str, timeout: float = 60) -> str:
+        """What the official mqadmin prints; its exit status is 0 whatever happens."""
+        main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+        command = self.java(main, *arguments, "-n", self.name_server)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, cwd=self.folder
+        )
+        return done.stdout + done.stderr
+
+
+def main(arguments: list[str]) -> None:
+    """The command line that the module's docstring shows."""
+    if arguments[:1] == ["install"]:
+        for version in arguments[1:] or VERSIONS:
+            print(install(version))
+        return
+    with RocketMQ(arguments[0] if arguments else VERSIONS[0]) as broker:
+        print(f"url = {broker.url}", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,180 @@
+"""What tests do to a RocketMQ broker: make topics, send, send back, end transactions, look."""
+
+import itertools
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from dlq.connectors.remoting import Ask, Frame
+from dlq.connectors.rocket_message import StoredMessage, decode, encode_properties, offset_message_id
+from dlq.connectors.rocketmq_link import Access, Link
+from dlq.connectors.rocketmq_walks import Place, pull_fields
+
+_T = TypeVar("_T")
+_counter = itertools.count()
+
+
+def unique_key() -> str:
+    """32 hex digits in the layout of the Java client: address, pid, class loader, time, counter."""
+    now = int(time.time() * 1000) & 0xFFFFFFFF
+    return f"7F000001{os.getpid() & 0xFFFF:04X}0014AE5D{now:08X}{next(_counter) & 0xFFFF:04X}0000"[:32]
+
+
+def eventually(look: Callable[[], _T], seconds: float = 20) -> _T:
+    """What `look` returns as soon as it is true; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+    return found
+
+
+class Driver:
+    """One connection to one broker."""
+
+    def __init__(self, address: str, access: Access | None = None) -> None:
+        self.link = Link(address, access or Access(timeout=30))
+
+    def close(self) -> None:
+        self.link.close()
+
+    def ok(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+        """A request that must succeed."""
+        answer = self.link.call(code, fields, body)
+        assert answer.code == 0, (code, answer.code, answer.remark)
+        return answer
+
+    def create_topic(self, topic: str, queues: int = 1, permission: int = 6, attributes: str = "") -> None:
+        numbers = {"readQueueNums": queues, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
+        kind = {"topicFilterType": "SINGLE_TAG", "order": False, "defaultTopic": "TBW102"}
+        self.ok(
+            Ask.CREATE_TOPIC,
+            {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
+        )
+
+    def set(self, setting: str, value: object) -> None:
+        """Change the broker's configuration."""
+        self.ok(Ask.SET_BROKER_CONFIG, {}, f"{setting}={value}\n".encode())
+
+    def send_fields(self, topic: str, properties: Mapping[str, str], **changed: object) -> dict[str, object]:
+        fields = {
+            "a": "tests",
+            "b": topic,
+            "c": "TBW102",
+            "d": 4,
+            "e": 0,
+            "f": 0,
+            "g": int(time.time() * 1000),
+            "h": 0,
+            "i": encode_properties(properties).decode(),
+            "j": 0,
+            "k": False,
+            "m": False,
+        }
+        return {**fields, **changed}
+
+    def send(
+        self, topic: str, body: bytes, properties: Mapping[str, str] | None = None, **changed: object
+    ) -> Frame:
+        """One message; fields by their short names: e queue, f sysFlag, g born, h flag, j times, l maximum."""
+        return self.ok(Ask.SEND_V2, self.send_fields(topic, properties or {}, **changed), body)
+
+    def send_many(
+        self, topic: str, count: int, make: Callable[[int], tuple[bytes, Mapping[str, str]]]
+    ) -> None:
+        """Pipelined; stored in no particular order."""
+        waiting = 0
+        for i in range(count):
+            body, properties = make(i)
+            self.link.ask(Ask.SEND_V2, self.send_fields(topic, properties), body)
+            waiting += 1
+            if waiting >= 200:
+                waiting -= self._confirmed()
+        while waiting:
+            waiting -= self._confirmed()
+
+    def _confirmed(self) -> int:
+        answer = self.link.receive()
+        assert answer is not None
+        assert answer.code == 0, answer.remark
+        return 1
+
+    def end(self, topic: str, queue: int = 0) -> int:
+        """The queue's highest offset plus one."""
+        return int(self.ok(Ask.MAX_OFFSET, {"topic": topic, "queueId": queue}).fields["offset"])
+
+    def messages(self, topic: str, queue: int = 0, start: int = 0) -> list[StoredMessage]:
+        """What lies in a queue, read one pull at a time; nothing for a topic that is not there."""
+        found: list[StoredMessage] = []
+        while True:
+            answer = self.link.call(Ask.PULL, pull_fields(Place(topic, "", queue), start, 32))
+            if answer.code != 0:
+                return found
+            found += decode(answer.body)
+            start = int(answer.fields["nextBeginOffset"])
+
+    def newest(self, topic: str, queue: int = 0, count: int = 1) -> list[StoredMessage]:
+        """The last messages of a queue, as soon as there are so many."""
+        return eventually(
+            lambda: self.messages(topic, queue)[-count:] if self.end(topic, queue) >= count else []
+        )
+
+    def send_back(
+        self, message: StoredMessage, group: str, delay: int = -1, maximum: int | None = None
+    ) -> Frame:
+        """What a consumer does with a message it failed on; delay -1: to the dead letters at once."""
+        fields = {
+            "offset": message.commit_log_offset,
+            "group": group,
+            "delayLevel": delay,
+            "originTopic": message.topic,
+            "originMsgId": offset_message_id(message.store_host, message.commit_log_offset),
+            "unitMode": False,
+        }
+        return self.ok(
+            Ask.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
+        )
+
+    def dead_letter(
+        self, topic: str, group: str, body: bytes, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Send to `topic`, fail at once for good in `group`."""
+        before = self.end(topic)
+        self.send(topic, body, {"UNIQ_KEY": unique_key(), **(properties or {})})
+        eventually(lambda: self.end(topic) > before)
+        (message,) = self.messages(topic, start=before)[:1]
+        dead = self.end(f"%DLQ%{group}")
+        self.send_back(message, group)
+        eventually(lambda: self.end(f"%DLQ%{group}") > dead)
+
+    def half(
+        self, topic: str, body: bytes, properties: Mapping[str, str] | None = None, **changed: object
+    ) -> "Half":
+        """The first phase of a transaction."""
+        key = unique_key()
+        own = {"TRAN_MSG": "true", "PGROUP": "tx-producers", "UNIQ_KEY": key}
+        answer = self.send(
+            topic, body, {**own, **(properties or {})}, **{"f": 4, "a": "tx-producers", **changed}
+        )
+        return Half(key, int(answer.fields["queueOffset"]), int(answer.fields["msgId"][-16:], 16))
+
+    def finish(self, half: "Half", commit: bool) -> None:
+        """The second phase, on the copy that `half` names."""
+        fields = {
+            "producerGroup": "tx-producers",
+            "tranStateTableOffset": half.offset,
+            "commitLogOffset": half.position,
+            "commitOrRollback": 8 if commit else 12,
+            "fromTransactionCheck": False,
+            "msgId": half.key,
+            "transactionId": half.key,
+        }
+        self.ok(Ask.END_TRANSACTION, fields)
+
+
+class Half:
+    """A half message: its unique key, its offset in the half topic, its position in the commit log."""
+
+    def __init__(self, key: str, offset: int, position: int) -> None:
+        self.key, self.offset, self.position = key, offset, position
