@@ -98,7 +98,7 @@ class Masker:
         return self._text(text, depth=2)
 
     def body(self, body: bytes) -> bytes:
-        """A body with everything masked; gzip stays gzip. In a binary body only runs of ASCII are looked at."""
+        """A body with everything masked; gzip stays gzip. Of a binary body only runs of ASCII are read."""
         if body[:2] == b"\x1f\x8b" and (plain := _inflated(body)) is not None:
             return gzip.compress(self.body(plain), mtime=0)
         try:

@@ -1,0 +1,190 @@
+"""One letter on a terminal: what one looks at at 3 a.m., the answer first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.core.units import human_bytes
+from dlq.reports.body import Preview
+
+Document = Mapping[str, Any]
+
+ADVICE_STYLES = {
+    "replay": "green",
+    "fix_first": "yellow",
+    "check_first": "yellow",
+    "never": "red",
+    "hold": "cyan",
+}
+_STACK_LINES = 40
+
+
+def render(console: Console, letter: Document, body: Preview) -> None:
+    """Print the letter. Everything in it that strangers wrote is escaped here."""
+    console.print(_head(letter), soft_wrap=True)
+    for title, content in (
+        ("The way it went", _way(letter)),
+        ("Exception", _exception(letter)),
+        ("Duplicates", _others(letter["duplicates"])),
+        ("Transaction", _transactions(letter["transactions"])),
+        ("Replays", _replays(letter["replays"])),
+        ("Identity", _pairs(_identity(letter))),
+        ("Headers", _pairs(letter["headers"] or {})),
+        ("Properties", _pairs(letter["properties"] or {})),
+        (_body_title(letter, body), _lines(body.text)),
+        ("Next", _next(letter["next"])),
+    ):
+        if content is not None:
+            console.print(Text(f"\n{title}", style="bold"))
+            _indented(console, content)
+
+
+def _indented(console: Console, content: Table | Sequence[Text]) -> None:
+    """Lines are left to the terminal to wrap, so that what is copied from it stays whole."""
+    if isinstance(content, Table):
+        console.print(Padding(content, (0, 0, 0, 2), expand=False))
+    else:
+        for line in content:
+            console.print(Text.assemble("  ", line), soft_wrap=True)
+
+
+def _safe(value: Any) -> str:
+    return "" if value is None else for_terminal(str(value))
+
+
+def _moment(text: str | None) -> str:
+    return text.replace("T", " ").removesuffix("Z")[:23] if text else ""
+
+
+def _head(letter: Document) -> Group:
+    cause = letter["cause"] or "not analysed yet"
+    meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
+    lines = [
+        Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),
+        Text.assemble("\n", (_safe(cause), "bold"), _safe(meaning)),
+    ]
+    if letter["rule"]:
+        stale = "; the evidence is older than the last death" if letter["stale_evidence"] else ""
+        evidence = f"rule {letter['rule']}, mechanism {letter['mechanism'] or 'none'}{stale}"
+        lines.append(Text(f"  {_safe(evidence)}", style="dim"))
+    lines += [Text(f"  {line}") for line in lines_for_terminal(letter["evidence"] or "")[:6] if line.strip()]
+    if letter["advice"]:
+        style = ADVICE_STYLES.get(letter["advice"], "")
+        reason = letter["advice_reason"] or letter["advice_meaning"]
+        lines.append(Text.assemble("Advice: ", (letter["advice"], f"bold {style}"), f": {_safe(reason)}"))
+    return Group(*lines)
+
+
+def _way(letter: Document) -> Table | None:
+    """Deaths from the first to the last; the record has the latest first."""
+    rows = [(letter["published_at"], "published", _published(letter))]
+    rows += [(death["time"], _times(death), _died(death)) for death in reversed(letter["deaths"] or [])]
+    if not letter["deaths"]:
+        rows.append((letter["dead_at"], "died", _safe(letter["origin"])))
+    attempts = f", {letter['attempts']} delivery attempts" if letter["attempts"] is not None else ""
+    rows.append(
+        (None, "lies in", f"{_safe(letter['dead_letter_queue'])} on {_safe(letter['broker'])}{attempts}")
+    )
+    rows.append(
+        (letter["captured_at"], "captured", f"by {_safe(letter['mode'])}, pull {_safe(letter['pull_id'])}")
+    )
+    return _grid((_moment(time), what, where) for time, what, where in rows)
+
+
+def _published(letter: Document) -> str:
+    exchange, key = letter["origin_exchange"], letter["origin_routing_key"]
+    if exchange is None and key is None:
+        return f"to {_safe(letter['origin'])}" if letter["origin"] else ""
+    return f"to exchange {_safe(exchange) or '(default)'}, routing key {_safe(key)}"
+
+
+def _times(death: Document) -> str:
+    count = death["count"] or 1
+    return f"{_safe(death['reason']) or 'died'}{f' x{count:,}' if count > 1 else ''}"
+
+
+def _died(death: Document) -> str:
+    expiration = death["original_expiration"]
+    return f"in {_safe(death['queue'])}{f', expiration was {_safe(expiration)} ms' if expiration else ''}"
+
+
+def _exception(letter: Document) -> list[Text] | None:
+    name, message, text = letter["exception_class"], letter["exception_message"], letter["failure_text"]
+    said = ": ".join(_safe(part) for part in (name, message) if part)
+    lines = [Text(line, style="dim") for line in lines_for_terminal(text or "") if line.strip()]
+    parts = [Text(said, style="red")] if said else []
+    if letter["fingerprint"]:
+        parts.append(Text(f"fingerprint {_safe(letter['fingerprint'])}", style="dim"))
+    parts += lines[:_STACK_LINES]
+    if len(lines) > _STACK_LINES:
+        parts.append(Text(f"… {len(lines) - _STACK_LINES} more lines; -o json shows all", style="italic"))
+    return parts or None
+
+
+def _others(duplicates: Iterable[Document]) -> Table | None:
+    return _grid(
+        (_safe(d["record_id"])[:12], _safe(d["source"]), _moment(d["dead_at"]), _safe(d["replay_state"]))
+        for d in duplicates
+    )
+
+
+def _transactions(transactions: Iterable[Document]) -> Table | None:
+    return _grid(
+        (_safe(t["state"]), f"{t['checks'] or 0} checks", _safe(t["topic"]), _safe(t["evidence"]))
+        for t in transactions
+    )
+
+
+def _replays(replays: Iterable[Document]) -> Table | None:
+    return _grid(
+        (_moment(str(r["updated_at"])), _safe(r["state"]), _safe(r["target"]), f"plan {_safe(r['plan'])}")
+        for r in replays
+    )
+
+
+def _identity(letter: Document) -> dict[str, Any]:
+    names = (
+        "message_id",
+        "key",
+        "physical_id",
+        "correlation_id",
+        "queue_id",
+        "offset",
+        "incident_id",
+        "laps",
+    )
+    return {name: letter[name] for name in names if letter[name] not in (None, "")}
+
+
+def _body_title(letter: Document, body: Preview) -> str:
+    size = human_bytes(letter["body_size"] or 0)
+    said = (letter["content_type"], size, "" if body.kind == "empty" else body.kind, body.note)
+    return f"Body ({', '.join(_safe(part) for part in said if part)})"
+
+
+def _pairs(pairs: Mapping[str, Any]) -> Table | None:
+    return _grid((_safe(name), _safe(value)) for name, value in sorted(pairs.items()))
+
+
+def _lines(text: str) -> list[Text] | None:
+    return [Text(line) for line in lines_for_terminal(text)] if text else None
+
+
+def _next(steps: Iterable[Mapping[str, str]]) -> list[Text]:
+    return [
+        line
+        for step in steps
+        for line in (Text(_safe(step["command"]), style="bold"), Text(f"  {_safe(step['why'])}"))
+    ]
+
+
+def _grid(rows: Iterable[tuple[str, ...]]) -> Table | None:
+    grid = Table.grid(padding=(0, 2))
+    for first, *rest in rows:
+        grid.add_row(Text(first, style="dim"), *(Text(cell, overflow="fold") for cell in rest))
+    return grid if grid.row_count else None
