@@ -187,7 +187,9 @@ def test_the_configuration_is_locked(store: LocalStore) -> None:
 
 
 def test_an_unknown_column_is_named_with_the_one_meant(look: Ask) -> None:
-    with pytest.raises(UsageError, match="unknown column 'exception_clas' here; did you mean 'exception_class'"):
+    with pytest.raises(
+        UsageError, match="unknown column 'exception_clas' here; did you mean 'exception_class'"
+    ):
         look("SELECT exception_clas FROM ls")
 
 
