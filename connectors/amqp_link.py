@@ -24,6 +24,7 @@ _MAX_FRAME = 131_072
 _CAPABILITIES = {
     "authentication_failure_close": True,
     "basic.nack": True,
+    "connection.blocked": True,
     "consumer_cancel_notify": True,
     "publisher_confirms": True,
 }
@@ -48,6 +49,7 @@ class Link:
         self._last_sent = time.monotonic()
         self.dead = False
         self.server_version = ""
+        self.frame_max = _MAX_FRAME
         self._socket, chosen = _connected(choices)
         self.heartbeat = float(chosen.heartbeat)
         try:
@@ -64,8 +66,8 @@ class Link:
         properties = {**(parameters.client_properties or {}), "capabilities": _CAPABILITIES}
         self._send(encoded(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
         tune = self._answer(spec.Connection.Tune)
-        frame_max = min(tune.frame_max or _MAX_FRAME, _MAX_FRAME)
-        self._send(encoded(0, spec.Connection.TuneOk(tune.channel_max, frame_max, int(self.heartbeat))))
+        self.frame_max = min(tune.frame_max or _MAX_FRAME, _MAX_FRAME)
+        self._send(encoded(0, spec.Connection.TuneOk(tune.channel_max, self.frame_max, int(self.heartbeat))))
         self._send(encoded(0, spec.Connection.Open(parameters.virtual_host, insist=True)))
         self._answer(spec.Connection.OpenOk)
         self.open_channel()
