@@ -68,7 +68,9 @@ def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
         else pa.array([getattr(d, f.name) for d in flat], f.type)
         for f in DEATH
     ]  # fmt: skip
-    return pa.ListArray.from_arrays(_offsets(histories), pa.StructArray.from_arrays(columns, fields=list(DEATH)))
+    return pa.ListArray.from_arrays(
+        _offsets(histories), pa.StructArray.from_arrays(columns, fields=list(DEATH))
+    )
 
 
 _BUILDERS: Mapping[str, Any] = {
@@ -106,7 +108,9 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
     if name == "deaths":
-        column = column.cast(pa.list_(pa.struct([(f.name, pa.int64() if f.name == "time" else f.type) for f in DEATH])))
+        column = column.cast(
+            pa.list_(pa.struct([(f.name, pa.int64() if f.name == "time" else f.type) for f in DEATH]))
+        )
     values: list[Any] = column.to_pylist()
     return [_READERS[name](v) for v in values] if name in _READERS else values
 
@@ -114,6 +118,6 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
 def to_records(table: pa.Table) -> Iterator[Record]:
     """The rows of a segment (or of some of its columns) as records again."""
     names = [name for name in table.column_names if name in SEGMENT.names]
-    required = {n: "" for n in ("record_id", "source", "broker", "broker_kind", "dead_letter_queue")}
+    required = dict.fromkeys(("record_id", "source", "broker", "broker_kind", "dead_letter_queue"), "")
     for row in zip(*(_values(table[name], name) for name in names), strict=True):
         yield Record(**{**required, **dict(zip(names, row, strict=True))})

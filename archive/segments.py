@@ -17,27 +17,54 @@ from dlq.core.clock import iso, now
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
-_REPEATING = ["source", "broker", "broker_kind", "broker_version", "dead_letter_queue", "pull_id", "mode", "origin", "exchange", "routing_key"]
+_REPEATING = [
+    "source",
+    "broker",
+    "broker_kind",
+    "broker_version",
+    "dead_letter_queue",
+    "pull_id",
+    "mode",
+    "origin",
+    "exchange",
+    "routing_key",
+]
 
 
 def segment_name(source: str, stem: str, micros: int) -> str:
     """segments/source=S/date=D/<stem>.parquet; source names are checked by the configuration."""
-    return f"segments/source={source}/date={datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%d}/{stem}.parquet"
+    return (
+        f"segments/source={source}/date={datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%d}/{stem}.parquet"
+    )
 
 
 def encode(table: pa.Table) -> pa.Buffer:
     """A table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", use_dictionary=_REPEATING, write_statistics=_REPEATING + ["record_id", "captured_at", "dead_at"])
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        use_dictionary=_REPEATING,
+        write_statistics=[*_REPEATING, "record_id", "captured_at", "dead_at"],
+    )
     return sink.getvalue()
 
 
-def commit(store: Store, source: str, pull_id: str, number: int, mode: str, records: Sequence[Record], checkpoint: Mapping[str, int]) -> Manifest:
+def commit(
+    store: Store,
+    source: str,
+    pull_id: str,
+    number: int,
+    mode: str,
+    records: Sequence[Record],
+    checkpoint: Mapping[str, int],
+) -> Manifest:
     """Write `records` as segment `<pull>-<n>` and its manifest, durably, in this order.
 
     Without records only the manifest is written: it carries the checkpoint. Raises ArchiveError.
     """
-    stem, moment = f"{pull_id}-{number}", now()
+    stem, moment = f"{pull_id}-{number:05d}", now()
     name = segment_name(source, stem, moment) if records else ""
     if records:
         store.put(name, memoryview(encode(to_table(records))))

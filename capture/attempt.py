@@ -76,8 +76,22 @@ class _Flush:
 class Attempt:
     """State of one reading; `run` does it all."""
 
-    def __init__(self, store: Store, reading: Reading, request: ReadRequest, known: Known, tally: Tally, first_number: int) -> None:
-        self._store, self._reading, self._request, self._known, self._tally = store, reading, request, known, tally
+    def __init__(
+        self,
+        store: Store,
+        reading: Reading,
+        request: ReadRequest,
+        known: Known,
+        tally: Tally,
+        first_number: int,
+    ) -> None:
+        self._store, self._reading, self._request, self._known, self._tally = (
+            store,
+            reading,
+            request,
+            known,
+            tally,
+        )
         self.last_number = first_number - 1
         self._open = _Flush()
         self._writing: deque[tuple[_Flush, Future[Manifest | None]]] = deque()
@@ -136,7 +150,15 @@ class Attempt:
 
     def _write(self, flush: _Flush, number: int) -> Manifest:
         request = self._request
-        manifest = commit(self._store, request.source.name, request.pull_id, number, request.mode, flush.records, flush.checkpoint)
+        manifest = commit(
+            self._store,
+            request.source.name,
+            request.pull_id,
+            number,
+            request.mode,
+            flush.records,
+            flush.checkpoint,
+        )
         self._tally.captured += manifest.rows
         return manifest
 
@@ -172,7 +194,9 @@ class Attempt:
                 matched.setdefault(owner, set()).update(ids)
         for owner, ids in matched.items():
             if owner >= 0:
-                self._known.unsettled[owner] = manifests.settle(self._store, self._known.unsettled[owner], ids)
+                self._known.unsettled[owner] = manifests.settle(
+                    self._store, self._known.unsettled[owner], ids
+                )
         self._tally.settled += max(0, covered - self._settled_position)
         self._settled_position = max(covered, self._settled_position)
         self._last_settle = time.monotonic()

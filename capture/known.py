@@ -51,7 +51,9 @@ class Known:
         if manifest.settled:
             return np.full(len(ids), SEEN, np.int32)
         self.unsettled.append(manifest)
-        settled = pa.compute.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(zero_copy_only=False)
+        settled = pa.compute.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(
+            zero_copy_only=False
+        )
         return np.where(settled, SEEN, len(self.unsettled) - 1).astype(np.int32)
 
     def _sort(self, words: Sequence[_Words], owners: Sequence[npt.NDArray[np.int32]]) -> None:
@@ -101,11 +103,14 @@ class Known:
             return np.zeros(len(ids), np.bool_)
         wanted = _words(ids)[:, 0]
         places = np.minimum(np.searchsorted(self._high, wanted), len(self._high) - 1)
-        return self._high[places] == wanted
+        return np.equal(self._high[places], wanted)
 
     def _index(self, record_id: str) -> int | None:
         high, low = (int(part, 16) for part in (record_id[:16], record_id[16:]))
-        start, end = np.searchsorted(self._high, np.uint64(high), "left"), np.searchsorted(self._high, np.uint64(high), "right")
+        start, end = (
+            np.searchsorted(self._high, np.uint64(high), "left"),
+            np.searchsorted(self._high, np.uint64(high), "right"),
+        )
         found = np.flatnonzero(self._low[start:end] == np.uint64(low))
         return int(start + found[0]) if len(found) else None
 

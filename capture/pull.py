@@ -1,10 +1,11 @@
 """One pull: read a source, make its letters durable, acknowledge them, and say what happened."""
 
+import json
 import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 from dlq.archive import manifests
 from dlq.archive.schema import FORMAT_VERSION
@@ -12,12 +13,20 @@ from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
 from dlq.capture.attempt import Attempt, Progress, Tally
 from dlq.capture.known import Known
-from dlq.connectors.base import Connector, Mode, ReadRequest
-from dlq.core.errors import ConnectionLost, PoisonMessage
+from dlq.connectors.base import Mode, Reading, ReadRequest
+from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage
 from dlq.core.settings import Source
 
 RECONNECTS_WITHOUT_PROGRESS = 2
 _WAIT_BEFORE_RECONNECT = 1.0
+
+
+class Readable(Protocol):
+    """What a pull needs of a connector; a file has no more."""
+
+    def read(self, request: ReadRequest) -> Reading:
+        """Start a reading (`dlq.connectors.base.Connector.read`)."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,7 @@ class PullOptions:
 
 @dataclass
 class PullResult:
-    """What a pull did; `notes` and `left_letters` are for people, the rest is the outer interface."""
+    """What a pull did. `partial`: letters that should have been taken were not; `error`: what ended it."""
 
     source: str
     pull_id: str
@@ -46,6 +55,7 @@ class PullResult:
     segments: int = 0
     seconds: float = 0.0
     partial: bool = False
+    error: DlqError | None = None
     notes: list[str] = field(default_factory=list)
     left_letters: list[str] = field(default_factory=list)
 
@@ -55,93 +65,131 @@ def new_pull_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
 
 
-def pull(store: Store, connector: Connector, source: Source, options: PullOptions, progress: Progress | None = None) -> PullResult:
+def pull(
+    store: Store,
+    connector: Readable,
+    source: Source,
+    options: PullOptions,
+    progress: Progress | None = None,
+) -> PullResult:
     """Capture `source`. A lost connection is tried again while that makes progress.
 
-    Raises BrokerError, PoisonMessage (with what was taken safe in the archive), HarmRefused, Busy, ArchiveError.
+    What ends a pull after it has begun is in the result's `error`, with everything taken by then safe.
+    Before, it is raised: BrokerError, HarmRefused, Busy, ArchiveError.
     """
-    result = PullResult(source.name, new_pull_id(), options.mode)
     started = time.monotonic()
     with store.lock(f"source-{source.name}"):
         remove_uncommitted(store, source.name)
+        running = _Pull(store, connector, source, options, progress or (lambda _tally, _total: None))
         try:
-            _read_all(store, connector, source, options, result, progress or (lambda _tally, _total: None))
-        finally:
-            result.seconds = round(time.monotonic() - started, 3)
-    return result
-
-
-def _read_all(store: Store, connector: Connector, source: Source, options: PullOptions, result: PullResult, progress: Progress) -> None:
-    deadline = None if options.max_seconds is None else time.monotonic() + options.max_seconds
-    request = ReadRequest(
-        source=source,
-        mode=options.mode,
-        pull_id=result.pull_id,
-        limit=options.limit,
-        resume=checkpoint_of(store, source.name) if options.mode == "drain" else {},
-        force=options.force,
-        include_empty=options.include_empty,
-    )
-    total = Tally()
-    failures = 0
-    while True:
-        tally = Tally()
-        try:
-            _read_once(store, connector, request, result, tally, deadline, lambda now, whole: progress(total + now, whole))
-            total += tally
-            break
-        except (ConnectionLost, PoisonMessage) as error:
-            total += tally
-            failures = 0 if tally.settled else failures + 1
-            if failures > RECONNECTS_WITHOUT_PROGRESS or _past(deadline):
-                _report(result, total, options)
-                result.partial = True
+            running.read_all()
+        except (BrokerError, PoisonMessage, ArchiveError) as error:
+            if not running.begun:
                 raise
-            result.notes.append(f"reconnected after: {error}")
-            request = _next_request(store, request, error, tally, total, result.snapshot, options)
+            running.result.error, running.result.partial = error, True
+    running.count(options.limit)
+    running.result.seconds = round(time.monotonic() - started, 3)
+    return running.result
+
+
+class _Pull:
+    """The readings of one pull: one, or several where connections were lost."""
+
+    def __init__(
+        self, store: Store, connector: Readable, source: Source, options: PullOptions, progress: Progress
+    ) -> None:
+        self.result = PullResult(source.name, new_pull_id(), options.mode)
+        self._store, self._connector, self._progress = store, connector, progress
+        seconds = options.max_seconds
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._total = Tally()
+        self._request = ReadRequest(
+            source=source,
+            mode=options.mode,
+            pull_id=self.result.pull_id,
+            limit=options.limit,
+            resume=self._checkpoint(options.mode, source),
+            force=options.force,
+            include_empty=options.include_empty,
+        )
+        self._limit = options.limit
+        self.begun = False
+
+    def read_all(self) -> None:
+        """Read until the snapshot is taken, or two reconnections in a row bring nothing."""
+        failures = 0
+        while True:
+            tally = Tally()
+            try:
+                self._read_once(tally)
+                return
+            except (ConnectionLost, PoisonMessage) as error:
+                failures = 0 if tally.settled else failures + 1
+                late = self._deadline is not None and time.monotonic() >= self._deadline
+                if failures > RECONNECTS_WITHOUT_PROGRESS or late:
+                    raise
+                lost = error
+            finally:
+                self._total += tally
+            self.result.notes.append(f"reconnected after: {lost}")
+            self._request = self._next_request(isinstance(lost, PoisonMessage), tally)
             time.sleep(_WAIT_BEFORE_RECONNECT)
-    _report(result, total, options)
 
-
-def _read_once(store: Store, connector: Connector, request: ReadRequest, result: PullResult, tally: Tally, deadline: float | None, progress: Progress) -> None:
-    reading = connector.read(request)
-    try:
-        if result.snapshot is None:
-            result.snapshot = reading.snapshot
-            result.notes += reading.notes
-            _write_topology(store, request, dict(reading.topology))
-        known = Known(store, request.source.name, reading.unique_ids)
-        attempt = Attempt(store, reading, request, known, tally, first_number=result.segments + 1)
+    def _read_once(self, tally: Tally) -> None:
+        reading = self._connector.read(self._request)
+        result, before = self.result, self._total
         try:
-            attempt.run(deadline, lambda now: progress(now, result.snapshot))
+            if not self.begun:
+                self.begun = True
+                result.snapshot = reading.snapshot
+                result.notes += reading.notes
+                self._write_topology(reading)
+            known = Known(self._store, result.source, reading.unique_ids)
+            attempt = Attempt(self._store, reading, self._request, known, tally, result.segments + 1)
+            try:
+                attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
+            finally:
+                result.segments = attempt.last_number
+            result.partial = result.partial or not reading.complete
         finally:
-            result.segments = attempt.last_number
-        result.partial = result.partial or not reading.complete
-    finally:
-        reading.close()
+            reading.close()
 
+    def _next_request(self, poisoned: bool, tally: Tally) -> ReadRequest:
+        """After a poisoned connection take exactly what came before the poison, then look one by one."""
+        bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
+        rest = min(bounds) - self._total.settled if bounds else None
+        before_poison = tally.delivered if poisoned and not tally.settled and tally.delivered else None
+        resume = self._checkpoint(self._request.mode, self._request.source)
+        return replace(self._request, limit=before_poison or rest, careful=poisoned, resume=resume)
 
-def _next_request(store: Store, request: ReadRequest, error: Exception, tally: Tally, total: Tally, snapshot: int | None, options: PullOptions) -> ReadRequest:
-    """After a poisoned connection first take exactly what came before the poison, then look again, one by one."""
-    bounds = [n for n in (options.limit, snapshot) if n is not None]
-    rest = min(bounds) - total.settled if bounds else None
-    poisoned = isinstance(error, PoisonMessage)
-    before_poison = tally.delivered if poisoned and not tally.settled and tally.delivered else None
-    resume = checkpoint_of(store, request.source.name) if request.mode == "drain" else {}
-    return replace(request, limit=before_poison or rest, careful=poisoned, resume=resume)
+    def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
+        return checkpoint_of(self._store, source.name) if mode == "drain" else {}
 
+    def _write_topology(self, reading: Reading) -> None:
+        source = self._request.source
+        document = {
+            "format": FORMAT_VERSION,
+            "source": source.name,
+            "broker": source.broker,
+            **reading.topology,
+        }
+        name = f"topology/{self.result.pull_id}.json"
+        self._store.put(name, json.dumps(document, default=str, indent=1).encode())
 
-def _report(result: PullResult, total: Tally, options: PullOptions) -> None:
-    result.captured, result.recaptured, result.acknowledged = total.captured, total.recaptured, total.settled
-    taken = total.captured + total.recaptured
-    result.left_letters = total.left
-    result.left = max(len(total.left), (result.snapshot or 0) - taken)
-    wanted = min(n for n in (options.limit, result.snapshot, taken) if n is not None)
-    result.partial = result.partial or taken < wanted or bool(total.left)
-
-
-def _past(deadline: float | None) -> bool:
-    return deadline is not None and time.monotonic() >= deadline
+    def count(self, limit: int | None) -> None:
+        """Fill in the result's numbers."""
+        result, total = self.result, self._total
+        result.captured, result.recaptured, result.acknowledged = (
+            total.captured,
+            total.recaptured,
+            total.settled,
+        )
+        taken = total.captured + total.recaptured
+        result.left_letters = total.left
+        result.notes += [f"gap: {gap}" for gap in total.gaps]
+        result.left = max(len(total.left), (result.snapshot or 0) - taken)
+        wanted = min(n for n in (limit, result.snapshot, taken) if n is not None)
+        result.partial = result.partial or taken < wanted or bool(total.left or total.gaps)
 
 
 def checkpoint_of(store: Store, source: str) -> dict[str, int]:
@@ -152,10 +200,3 @@ def checkpoint_of(store: Store, source: str) -> dict[str, int]:
             for place, offset in manifest.checkpoint.items():
                 reached[place] = max(offset, reached.get(place, 0))
     return reached
-
-
-def _write_topology(store: Store, request: ReadRequest, topology: dict[str, object]) -> None:
-    import json
-
-    document = {"format": FORMAT_VERSION, "source": request.source.name, "broker": request.source.broker, **topology}
-    store.put(f"topology/{request.pull_id}.json", json.dumps(document, default=str, indent=1).encode())

@@ -25,6 +25,7 @@ COMMANDS = (
 """Modules of dlq.cli with a `register(app)`; a command is one module."""
 
 _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
+_OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
 _COMMON_FLAGS = {"-q", "--quiet", "-v", "--verbose", "--no-input", "--no-color"}
 _COMMON_VALUES = {"-c", "--config", "-o", "--output"}
 
@@ -37,26 +38,39 @@ def _version(wanted: bool) -> None:
 
 def _common(
     ctx: typer.Context,
-    config: Annotated[str | None, typer.Option("-c", "--config", help="Configuration file (default: ./dlq.toml).")] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help="table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe).")] = None,
+    config: Annotated[
+        str | None, typer.Option("-c", "--config", help="Configuration file (default: ./dlq.toml).")
+    ] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help=_OUTPUT_HELP)] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no hints.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")
+    ] = False,
     no_input: Annotated[bool, typer.Option("--no-input", help="Never ask.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="No colours (also NO_COLOR).")] = False,
-    _show_version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")] = False,
-) -> None:  # fmt: skip
+    _show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
     """Drain, explain and replay dead-letter queues of RabbitMQ, ActiveMQ and RocketMQ.
 
     The common options may stand before or after the command.
     """
     if output is not None and output not in OUTPUTS:
-        raise UsageError(f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}")
+        raise UsageError(
+            f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}"
+        )
     ctx.obj = Context(config, output, quiet, verbose, no_input, no_color)
 
 
 def build() -> typer.Typer:
     """The application with all its commands; heavy imports happen inside the commands."""
-    app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+    app = typer.Typer(
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        epilog=_EPILOG,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
     app.callback()(_common)
     for name in COMMANDS:
         if os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
@@ -97,7 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The command line as a function: prints, and returns the exit code."""
     try:
-        result = typer.main.get_command(build()).main(hoist(arguments), prog_name="dlq", standalone_mode=False)
+        result = typer.main.get_command(build()).main(
+            hoist(arguments), prog_name="dlq", standalone_mode=False
+        )
     except DlqError as error:
         return _complain(str(error), code_of(error))
     except typer.TyperException as error:
@@ -124,4 +140,6 @@ def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
         traceback.print_exception(error)
     with tempfile.NamedTemporaryFile("w", prefix="dlq-error-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
-    return _complain(f"unexpected {type(error).__name__}: {error}; the details are in {file.name}", ExitCode.UNEXPECTED)
+    return _complain(
+        f"unexpected {type(error).__name__}: {error}; the details are in {file.name}", ExitCode.UNEXPECTED
+    )

@@ -83,12 +83,19 @@ class Context:
         if not self.quiet:
             print(text, file=sys.stderr, flush=True)  # noqa: T201 (the one place that writes to stderr)
 
+    def complain(self, text: str) -> None:
+        """A problem, on stderr, also with -q; what strangers wrote is escaped."""
+        from dlq.core.text import for_terminal
+
+        print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201 (as in say)
+
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
         """One object on stdout: `render` draws it on a terminal, json and jsonl are themselves."""
         if self.output == "table" and render is not None:
             render()
         else:
-            write_line(json.dumps(document, indent=2 if self.output == "json" else None, default=str, ensure_ascii=False))
+            indent = 2 if self.output == "json" else None
+            write_line(json.dumps(document, indent=indent, default=str, ensure_ascii=False))
 
     def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows on stdout in the chosen format; the table escapes control characters."""
@@ -96,7 +103,7 @@ class Context:
 
 
 def config_path(given: str | None) -> Path | None:
-    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; None when there is none."""
+    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None."""
     wanted = given or os.environ.get("DLQ_CONFIG")
     if wanted:
         return Path(wanted)

@@ -17,6 +17,7 @@ The suite `tests/contract.py` runs over every connector and is the contract's ot
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 from dlq.core.keys import KeyReader, key_reader
@@ -26,6 +27,8 @@ from dlq.core.settings import Source
 Mode = Literal["copy", "drain"]
 Checkpoint = Mapping[str, int]
 """Where to continue, e.g. {"%DLQ%pay@broker-a:0": 4711}; empty for brokers that remember by themselves."""
+
+NO_CHECKPOINT: Checkpoint = MappingProxyType({})
 
 BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 10_000
@@ -52,7 +55,7 @@ class Batch(NamedTuple):
 
     records: Sequence[Record]
     position: int
-    checkpoint: Checkpoint = {}
+    checkpoint: Checkpoint = NO_CHECKPOINT
     left: Sequence[Left] = ()
     gaps: Sequence[Gap] = ()
 
@@ -135,7 +138,11 @@ class Target(NamedTuple):
 
     def __str__(self) -> str:
         """As `--to` writes it: queue:orders, exchange:shop/order.created."""
-        return f"{self.kind}:{self.name}/{self.routing_key}" if self.kind == "exchange" else f"{self.kind}:{self.name}"
+        return (
+            f"{self.kind}:{self.name}/{self.routing_key}"
+            if self.kind == "exchange"
+            else f"{self.kind}:{self.name}"
+        )
 
 
 class Outline(NamedTuple):
@@ -224,7 +231,9 @@ class Connector(Protocol):
         """
         ...
 
-    def outline(self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
         """What publishing it would strip, warn of, or fail on. Needs no connection."""
         ...
 
@@ -239,7 +248,7 @@ class Connector(Protocol):
     def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
         """For reconcile: number -> whether the broker holds, or held, that replay.
 
-        `since` is when the first of them was sent (microseconds): a node that restarted after it proves nothing.
+        `since` is when the first of them was sent (microseconds): a node that restarted since proves nothing.
         """
         ...
 

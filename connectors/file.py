@@ -5,9 +5,10 @@ the good lines around it are read. `-` is standard input; a name that ends in .g
 """
 
 import gzip
+import os
 import sys
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, cast
 
 from dlq.connectors.base import Batch, Left, Reading, ReadRequest
 from dlq.connectors.interchange import parse_line, record_of
@@ -21,7 +22,9 @@ LONGEST_LINE = 512 * 2**20
 def open_binary(path: str, mode: str = "rb") -> BinaryIO:
     """A file, gzip by its name, or `-` for a pipe. Raises UsageError."""
     if path == "-":
-        return sys.stdin.buffer if "r" in mode else sys.stdout.buffer
+        return cast(
+            BinaryIO, os.fdopen(os.dup(sys.stdin.fileno() if "r" in mode else sys.stdout.fileno()), mode)
+        )
     try:
         return cast(BinaryIO, gzip.open(path, mode) if path.endswith(".gz") else open(path, mode))
     except OSError as error:
@@ -32,15 +35,15 @@ class FileReading:
     """A reading over an open JSONL file."""
 
     snapshot: int | None = None
-    complete = True
-    unique_ids = True
-    notes: tuple[str, ...] = ()
+    complete: bool = True
+    unique_ids: bool = True
+    notes: Sequence[str] = ()
 
     def __init__(self, path: str, request: ReadRequest) -> None:
         self._path, self._request = path, request
         self._file = open_binary(path)
         self._key = request.key_reader()
-        self.topology: dict[str, object] = {"file": path}
+        self.topology: Mapping[str, Any] = {"file": path}
 
     def batches(self) -> Iterator[Batch]:
         """The lines in order. Raises UsageError where the file itself cannot be read on."""
@@ -87,8 +90,7 @@ class FileReading:
 
     def close(self) -> None:
         """Close the file."""
-        if self._path != "-":
-            self._file.close()
+        self._file.close()
 
 
 class FileConnector:
@@ -100,5 +102,3 @@ class FileConnector:
     def read(self, request: ReadRequest) -> Reading:
         """Start reading the file. Raises UsageError when it cannot be opened."""
         return FileReading(self._path, request)
-
-

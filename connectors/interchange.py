@@ -7,6 +7,7 @@
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
@@ -40,7 +41,9 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
     if document.get("broker_kind") not in FIELDS_OF_KIND:
-        raise UsageError(f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}")
+        raise UsageError(
+            f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}"
+        )
     for name in ("headers", "properties", "record"):
         if not isinstance(document.get(name, {}), dict):
             raise UsageError(f"{name} must be an object")
@@ -94,7 +97,9 @@ def record_of(document: Mapping[str, Any], source: str, broker: str, place: str,
 
 def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256: str) -> str:
     rest = {name: value for name, value in document.items() if not name.startswith("body_")}
-    return content_id(source.encode(), place.encode(), json.dumps(rest, sort_keys=True).encode(), body_sha256.encode())
+    return content_id(
+        source.encode(), place.encode(), json.dumps(rest, sort_keys=True).encode(), body_sha256.encode()
+    )
 
 
 def moment(name: str, value: Any) -> int:
@@ -131,7 +136,13 @@ def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _death(entry: Mapping[str, Any]) -> Death:
     time = entry.get("time")
-    return Death(**{**entry, "routing_keys": tuple(entry.get("routing_keys") or ()), "time": None if time is None else moment("time", time)})
+    return Death(
+        **{
+            **entry,
+            "routing_keys": tuple(entry.get("routing_keys") or ()),
+            "time": None if time is None else moment("time", time),
+        }
+    )
 
 
 def line_of(record: Record) -> dict[str, Any]:
@@ -177,5 +188,5 @@ def _portable(name: str, value: Any) -> Any:
     if name in _ALL_TIMES:
         return iso(value)
     if name == "deaths":
-        return [{**death._asdict(), "time": None if death.time is None else iso(death.time)} for death in value]
+        return [{**asdict(death), "time": None if death.time is None else iso(death.time)} for death in value]
     return list(value) if isinstance(value, tuple) else value

@@ -1,9 +1,9 @@
 """The business key of a message, as the source's `key` setting names it.
 
-    message_id          the broker's or producer's message id (the default)
-    header:NAME         a header
-    property:NAME       a property (RocketMQ: KEYS, UNIQ_KEY; RabbitMQ: an AMQP basic property)
-    json:$.order.id     a member of a JSON body; objects by name, arrays by [index]
+message_id          the broker's or producer's message id (the default)
+header:NAME         a header
+property:NAME       a property (RocketMQ: KEYS, UNIQ_KEY; RabbitMQ: an AMQP basic property)
+json:$.order.id     a member of a JSON body; objects by name, arrays by [index]
 """
 
 import json
@@ -33,7 +33,9 @@ def _property(name: str) -> KeyReader:
 def _json(path: str) -> KeyReader:
     steps = _json_steps(path)
 
-    def read(_message_id: str | None, _headers: Mapping[str, str], _properties: Mapping[str, str], body: bytes) -> str | None:
+    def read(
+        _message_id: str | None, _headers: Mapping[str, str], _properties: Mapping[str, str], body: bytes
+    ) -> str | None:
         try:
             value = json.loads(body)
         except (ValueError, RecursionError):
@@ -47,7 +49,9 @@ def _json_steps(path: str) -> list[str | int]:
     rest = path.removeprefix("$")
     steps = [m[1] or m[3] or int(m[2]) for m in _STEP.finditer(rest)]
     if not path.startswith("$") or not steps or "".join(m[0] for m in _STEP.finditer(rest)) != rest:
-        raise ConfigError(f"key = \"json:{path}\" is no path; write it like json:$.order.id or json:$.items[0].sku")
+        raise ConfigError(
+            f'key = "json:{path}" is no path; write it like json:$.order.id or json:$.items[0].sku'
+        )
     return steps
 
 
@@ -74,5 +78,7 @@ def key_reader(spec: str | None) -> KeyReader:
     """The function that reads the key named by `spec`; raises ConfigError when it names nothing."""
     kind, _, argument = (spec or "message_id").partition(":")
     if kind not in _READERS or (kind != "message_id") != bool(argument):
-        raise ConfigError(f"key = {spec!r} is unknown; use message_id, header:NAME, property:NAME or json:$.path")
+        raise ConfigError(
+            f"key = {spec!r} is unknown; use message_id, header:NAME, property:NAME or json:$.path"
+        )
     return _READERS[kind](argument)

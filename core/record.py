@@ -6,6 +6,7 @@ one for every message and nothing else is both this cheap and immutable.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 NOTHING: Mapping[str, str] = {}
@@ -16,7 +17,8 @@ FLAG_INNER_NUL = 1
 """STOMP `flags`: the body came without content-length and holds a NUL, so its end is a conclusion."""
 
 
-class Death(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Death:
     """One entry of a death history, most recent first in `Record.deaths` (RabbitMQ: x-death)."""
 
     reason: str | None = None

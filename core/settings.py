@@ -180,7 +180,9 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     values: dict[str, Any] = {"archive": _typed("archive", data.get("archive", "./archive"), str)}
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
-        values[section] = {name: _build(f"{section}.{name}", made_as, table, name) for name, table in tables.items()}
+        values[section] = {
+            name: _build(f"{section}.{name}", made_as, table, name) for name, table in tables.items()
+        }
     for section, made_as in _LISTED.items():
         rows = _typed(section, data.get(section, []), list)
         values[section] = tuple(_build(f"{section}[{i}]", made_as, row) for i, row in enumerate(rows))
@@ -205,7 +207,11 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
         if key not in known:
             raise ConfigError(f"unknown key {key!r} in [{place}]{suggest(key, known)}")
         values[key] = _typed(f"{place}.{key}", value, hints[key])
-    missing = [n for n, f in known.items() if n not in values and f.default is MISSING and f.default_factory is MISSING]
+    missing = [
+        n
+        for n, f in known.items()
+        if n not in values and f.default is MISSING and f.default_factory is MISSING
+    ]
     if missing:
         raise ConfigError(f"[{place}] lacks {missing[0]!r}")
     return made_as(**values)
@@ -221,15 +227,21 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
     for option in options:
         origin = typing.get_origin(option) or option
-        if origin is tuple and (isinstance(value, list | tuple) or isinstance(value, str)):
+        if origin is tuple and isinstance(value, list | tuple | str):
             items = [value] if isinstance(value, str) else value
             if all(isinstance(item, str) for item in items):
                 return tuple(items)
         elif origin in (dict, Mapping) or origin is Mapping.__class__:
             pass
-        elif origin is not type(None) and isinstance(value, origin) and not (origin is int and isinstance(value, bool)):
+        elif (
+            origin is not type(None)
+            and isinstance(value, origin)
+            and not (origin is int and isinstance(value, bool))
+        ):
             return value
-    if isinstance(value, Mapping) and any(typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options):
+    if isinstance(value, Mapping) and any(
+        typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options
+    ):
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
     names = " or ".join(getattr(o, "__name__", str(o)) for o in options if o is not type(None))
     raise ConfigError(f"{place} must be {names}, not {value!r}")
@@ -237,9 +249,22 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
 
 def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     """DLQ_ARCHIVE, DLQ_LEDGER_URL, DLQ_SPARK_MASTER, DLQ_BROKERS_SHOP_URL, ...: text settings only."""
+
     def changed(place: str, current: Any) -> Any:
-        texts = {f.name: environment.get(f"DLQ_{place}_{f.name}".upper().replace("-", "_").replace(".", "_")) for f in fields(current)}
-        return type(current)(**{**vars(current), **{k: type(vars(current)[k] or "")(v) for k, v in texts.items() if v is not None and k != "name"}})
+        texts = {
+            f.name: environment.get(f"DLQ_{place}_{f.name}".upper().replace("-", "_").replace(".", "_"))
+            for f in fields(current)
+        }
+        return type(current)(
+            **{
+                **vars(current),
+                **{
+                    k: type(vars(current)[k] or "")(v)
+                    for k, v in texts.items()
+                    if v is not None and k != "name"
+                },
+            }
+        )
 
     values["archive"] = environment.get("DLQ_ARCHIVE", values["archive"])
     for section in _SINGLE:
@@ -251,7 +276,9 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
 
 def _one_of(place: str, value: str | None, known: typing.Iterable[str]) -> None:
     if value is not None and value not in known:
-        raise ConfigError(f"{place} = {value!r} is unknown{suggest(value, known)}; known are {', '.join(known)}")
+        raise ConfigError(
+            f"{place} = {value!r} is unknown{suggest(value, known)}; known are {', '.join(known)}"
+        )
 
 
 def _check(settings: Settings) -> None:

@@ -5,7 +5,17 @@ import re
 from dlq.core.errors import UsageError
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_BYTES = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+_BYTES = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+}
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -22,7 +32,9 @@ def size(text: str | float) -> int:
     """`50GB`, `512MiB`; a bare number is bytes. Raises UsageError."""
     match = _NUMBER.fullmatch(str(text))
     if match is None or match[2].upper() not in _BYTES:
-        raise UsageError(f"{text!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB")
+        raise UsageError(
+            f"{text!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB"
+        )
     return int(float(match[1]) * _BYTES[match[2].upper()])
 
 

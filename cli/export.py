@@ -1,0 +1,83 @@
+"""`dlq export`: letters of the archive as JSONL."""
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+_BATCH_ROWS = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(export)
+
+
+def export(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="JSONL file to write, gzip if it ends in .gz, - for stdout.")],
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="A condition over the columns of ls, in SQL.")
+    ] = None,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Mask personal data (built-in rules and [[mask]]).")
+    ] = False,
+) -> None:
+    """Write letters as JSONL, with everything that import needs to make the same records again.
+
+    Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
+    """
+    from dlq.cli.looking import open_views
+    from dlq.connectors.file import open_binary
+
+    context: Context = ctx.obj
+    lines = _lines(context, open_views(context), where, mask)
+    first = next(lines, None)
+    try:
+        with open_binary(file, "wb") as sink:
+            count = sum(1 for line in _again(first, lines) if sink.write(line))
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if file == "-":
+        context.say(f"{count} letters")
+    else:
+        context.emit(
+            {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
+        )
+
+
+def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first is not None:
+        yield first
+    yield from rest
+
+
+def _lines(
+    context: Context, connection: "duckdb.DuckDBPyConnection", where: str | None, mask: bool
+) -> Iterator[bytes]:
+    """A wrong condition shows at the first line, before the file is opened."""
+    import pyarrow as pa
+
+    from dlq.archive.schema import SEGMENT, to_records
+    from dlq.archive.user_sql import condition, guarded
+    from dlq.connectors.interchange import line_of
+    from dlq.reports.masking import Masker
+
+    masker = Masker(context.settings.mask) if mask else None
+    columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
+    chosen = f"SELECT record_id FROM letters WHERE {condition(where)}"
+    with guarded(connection):
+        found = connection.sql(f"SELECT {columns} FROM records WHERE record_id IN ({chosen})")
+        for batch in found.to_arrow_reader(_BATCH_ROWS):
+            for record in to_records(pa.Table.from_batches([batch])):
+                line: dict[str, Any] = line_of(record)
+                yield (
+                    json.dumps(masker.document(line) if masker else line, ensure_ascii=True).encode() + b"\n"
+                )
