@@ -63,11 +63,12 @@ def apply(
     error here: what it leaves is `in_doubt`, and `Run.lost` says why.
     """
     header = planfile.checked(store, plan)
-    loader = Loader(store)
+    loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
     with store.lock(f"plan-{plan}"):
         asked = stop or Stop(store, plan)
+        asked.forget_old_requests()
         ledger.expire()
         run = Run(plan, header.letters)
         started = time.monotonic()

@@ -6,8 +6,9 @@ change; a line that changes nothing is no edit.
 
 import difflib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 from dlq.archive.store import Store
@@ -15,9 +16,11 @@ from dlq.connectors.interchange import body_of, parse_line, to_text
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal
-from dlq.replay.planfile import Header, edits_name
+from dlq.replay.load import Loader
+from dlq.replay.planfile import Header, edits_name, letters
 
 _MOST_DIFF_LINES = 20
+_MOST_LETTERS = 50
 
 
 class Edits:
@@ -51,7 +54,10 @@ class Edits:
         """Every edit belongs to a letter of the plan; raises UsageError for one that does not."""
         unused = sorted(self._lines.keys() - set(used))
         if unused:
-            raise UsageError(f"{len(unused)} edited letters are not in the plan, the first is {unused[0]}")
+            raise UsageError(
+                f"{len(unused)} edited letters are not in the plan, the first is {unused[0]}; "
+                "--where must choose them, and --any-advice takes in what advice leaves out"
+            )
 
     def content(self, used: Iterable[str]) -> bytes:
         """The file that is kept beside the plan."""
@@ -87,6 +93,15 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
     return Edits(found)
 
 
+def read(path: str) -> Edits:
+    """Edits from a file of the user's; raises UsageError."""
+    try:
+        with open(path, "rb") as file:
+            return parse(file, path)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+
+
 def load(store: Store, header: Header) -> Edits:
     """The edits that were kept with a plan; raises UsageError when they were changed since."""
     if header.edits is None:
@@ -95,6 +110,18 @@ def load(store: Store, header: Header) -> Edits:
     if sha256(content).hexdigest() != header.edits:
         raise UsageError(f"the edits of plan {header.plan} were changed after it was made; make a new plan")
     return parse(content.splitlines(keepends=True), edits_name(header.plan))
+
+
+def differences(store: Store, header: Header, changes: Edits) -> Iterator[str]:
+    """What the edits of a plan change, letter by letter, in lines that are safe for a terminal."""
+    if header.edits is None:
+        return
+    loader = Loader(store)
+    edited = (x for x in letters(store, header.plan) if x.record_id in changes.changed)
+    for letter in islice(edited, _MOST_LETTERS):
+        [before] = loader.records([letter])
+        yield letter.record_id
+        yield from (f"  {line}" for line in difference(before, changes.apply(before)))
 
 
 def difference(before: Record, after: Record) -> list[str]:

@@ -4,6 +4,7 @@ Every operation is atomic between processes, and between hosts where the ledger 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import pyarrow as pa
@@ -112,7 +113,7 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
 
 
 def exists(settings: LedgerSettings, store: Store) -> bool:
-    """Whether anything was ever replayed from this archive; looking must not make a ledger."""
+    """Whether anything was ever replayed from this archive."""
     if settings.url != "sqlite":
         return True
     try:
@@ -122,18 +123,34 @@ def exists(settings: LedgerSettings, store: Store) -> bool:
     return True
 
 
-def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
-    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed."""
-    if not exists(settings, store):
-        return None
+@contextmanager
+def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
+    """The ledger, closed at the end."""
     ledger = open_ledger(settings, store)
     try:
-        batches = [
-            pa.record_batch(
-                [pa.array(column, f.type) for column, f in zip(chunk, REPLAYS, strict=True)], schema=REPLAYS
-            )
-            for chunk in ledger.rows()
-        ]
+        yield ledger
     finally:
         ledger.close()
-    return pa.Table.from_batches(batches, schema=REPLAYS)
+
+
+@contextmanager
+def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | None]:
+    """The ledger, or None when nothing was ever replayed: looking must not make one."""
+    if not exists(settings, store):
+        yield None
+        return
+    with opened(settings, store) as ledger:
+        yield ledger
+
+
+def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
+    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed."""
+    with opened_if_any(settings, store) as ledger:
+        if ledger is None:
+            return None
+        return pa.Table.from_batches([_batch(chunk) for chunk in ledger.rows()], schema=REPLAYS)
+
+
+def _batch(columns: tuple[list[object], ...]) -> pa.RecordBatch:
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, REPLAYS, strict=True)]
+    return pa.record_batch(arrays, schema=REPLAYS)

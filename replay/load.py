@@ -28,8 +28,9 @@ _FROM_RAW_PROPERTIES = {"keys", "headers", "properties"}
 class Loader:
     """Reads the letters' records in the plan's order; holds one segment at a time."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, lean: bool = False) -> None:
+        """`lean`: without the maps that connectors find in the property block itself."""
+        self._store, self._lean = store, lean
         self._manifests = {manifest.stem: manifest for manifest in manifests.every(store)}
         self._stem = ""
         self._table = pa.table({})
@@ -74,7 +75,7 @@ class Loader:
         manifest = self._manifests[stem]
         try:
             file = pq.ParquetFile(self._store.url(manifest.segment))
-            return file.read(columns=_columns(file))
+            return file.read(columns=_lean_columns(file) if self._lean else list(SENT_COLUMNS))
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"cannot read segment {stem} of the archive: {error}") from error
 
@@ -86,7 +87,7 @@ class Loader:
         return True
 
 
-def _columns(file: pq.ParquetFile) -> list[str]:
+def _lean_columns(file: pq.ParquetFile) -> list[str]:
     block = file.read(columns=["broker_kind", "raw_properties"])
     is_lean = block["raw_properties"].null_count == 0 and set(block["broker_kind"].unique().to_pylist()) <= {
         "rabbitmq"

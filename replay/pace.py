@@ -1,7 +1,10 @@
 """How fast a plan is sent, and when it is stopped."""
 
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
@@ -26,18 +29,21 @@ class Stop:
     """Whether to stop: asked by a signal of this process, or by `dlq replay stop`."""
 
     def __init__(self, store: Store, plan: str) -> None:
-        """A request that was made before this run is void."""
         self._store, self._plan = store, plan
-        self.requested = False
+        self.signalled = False
+        self._asked = False
         self._next_look = 0.0
-        store.delete(stop_name(plan))
+
+    def forget_old_requests(self) -> None:
+        """A request that was made before this run is void."""
+        self._store.delete(stop_name(self._plan))
 
     def __call__(self) -> bool:
         """Looks into the archive twice a second at most."""
-        if not self.requested and time.monotonic() >= self._next_look:
+        if not self._asked and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_SECONDS
-            self.requested = self._is_asked()
-        return self.requested
+            self._asked = self._is_asked()
+        return self._asked or self.signalled
 
     def _is_asked(self) -> bool:
         try:
@@ -45,6 +51,23 @@ class Stop:
         except UsageError:
             return False
         return True
+
+
+@contextmanager
+def stopping_on_signals(stop: Stop) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM lets what is in flight be answered; the second interrupts."""
+
+    def on_signal(_signal: int, _frame: FrameType | None) -> None:
+        if stop.signalled:
+            raise KeyboardInterrupt
+        stop.signalled = True
+
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class Pace:

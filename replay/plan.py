@@ -6,7 +6,7 @@ Nothing is sent and no letter is changed; the plan is a new file of the archive.
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -105,7 +105,7 @@ class Planner:
         self._tally = _Tally()
 
     def make(self, wanted: Wanted) -> Header:
-        """Write the plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
+        """Choose the letters, write them, and return the header."""
         with tempfile.TemporaryFile() as spool:
             draft = Draft(spool)
             draft.add(islice(self._letters(wanted), wanted.limit))
@@ -246,15 +246,9 @@ class Planner:
 _COMPACT = str.maketrans("", "", "-:")
 
 
-def make(
-    store: Store, settings: Settings, wanted: Wanted, brokers: Brokers, ledger: Ledger | None = None
-) -> Header:
-    """Write a plan and return its header; `ledger` None means that nothing was ever replayed."""
+def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> Header:
+    """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
     if wanted.rate is not None and wanted.rate <= 0:
         raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
-    return Planner(store, settings, brokers, ledger).make(wanted)
-
-
-def problems(header: Header) -> Sequence[str]:
-    """What a person must know before applying, in sentences."""
-    return [f"{count:,} x {text}" for text, count in header.warnings.items()]
+    with ledgers.opened_if_any(settings.ledger, store) as ledger:
+        return Planner(store, settings, brokers, ledger).make(wanted)

@@ -48,11 +48,12 @@ class Words:
 
 @dataclass
 class Resolved:
-    """How many replays in doubt were resolved, and how many still are in doubt or set aside."""
+    """How many replays were resolved by this run, and how many are still in doubt or set aside."""
 
     sent: int = 0
     not_sent: int = 0
     unknown: int = 0
+    held: int = 0
     notes: list[str] = field(default_factory=list)
 
     def count(self, state: State, moved: int) -> None:
@@ -83,7 +84,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, words: 
             keys = [entry.key for entry in ledger.entries(plan, "in_doubt")]
             resolved.count(words.rest, ledger.resolve(keys, words.rest, f"by the word of {who} for all"))
         states = status.counts(store, ledger, header)
-        resolved.unknown = states["in_doubt"] + states["held"]
+        resolved.unknown, resolved.held = states["in_doubt"], states["held"]
         if status.is_over(states):
             forget(header, brokers)
         return resolved

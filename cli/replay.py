@@ -1,0 +1,241 @@
+"""`dlq replay`: letters go back, once, by plan."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.cli.exit import ExitCode, worst
+from dlq.core.errors import Busy, UsageError
+
+if TYPE_CHECKING:
+    from dlq.replay.apply import Run
+    from dlq.replay.reconcile import Words
+
+Plan = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, or the beginning of it.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    commands = typer.Typer(no_args_is_help=True)
+    for command in (plan, apply, status, reconcile, stop):
+        commands.command()(command)
+    app.add_typer(
+        commands, name="replay", help="Send letters back, once, by a plan that is made and looked at first."
+    )
+
+
+def plan(
+    ctx: typer.Context,
+    where: Annotated[
+        str | None,
+        typer.Option("--where", metavar="SQL", help="Which letters: a condition over the columns of dlq ls."),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("--to", help="origin, group, queue:NAME, topic:NAME or exchange:NAME/KEY.")
+    ] = "origin",
+    rate: Annotated[float | None, typer.Option("--rate", help="At most so many messages a second.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many letters.")] = None,
+    edit: Annotated[
+        str | None,
+        typer.Option("--edit", metavar="FILE", help="Changed bodies or headers: edited lines of dlq export."),
+    ] = None,
+    any_advice: Annotated[
+        bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
+    ] = False,
+    keep_headers: Annotated[
+        bool, typer.Option("--keep-headers", help="Strip only headers that the broker owns.")
+    ] = False,
+    witness: Annotated[
+        bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
+    ] = False,
+    apply_now: Annotated[bool, typer.Option("--apply", help="Carry it out at once.")] = False,
+) -> int:
+    """Choose letters and write a plan; nothing is sent.
+
+    Left out are letters whose advice is check_first, never or hold, those without a verdict, and those that
+    the ledger knows; --any-advice, or naming record ids, takes them in.
+
+    Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
+    """
+    from dlq.cli.replay_output import plan_document, show_plan
+    from dlq.replay import edits
+    from dlq.replay.brokers import Brokers
+    from dlq.replay.plan import Wanted, make
+
+    context: Context = ctx.obj
+    changes = edits.read(edit) if edit else edits.NO_EDITS
+    wanted = Wanted(where, to, rate, limit, any_advice, keep_headers, witness, changes)
+    with Brokers(context.settings) as brokers:
+        header = make(context.store, context.settings, wanted, brokers)
+    differences = list(edits.differences(context.store, header, changes))
+    if apply_now:
+        for line in differences:
+            context.say(line)
+        return _apply(context, header.plan, plan_document(header))
+    context.emit(plan_document(header), lambda: show_plan(context, header, differences))
+    return ExitCode.DONE
+
+
+def apply(ctx: typer.Context, plan: Plan) -> int:
+    """Send what of a plan was never sent; nothing that a broker confirmed is sent twice.
+
+    Example: dlq replay apply 20261121T0301
+    """
+    context: Context = ctx.obj
+    return _apply(context, _found(context, plan), {})
+
+
+def status(
+    ctx: typer.Context,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="The plan's id, or the beginning of it.")
+    ] = None,
+) -> int:
+    """How far a plan is; without a plan, the plans there are.
+
+    Example: dlq replay status
+    """
+    from dlq.cli.replay_output import list_plans, show_states
+    from dlq.replay import ledger, planfile
+    from dlq.replay.status import counts
+
+    context: Context = ctx.obj
+    if plan is None:
+        list_plans(context)
+        return ExitCode.DONE
+    header = planfile.load(context.store, _found(context, plan))
+    with ledger.opened_if_any(context.settings.ledger, context.store) as book:
+        if book is not None:
+            book.expire()
+        states = counts(context.store, book, header)
+    sent = header.letters - states["planned"] - states["sending"]
+    document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
+    context.emit(document, lambda: show_states(context, document))
+    return _code_of_states(states)
+
+
+def reconcile(
+    ctx: typer.Context,
+    plan: Plan,
+    sent: Annotated[
+        list[str] | None,
+        typer.Option("--sent", metavar="ID", help="This letter arrived (record id, 8 digits or more)."),
+    ] = None,
+    not_sent: Annotated[
+        list[str] | None,
+        typer.Option("--not-sent", metavar="ID", help="This letter did not arrive: apply may send it."),
+    ] = None,
+    hold: Annotated[
+        list[str] | None,
+        typer.Option("--hold", metavar="ID", help="Nobody knows: set this letter aside for good."),
+    ] = None,
+    all_sent: Annotated[bool, typer.Option("--all-sent", help="All that stay in doubt arrived.")] = False,
+    all_not_sent: Annotated[
+        bool, typer.Option("--all-not-sent", help="All that stay in doubt did not arrive.")
+    ] = False,
+    all_hold: Annotated[bool, typer.Option("--all-hold", help="Set all that stay in doubt aside.")] = False,
+) -> int:
+    """Find out what became of letters in doubt: from the broker, from what came back, or by your word.
+
+    Example: dlq replay reconcile 20261121T0301 --sent 3f2a9c10
+    """
+    from dlq.cli.replay_output import show_resolved
+    from dlq.replay import ledger
+    from dlq.replay import reconcile as reconciling
+    from dlq.replay.brokers import Brokers
+
+    context: Context = ctx.obj
+    found = _found(context, plan)
+    words = _words(sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold})
+    with (
+        Brokers(context.settings) as brokers,
+        ledger.opened(context.settings.ledger, context.store) as book,
+    ):
+        resolved = reconciling.reconcile(context.store, found, brokers, book, words)
+    for note in resolved.notes:
+        context.complain(note)
+    counts = {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
+    document = {"plan": found, "resolved": counts, "held": resolved.held}
+    context.emit(document, lambda: show_resolved(context, document))
+    return ExitCode.IN_DOUBT if resolved.unknown else ExitCode.DONE
+
+
+def stop(ctx: typer.Context, plan: Plan) -> None:
+    """Ask whoever applies a plan to stop; what is in flight is still answered, the rest stays planned.
+
+    Example: dlq replay stop 20261121T0301
+    """
+    from dlq.replay.pace import request_stop
+
+    context: Context = ctx.obj
+    found = _found(context, plan)
+    stopping = _is_running(context, found)
+    if stopping:
+        request_stop(context.store, found)
+    text = "stopping" if stopping else "nobody is applying it"
+    context.emit({"plan": found, "stopping": stopping}, lambda: context.console.print(f"{found}: {text}"))
+
+
+def _apply(context: Context, plan: str, document: dict[str, Any]) -> int:
+    from dlq.cli.replay_output import progress_of, show_states
+    from dlq.replay import ledger, planfile
+    from dlq.replay.apply import apply as carry_out
+    from dlq.replay.brokers import Brokers
+    from dlq.replay.pace import Stop, stopping_on_signals
+    from dlq.replay.status import counts
+
+    stop = Stop(context.store, plan)
+    with (
+        Brokers(context.settings) as brokers,
+        ledger.opened(context.settings.ledger, context.store) as book,
+        progress_of(context, plan) as progress,
+        stopping_on_signals(stop),
+    ):
+        run = carry_out(context.store, context.settings, plan, brokers, book, stop, progress)
+        states = counts(context.store, book, planfile.load(context.store, plan))
+    for reason in run.lost:
+        context.complain(f"the connection was lost: {reason}")
+    done = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
+    document = {**document, "plan": plan, "states": states, **done}
+    context.emit(document, lambda: show_states(context, document))
+    if stop.signalled:
+        return ExitCode.INTERRUPTED
+    return worst(_code_of_states(states), _code_of_run(run))
+
+
+def _code_of_states(states: Any) -> ExitCode:
+    doubt = ExitCode.IN_DOUBT if states["in_doubt"] else ExitCode.DONE
+    partly = ExitCode.PARTLY if states["returned"] or states["refused"] else ExitCode.DONE
+    return worst(doubt, partly)
+
+
+def _code_of_run(run: "Run") -> ExitCode:
+    return worst(
+        ExitCode.BROKER if run.lost else ExitCode.DONE, ExitCode.PARTLY if run.stopped else ExitCode.DONE
+    )
+
+
+def _found(context: Context, plan: str) -> str:
+    from dlq.replay import planfile
+
+    return planfile.find(context.store, plan)
+
+
+def _is_running(context: Context, plan: str) -> bool:
+    try:
+        with context.store.lock(f"plan-{plan}"):
+            return False
+    except Busy:
+        return True
+
+
+def _words(
+    sent: list[str] | None, not_sent: list[str] | None, hold: list[str] | None, rest: dict[Any, bool]
+) -> "Words":
+    from dlq.replay.reconcile import Words
+
+    chosen = [state for state, wanted in rest.items() if wanted]
+    if len(chosen) > 1:
+        raise UsageError("--all-sent, --all-not-sent and --all-hold exclude each other")
+    return Words(tuple(sent or ()), tuple(not_sent or ()), tuple(hold or ()), chosen[0] if chosen else None)

@@ -1,0 +1,157 @@
+"""What `dlq replay` shows to people, and the document that machines get."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from dlq.cli.context import Context
+from dlq.core.text import for_terminal
+from dlq.core.units import human_seconds
+from dlq.replay import planfile
+from dlq.replay.planfile import Header
+
+if TYPE_CHECKING:
+    from dlq.replay.apply import Run
+
+_EVERY = 0.2
+_MOST_ROWS = 20
+_REASONS = {
+    "check_first": "advice: look into the business data first",
+    "never": "advice: must not go back",
+    "hold": "advice: its outcome can still change",
+    "no_verdict": "not analyzed yet: dlq analyze",
+    "no_target": "nothing says where it came from: name it with --to",
+    "no_broker": "its broker is not in the configuration",
+    "same_key": "another letter of this plan is the same business message",
+    "risky": "it would be refused or harm the others, see below",
+    "replayed": "the ledger knows: sent and confirmed",
+    "sending": "the ledger knows: being sent right now",
+    "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",
+    "held": "the ledger knows: set aside",
+    "returned": "the ledger knows: the broker could not route it",
+    "refused": "the ledger knows: the broker refused it",
+}
+
+
+def plan_document(header: Header) -> dict[str, Any]:
+    """The keys of `replay plan`."""
+    return {
+        "plan": header.plan,
+        "digest": header.digest,
+        "selected": header.letters,
+        "left_out": dict(header.left_out),
+        "targets": dict(header.targets),
+        "stripped": dict(header.stripped),
+        "warnings": dict(header.warnings),
+        "audience": {target: list(receivers) for target, receivers in header.audience.items()},
+    }
+
+
+def show_plan(context: Context, header: Header, differences: Sequence[str]) -> None:
+    """Where the letters go, what is stripped, what stays, and the next command."""
+    out = context.console.print
+    pace = f" at {header.rate:g} a second" if header.rate else ""
+    out(f"Plan {header.plan}: {header.letters:,} letters{pace}")
+    receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
+    _section(context, "goes to", header.targets, receivers)
+    _section(context, "stripped", header.stripped, {})
+    _section(context, "left out", header.left_out, _REASONS)
+    _section(context, "mind", header.warnings, {})
+    if differences:
+        out("\nedited")
+        for line in differences:
+            out(f"  {line}")
+    out("")
+    if header.letters:
+        out(f"Next: dlq replay apply {header.plan}")
+    else:
+        out("Nothing to send. Next: dlq ls, or choose other letters with --where")
+
+
+def _section(context: Context, title: str, counts: Mapping[str, int], notes: Mapping[str, str]) -> None:
+    if not counts:
+        return
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for name, count in list(counts.items())[:_MOST_ROWS]:
+        table.add_row(f"  {count:>9,}", for_terminal(name), for_terminal(notes.get(name, "")))
+    context.console.print(f"\n{title}")
+    context.console.print(table)
+    if len(counts) > _MOST_ROWS:
+        context.console.print(f"             and {len(counts) - _MOST_ROWS:,} more")
+
+
+@contextmanager
+def progress_of(context: Context, plan: str) -> Iterator[Callable[["Run"], None]]:
+    """A function to call with what an apply has done so far; it draws on a terminal only."""
+    if context.quiet or not sys.stderr.isatty():
+        yield lambda _run: None
+        return
+    started, last = time.monotonic(), 0.0
+
+    def draw(run: "Run") -> None:
+        nonlocal last
+        elapsed = time.monotonic() - started
+        if elapsed - last >= _EVERY:
+            last = elapsed
+            done = run.sent + run.skipped
+            left = (
+                f", {human_seconds((run.total - done) * elapsed / done)} left" if 0 < done < run.total else ""
+            )
+            sys.stderr.write(f"\r\x1b[K{plan}: {done:,} of {run.total:,}, {run.sent / elapsed:,.0f}/s{left}")
+            sys.stderr.flush()
+
+    try:
+        yield draw
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def show_states(context: Context, document: Mapping[str, Any]) -> None:
+    """The states of a plan, and what to do next."""
+    states: Mapping[str, int] = document["states"]
+    plan = document["plan"]
+    context.console.print(f"Plan {plan}: {document['sent']:,} sent, {document['skipped']:,} known before")
+    if document["seconds"]:
+        rate = document["sent"] / document["seconds"]
+        context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
+    _section(context, "states", {state: count for state, count in states.items() if count}, {})
+    context.console.print(f"\nNext: {_next(plan, states)}")
+
+
+def _next(plan: str, states: Mapping[str, int]) -> str:
+    if states["in_doubt"]:
+        return f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"
+    if states["planned"]:
+        return f"dlq replay apply {plan}   # {states['planned']:,} are not sent yet"
+    if states["returned"] or states["refused"]:
+        why = 'dlq query "select state, detail, count(*) from replays group by all"'
+        return f"{why}; mend that, then a new plan with --any-advice"
+    return "dlq verify"
+
+
+def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
+    """What reconcile found out."""
+    counts = document["resolved"]
+    context.console.print(
+        f"Plan {document['plan']}: {counts['sent']:,} were sent, {counts['not_sent']:,} were not, "
+        f"{counts['unknown']:,} are still in doubt, {document['held']:,} are set aside"
+    )
+    if counts["unknown"]:
+        context.console.print(
+            "\nThe broker can't prove more. Look at the consumer's side, then say so per letter (--sent ID, "
+            "--not-sent ID, --hold ID)\nor for all (--all-sent, --all-not-sent, --all-hold)."
+        )
+    elif counts["not_sent"]:
+        context.console.print(f"\nNext: dlq replay apply {document['plan']}")
+
+
+def list_plans(context: Context) -> None:
+    """All plans, oldest first."""
+    headers = [planfile.load(context.store, plan) for plan in planfile.ids(context.store)]
+    rows = [(h.plan, h.created_at, h.letters, h.to, h.where) for h in headers]
+    context.emit_rows(("plan", "created_at", "letters", "to", "where"), rows)
