@@ -22,7 +22,8 @@ from dlq.core.settings import suggest
 _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
 _TIMES = ("published_at", "dead_at")
 _KNOWN = (
-    "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text", "record",
+    "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text",
+    "record",
 )  # fmt: skip
 _ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
 _OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
@@ -154,7 +155,7 @@ def line_of(record: Record) -> dict[str, Any]:
         **{name: iso(value) for name in _TIMES if (value := getattr(record, name)) is not None},
         "headers": {name: _json_value(value) for name, value in record.headers.items()},
         "properties": dict(record.properties),
-        **_body_fields(record.body),
+        **body_fields(record.body),
     }
     document["record"] = {
         name: _portable(name, value)
@@ -166,7 +167,8 @@ def line_of(record: Record) -> dict[str, Any]:
     return document
 
 
-def _body_fields(body: bytes) -> dict[str, str]:
+def body_fields(body: bytes) -> dict[str, str]:
+    """A body as `body_text` where it is UTF-8, else as `body_base64`."""
     try:
         return {"body_text": body.decode("utf-8")}
     except UnicodeDecodeError:

@@ -1,0 +1,244 @@
+"""An embedded broker with the full contract: for the demo, for trying things, and for tests of logic.
+
+It behaves like RabbitMQ's classic queues (publishing to a queue that is not declared is returned, what
+is not acknowledged goes back in its place) and holds letters as JSONL objects in an SQLite database:
+`memory:NAME` lives as long as the process, `memory:///path/file` in a file that several processes share.
+It proves nothing about a real broker.
+"""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dlq.connectors import amqp_table
+from dlq.connectors.base import Batch, Inspection, Outgoing, Outline, Presence, ReadRequest, Sent, Target
+from dlq.connectors.interchange import body_fields, record_of
+from dlq.connectors.rabbitmq_hygiene import address_of, block_to_send, outline, target_of
+from dlq.core.clock import now
+from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS queues (name TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS letters (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, queue TEXT NOT NULL, document TEXT NOT NULL,
+    redelivered INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX IF NOT EXISTS by_queue ON letters (queue, number);
+"""
+_MOST_ROWS = 100
+
+
+@dataclass
+class Faults:
+    """What goes wrong, for tests: each is spent when it has happened."""
+
+    cut_reading_after: int | None = None
+    """Letters of one reading after which the connection is lost."""
+    cut_publishing_after: int | None = None
+    """Messages of one publisher after which the connection is lost; the last one's answer with it."""
+    refuse: Callable[[Outgoing], bool] = field(default=lambda _outgoing: False)
+    """Messages that are answered with a nack."""
+
+
+class MemoryBroker:
+    """The broker itself: declared queues and the letters in them."""
+
+    def __init__(self, path: str = ":memory:") -> None:
+        self.faults = Faults()
+        self._lock = threading.RLock()
+        self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        self._database.executescript(f"PRAGMA journal_mode = WAL; {_SCHEMA}")
+
+    def sql(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Run one statement."""
+        with self._lock:
+            return self._database.execute(statement, parameters).fetchall()
+
+    def declare(self, queue: str) -> None:
+        """Make a queue, if it is not there."""
+        self.sql("INSERT OR IGNORE INTO queues VALUES (?)", [queue])
+
+    def put(self, queue: str, *documents: Mapping[str, Any]) -> None:
+        """Put letters (JSONL objects, without their `queue`) at the end of a queue."""
+        self.declare(queue)
+        for document in documents:
+            text = json.dumps({**document, "queue": queue})
+            self.sql("INSERT INTO letters (queue, document) VALUES (?, ?)", [queue, text])
+
+    def depth(self, queue: str) -> int:
+        """How many letters a queue holds; raises NotFound when it is not declared."""
+        if not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
+            raise NotFound(f"no queue {queue!r} on the memory broker")
+        return int(self.sql("SELECT count(*) FROM letters WHERE queue = ?", [queue])[0][0])
+
+    def letters(self, queue: str) -> list[dict[str, Any]]:
+        """The letters of a queue, in order."""
+        rows = self.sql("SELECT document FROM letters WHERE queue = ? ORDER BY number", [queue])
+        return [json.loads(text) for (text,) in rows]
+
+
+_brokers: dict[str, MemoryBroker] = {}
+
+
+def broker_at(url: str) -> MemoryBroker:
+    """The broker of a URL: `memory:NAME`, or `memory:///path/file`."""
+    name = url.removeprefix("memory:")
+    if name not in _brokers:
+        _brokers[name] = MemoryBroker(name.removeprefix("//") if name.startswith("///") else ":memory:")
+    return _brokers[name]
+
+
+class MemoryReading:
+    """A reading over one queue; see `dlq.connectors.base.Reading`."""
+
+    complete: bool = True
+    unique_ids: bool = False
+
+    def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
+        self._broker, self._request, self._queue = broker, request, request.source.queue or ""
+        self._key = request.key_reader()
+        self._numbers: list[int] = []
+        self._acknowledged = 0
+        self.snapshot: int | None = broker.depth(self._queue)
+        self.topology: Mapping[str, Any] = {"queue": self._queue, "queue_type": "memory"}
+        self.notes: Sequence[str] = ()
+
+    def batches(self) -> Iterator[Batch]:
+        """The letters up to the snapshot or the limit."""
+        bounds = [n for n in (self.snapshot, self._request.limit) if n is not None]
+        rows = self._broker.sql(
+            "SELECT number, document, redelivered FROM letters WHERE queue = ? ORDER BY number LIMIT ?",
+            [self._queue, min(bounds)],
+        )
+        step = min(self._request.batch_rows, _MOST_ROWS)
+        for start in range(0, len(rows), step):
+            records = [self._record(*row) for row in rows[start : start + step]]
+            yield Batch(self._until_cut(records), len(self._numbers))
+
+    def _until_cut(self, records: list[Record]) -> list[Record]:
+        cut = self._broker.faults.cut_reading_after
+        if cut is not None and len(self._numbers) >= cut:
+            self._broker.faults.cut_reading_after = None
+            raise ConnectionLost("the memory broker cut the connection")
+        return records
+
+    def _record(self, number: int, text: str, redelivered: int) -> Record:
+        self._numbers.append(number)
+        source = self._request.source
+        record = record_of(json.loads(text), source.name, source.broker, "", self._key)
+        return record._replace(
+            redelivered=bool(redelivered),
+            captured_at=now(),
+            pull_id=self._request.pull_id,
+            mode=self._request.mode,
+        )
+
+    def acknowledge(self, position: int) -> None:
+        """Forget the letters up to `position`."""
+        gone = self._numbers[self._acknowledged : position]
+        for number in gone:
+            self._broker.sql("DELETE FROM letters WHERE number = ?", [number])
+        self._acknowledged = max(position, self._acknowledged)
+
+    def settled(self) -> int:
+        """Deleting is at once."""
+        return self._acknowledged
+
+    def close(self) -> None:
+        """What was shown and not acknowledged is marked redelivered."""
+        for number in self._numbers[self._acknowledged :]:
+            self._broker.sql("UPDATE letters SET redelivered = 1 WHERE number = ?", [number])
+
+
+class MemoryPublisher:
+    """Publishes one message after the other; see `dlq.connectors.base.Publisher`."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._sent = 0
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """Each message is answered before the next is taken."""
+        for message in outgoing:
+            self._sent += 1
+            answer = self._send(message)
+            if self._broker.faults.cut_publishing_after == self._sent:
+                self._broker.faults.cut_publishing_after = None
+                yield Sent(message.number, "in_doubt", "no answer before the connection ended")
+                raise ConnectionLost("the memory broker cut the connection")
+            yield answer
+
+    def _send(self, message: Outgoing) -> Sent:
+        if self._broker.faults.refuse(message):
+            return Sent(message.number, "refused", "the memory broker was told to refuse it")
+        _exchange, queue = address_of(message.target)
+        if not self._broker.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
+            return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
+        block = block_to_send(message.record, message.provenance, message.keep_headers)
+        properties, headers, _ = amqp_table.decode(block)
+        body = body_fields(message.record.body)
+        document = {
+            "broker_kind": "rabbitmq",
+            "routing_key": queue,
+            "headers": headers,
+            "properties": properties,
+        }
+        self._broker.put(queue, {**document, **body})
+        return Sent(message.number, "confirmed")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemoryConnector:
+    """The connector for `kind = "memory"`; see `dlq.connectors.base.Connector`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker_at(broker.url or f"memory:{broker.name}")
+
+    def inspect(self, source: Source) -> Inspection:
+        """Depth only."""
+        depth = self._broker.depth(source.queue or "")
+        changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
+        return Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
+
+    def read(self, request: ReadRequest) -> MemoryReading:
+        """Start a reading. Raises NotFound for a queue that is not declared."""
+        return MemoryReading(self._broker, request)
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """As for RabbitMQ."""
+        return target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """As for RabbitMQ."""
+        return outline(record, target, provenance, keep_headers)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """A queue is received by its consumers alone."""
+        return {target: [target.name] for target in targets if target.kind == "queue"}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> MemoryPublisher:
+        """A publisher with a window of one, so no witness is needed."""
+        return MemoryPublisher(self._broker)
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        """Looks for the replay id among all letters that are still there."""
+        rows = self._broker.sql("SELECT document FROM letters")
+        present = {json.loads(text).get("headers", {}).get("dlq_replay_id") for (text,) in rows}
+        return {
+            message.number: "sent" if message.provenance.get("dlq_replay_id") in present else "not_sent"
+            for message in outgoing
+        }
+
+    def forget(self, plan: str) -> None:
+        """Nothing was left."""
+
+    def close(self) -> None:
+        """Nothing is held."""

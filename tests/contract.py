@@ -1,0 +1,131 @@
+"""The connector contract as tests: one suite for every connector (see `dlq.connectors.base`).
+
+A test class inherits `ReadingContract` and gives a `place` fixture: a connector, a source, and a way to
+put letters there.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+
+@dataclass
+class Place:
+    """Where a connector is tried: `fill(n)` adds n letters and returns their bodies in order."""
+
+    connector: Any
+    source: Source
+    fill: Callable[[int], list[bytes]]
+    grows: bool = True
+    """Letters can be added while a reading is open."""
+    forgets: bool = True
+    """Acknowledged letters are gone from the broker (RocketMQ and files forget nothing)."""
+
+    def request(self, **changes: Any) -> ReadRequest:
+        """A drain of the source with small batches."""
+        return replace(ReadRequest(self.source, "drain", "pull-1", batch_rows=10), **changes)
+
+
+def letters(reading: Reading) -> list[Record]:
+    """All letters of a reading, which is closed after it."""
+    try:
+        return [record for batch in reading.batches() for record in batch.records]
+    finally:
+        reading.close()
+
+
+def drained(place: Place, **changes: Any) -> list[Record]:
+    """Drain as a pull does: acknowledge each batch, and settle."""
+    reading = place.connector.read(place.request(**changes))
+    found: list[Record] = []
+    try:
+        for batch in reading.batches():
+            found += batch.records
+            reading.acknowledge(batch.position)
+        if place.forgets:
+            assert reading.settled() == len(found)
+    finally:
+        reading.close()
+    return found
+
+
+class ReadingContract:
+    """What every reading guarantees."""
+
+    def test_every_letter_is_shown_once_and_in_order(self, place: Place) -> None:
+        bodies = place.fill(25)
+        assert [record.body for record in letters(place.connector.read(place.request()))] == bodies
+
+    def test_positions_count_the_letters_of_the_reading(self, place: Place) -> None:
+        place.fill(25)
+        reading = place.connector.read(place.request())
+        shown = 0
+        for batch in reading.batches():
+            shown += len(batch.records)
+            assert batch.position == shown
+        reading.close()
+        assert shown == 25
+
+    def test_batches_are_no_larger_than_asked_for(self, place: Place) -> None:
+        place.fill(25)
+        reading = place.connector.read(place.request())
+        sizes = [len(batch.records) for batch in reading.batches()]
+        reading.close()
+        assert max(sizes) <= 10
+
+    def test_a_limit_is_exact(self, place: Place) -> None:
+        bodies = place.fill(25)
+        assert [r.body for r in letters(place.connector.read(place.request(limit=7)))] == bodies[:7]
+
+    def test_letters_that_come_later_are_not_read(self, place: Place) -> None:
+        if not place.grows:
+            return
+        bodies = place.fill(25)
+        reading = place.connector.read(place.request())
+        batches: Iterator[Batch] = reading.batches()
+        first = next(batches)
+        place.fill(5)
+        rest = [record for batch in batches for record in batch.records]
+        reading.close()
+        assert [record.body for record in [*first.records, *rest]] == bodies
+
+    def test_what_is_not_acknowledged_comes_again_with_the_same_ids(self, place: Place) -> None:
+        place.fill(25)
+        first = letters(place.connector.read(place.request()))
+        again = letters(place.connector.read(place.request()))
+        assert sorted(r.record_id for r in first) == sorted(r.record_id for r in again)
+
+    def test_what_is_acknowledged_is_forgotten_where_the_broker_forgets(self, place: Place) -> None:
+        place.fill(25)
+        assert len(drained(place)) == 25
+        assert len(letters(place.connector.read(place.request()))) == (0 if place.forgets else 25)
+
+    def test_a_copy_takes_nothing_away(self, place: Place) -> None:
+        bodies = place.fill(25)
+        assert len(letters(place.connector.read(place.request(mode="copy", force=True)))) == 25
+        assert sorted(record.body for record in drained(place)) == sorted(bodies)
+
+    def test_records_say_where_and_when_they_were_captured(self, place: Place) -> None:
+        place.fill(1)
+        [record] = letters(place.connector.read(place.request()))
+        assert (record.source, record.broker) == (place.source.name, place.source.broker)
+        assert (record.pull_id, record.mode) == ("pull-1", "drain")
+        assert record.captured_at is not None
+        assert record.broker_kind in ("rabbitmq", "activemq", "artemis", "rocketmq")
+        assert len(record.record_id) == 32
+        assert int(record.record_id, 16) >= 0
+        assert record.body_size == len(record.body)
+
+    def test_an_empty_place_ends_at_once(self, place: Place) -> None:
+        place.fill(0)
+        assert letters(place.connector.read(place.request())) == []
+
+    def test_closing_twice_does_no_harm(self, place: Place) -> None:
+        place.fill(1)
+        reading = place.connector.read(place.request())
+        reading.close()
+        reading.close()

@@ -1,0 +1,152 @@
+"""Pulls over the embedded broker: nothing lost, nothing twice, whatever fails in between."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.archive import manifests, segments
+from dlq.archive.store import LocalStore
+from dlq.capture import attempt
+from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.connectors.memory import MemoryBroker, MemoryConnector, broker_at
+from dlq.core.errors import ArchiveError, Busy
+from dlq.core.settings import Broker, Source
+
+SOURCE = Source("orders", "shop", queue="orders.dlq")
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Iterator[MemoryBroker]:
+    broker = broker_at(f"memory:{request.node.nodeid}")
+    broker.declare("orders.dlq")
+    yield broker
+
+
+@pytest.fixture
+def shop(request: pytest.FixtureRequest, broker: MemoryBroker) -> MemoryConnector:
+    return MemoryConnector(Broker("shop", "memory", f"memory:{request.node.nodeid}"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+def letter(body: str) -> dict[str, Any]:
+    return {"broker_kind": "rabbitmq", "body_text": body}
+
+
+def ids(store: LocalStore) -> list[str]:
+    return [i for m in manifests.every(store) for i in segments.record_ids(store, m).to_pylist()]
+
+
+def take(store: LocalStore, shop: MemoryConnector, mode: Any = "drain", **options: Any) -> PullResult:
+    return pull(store, shop, SOURCE, PullOptions(mode, **options))
+
+
+def test_a_drain_archives_everything_and_empties_the_queue(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    broker.put("orders.dlq", *(letter(str(n)) for n in range(50)))
+    result = take(store, shop)
+    assert (result.snapshot, result.captured, result.acknowledged, result.left) == (50, 50, 50, 0)
+    assert broker.depth("orders.dlq") == 0
+    assert len(set(ids(store))) == 50
+    assert all(manifest.settled for manifest in manifests.every(store))
+
+
+def test_byte_identical_letters_are_distinct_records(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    broker.put("orders.dlq", *[letter("same")] * 5)
+    take(store, shop)
+    broker.put("orders.dlq", letter("same"))
+    take(store, shop)
+    assert len(ids(store)) == len(set(ids(store))) == 6
+
+
+def test_a_drain_after_a_copy_adds_nothing(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    broker.put("orders.dlq", *[letter("same")] * 3, letter("other"))
+    assert take(store, shop, "copy").captured == 4
+    assert take(store, shop, "copy").recaptured == 4
+    result = take(store, shop)
+    assert (result.captured, result.recaptured, result.acknowledged) == (0, 4, 4)
+    assert len(ids(store)) == 4
+    assert broker.depth("orders.dlq") == 0
+
+
+def test_a_drain_in_parts_after_a_copy_settles_letter_by_letter(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    broker.put("orders.dlq", *[letter("same")] * 3)
+    take(store, shop, "copy")
+    take(store, shop, limit=2)
+    broker.put("orders.dlq", letter("same"))
+    result = take(store, shop)
+    assert (result.captured, result.recaptured) == (1, 1)
+    assert len(set(ids(store))) == 4
+
+
+def test_a_lost_connection_is_tried_again_and_doubles_nothing(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    broker.put("orders.dlq", *[letter(str(n % 7)) for n in range(350)])
+    broker.faults.cut_reading_after = 200
+    result = take(store, shop)
+    assert (result.captured, result.left) == (350, 0)
+    assert len(set(ids(store))) == 350
+    assert broker.depth("orders.dlq") == 0
+
+
+@pytest.mark.parametrize("failing", ["segments/", "manifests/"])
+def test_a_full_disk_loses_nothing(
+    store: LocalStore,
+    shop: MemoryConnector,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    failing: str,
+) -> None:
+    broker.put("orders.dlq", *[letter(str(n)) for n in range(20)])
+    whole = LocalStore.put
+
+    def full(self: LocalStore, name: str, data: Any) -> None:
+        if name.startswith(failing):
+            raise ArchiveError("no space left on device")
+        whole(self, name, data)
+
+    monkeypatch.setattr(LocalStore, "put", full)
+    assert isinstance(take(store, shop).error, ArchiveError)
+    assert broker.depth("orders.dlq") == 20
+    monkeypatch.setattr(LocalStore, "put", whole)
+    take(store, shop)
+    assert len(set(ids(store))) == 20
+    assert broker.depth("orders.dlq") == 0
+    assert len(store.list("segments/")) == 1
+
+
+def test_a_crash_between_manifest_and_acknowledgement_doubles_nothing(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.put("orders.dlq", *[letter("same")] * 20)
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dlq.connectors.memory.MemoryReading.acknowledge", crash)
+    with pytest.raises(KeyboardInterrupt):
+        take(store, shop)
+    monkeypatch.undo()
+    result = take(store, shop)
+    assert (result.captured, result.recaptured) == (0, 20)
+    assert len(set(ids(store))) == 20
+
+
+def test_a_source_is_locked_while_it_is_pulled(store: LocalStore, shop: MemoryConnector) -> None:
+    with store.lock("source-orders"), pytest.raises(Busy, match="pid"):
+        take(store, shop)
