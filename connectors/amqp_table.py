@@ -206,16 +206,31 @@ def edit(
     return _u16_of(flags) + b"".join([parts[name] for name in _BIT if name in parts])
 
 
+def text_header(block: bytes, header: str) -> str | None:
+    """The last header of a name, when it is a string; the others are not looked into. Raises ValueError."""
+    found = None
+    for name, start, stop in _parts(block):
+        if name == "headers":
+            content = block[start + 4 : stop]
+            for field, _, kind, end in _spans(content):
+                if field == header and content[kind] == _STRING:
+                    found = content[kind + 5 : end].decode("utf-8", "backslashreplace")
+    return found
+
+
 def _kept(content: bytes, drop: Callable[[str], bool]) -> bytes:
-    kept, at, end = [], 0, len(content)
+    return b"".join([content[start:stop] for name, start, _, stop in _spans(content) if not drop(name)])
+
+
+def _spans(content: bytes) -> Iterator[tuple[str, int, int, int]]:
+    """(name, start, position of the type octet, end) of each field of a table."""
+    at, end = 0, len(content)
     while at < end:
         start, kind = at, at + 1 + content[at]
         size = SIZES.get(content[kind])
         at = kind + 1 + (4 + _u32(content, kind + 1)[0] if size is None else size)
-        if not drop(content[start + 1 : kind].decode("utf-8", "backslashreplace")):
-            kept.append(content[start:at])
+        yield content[start + 1 : kind].decode("utf-8", "backslashreplace"), start, kind, at
     ends_at(at, end)
-    return b"".join(kept)
 
 
 def _short(text: str) -> bytes:
