@@ -52,12 +52,13 @@ _MEMORY = "2GB"
 
 
 def connect(
-    store: Store, replays: pa.Table | None = None, analysis: str | None = None
+    store: Store, replays: pa.Table | None = None, analysis: str | None = None, before: str | None = None
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
-    the latest. Times come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
+    the latest; with `before`, another analysis, its verdicts are the view verdicts_before. Times come back
+    in UTC. Raises UsageError, ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
     segments = [store.url(manifest.segment) for manifest in manifests.every(store) if manifest.rows]
@@ -65,14 +66,18 @@ def connect(
         name: [store.url(file) for file in (chosen.tables.get(name, ()) if chosen else ())]
         for name in analyses.TABLES
     }
+    earlier = [store.url(file) for file in analyses.load(store, before).tables["verdicts"]] if before else []
+    earlier = [store.url(file) for file in analyses.load(store, before).tables["verdicts"]] if before else []
     connection = _configured(store)
     with user_sql.guarded(connection):
         _records(connection, segments)
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
+        if before:
+            _table(connection, "verdicts_before", analyses.VERDICTS, earlier)
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _letters(connection)
-        _lock(connection, [*segments, *chain.from_iterable(tables.values())])
+        _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
     return connection
 
 

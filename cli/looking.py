@@ -6,11 +6,18 @@ from dlq.cli.context import Context
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow as pa
 
 
-def open_views(context: Context, analysis: str | None = None) -> "duckdb.DuckDBPyConnection":
-    """A read-only connection over the archive and the ledger; `analysis` instead of the latest."""
-    from dlq.archive.views import connect
+def replays(context: Context) -> "pa.Table | None":
+    """The ledger as a table; None when nothing was ever replayed."""
     from dlq.replay.ledger import as_arrow
 
-    return connect(context.store, as_arrow(context.settings.ledger, context.store), analysis)
+    return as_arrow(context.settings.ledger, context.store)
+
+
+def open_views(context: Context) -> "duckdb.DuckDBPyConnection":
+    """A read-only connection over the archive and the ledger."""
+    from dlq.archive.views import connect
+
+    return connect(context.store, replays(context))

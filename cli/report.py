@@ -1,0 +1,73 @@
+"""dlq report: what an analysis found."""
+
+from typing import Annotated, Any
+
+import typer
+
+from dlq.cli.context import Context, write_line
+from dlq.cli.exit import ExitCode
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("report")(report)
+
+
+def report(
+    ctx: typer.Context,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="terminal, json, markdown or html.")
+    ] = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
+    ] = None,
+    fail_on: Annotated[
+        list[str] | None,
+        typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option("--compare", metavar="ANALYSIS", help="Say what changed since that analysis."),
+    ] = None,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [[mask]].")
+    ] = False,
+) -> int:
+    """Report the latest analysis: how many died, why, since when, and what to do.
+
+    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt, duplicates,
+    fingerprints, incidents or ongoing with a number, or with a share of all letters: 'unknown > 10%'.
+
+    Example: dlq report --fail-on "unknown > 10%" --out report.md
+    """
+    from dlq.cli.looking import replays
+    from dlq.reports import report as reports
+    from dlq.reports import thresholds
+
+    context: Context = ctx.obj
+    bounds = thresholds.parse(fail_on or [])
+    chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
+    masks = context.settings.mask if mask else None
+    document = reports.make(context.store, replays(context), masks, compare)
+    if out:
+        reports.write(document, chosen or "terminal", out)
+        context.say(f"report written to {out}")
+    else:
+        _print(context, document, chosen)
+    passed = [line for bound in bounds if (line := bound.passed(document["counts"]))]
+    for line in passed:
+        context.complain(f"--fail-on {line}")
+    return ExitCode.THRESHOLD if passed else ExitCode.DONE
+
+
+def _print(context: Context, document: dict[str, Any], format_: str | None) -> None:
+    from dlq.reports import report as reports
+    from dlq.reports import terminal
+
+    if format_ is None:
+        context.emit(document, lambda: terminal.render(context.console, document))
+    elif format_ == "terminal":
+        terminal.render(context.console, document)
+    else:
+        write_line(reports.FORMATS[format_](document).rstrip("\n"))

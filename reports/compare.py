@@ -1,0 +1,49 @@
+"""What changed against an earlier analysis: causes, and fingerprints that are new, gone or growing."""
+
+from typing import TYPE_CHECKING, Any
+
+from dlq.reports.summary import Document, objects
+
+if TYPE_CHECKING:
+    import duckdb
+
+_TOP = 10
+_CAUSES = """
+    SELECT coalesce(b.cause, n.cause) AS cause, coalesce(b.letters, 0) AS before,
+           coalesce(n.letters, 0) AS now, coalesce(n.letters, 0) - coalesce(b.letters, 0) AS change
+    FROM (SELECT cause, count(*)::BIGINT AS letters FROM verdicts_before GROUP BY 1) b
+    FULL JOIN (SELECT cause, count(*)::BIGINT AS letters FROM verdicts GROUP BY 1) n ON n.cause = b.cause
+    ORDER BY abs(change) DESC, cause"""
+_FINGERPRINTS = f"""
+    SELECT coalesce(b.fingerprint, n.fingerprint) AS fingerprint, coalesce(b.letters, 0) AS before,
+           coalesce(n.letters, 0) AS now, coalesce(n.example, b.example) AS example,
+           coalesce(n.exception_class, b.exception_class) AS exception_class,
+           coalesce(n.exception_message, b.exception_message) AS exception_message,
+           CASE WHEN b.letters IS NULL THEN 'new' WHEN n.letters IS NULL THEN 'gone'
+                WHEN n.letters > b.letters THEN 'more' ELSE 'fewer' END AS change
+    FROM (SELECT fingerprint, count(*)::BIGINT AS letters, min(record_id) AS example,
+                 any_value(exception_class) AS exception_class,
+                 any_value(exception_message) AS exception_message
+          FROM verdicts_before WHERE fingerprint IS NOT NULL GROUP BY 1) b
+    FULL JOIN (SELECT fingerprint, count(*)::BIGINT AS letters, min(record_id) AS example,
+                      any_value(exception_class) AS exception_class,
+                      any_value(exception_message) AS exception_message
+               FROM verdicts WHERE fingerprint IS NOT NULL GROUP BY 1) n ON n.fingerprint = b.fingerprint
+    WHERE n.letters IS DISTINCT FROM b.letters
+    ORDER BY b.letters IS NULL DESC, abs(now - before) DESC, fingerprint LIMIT {_TOP}"""
+_CHANGED = """
+    SELECT count(*)::BIGINT AS letters FROM verdicts_before b JOIN verdicts n ON n.record_id = b.record_id
+    WHERE n.cause IS DISTINCT FROM b.cause"""
+
+
+def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, Any]:
+    """The differences to the analysis `before`, whose verdicts are the view verdicts_before."""
+    causes: list[Document] = objects(connection, _CAUSES)
+    return {
+        "analysis": before,
+        "before": sum(row["before"] for row in causes),
+        "now": sum(row["now"] for row in causes),
+        "causes": [row for row in causes if row["change"]],
+        "fingerprints": objects(connection, _FINGERPRINTS),
+        "reclassified": objects(connection, _CHANGED)[0]["letters"],
+    }

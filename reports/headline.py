@@ -1,0 +1,73 @@
+"""The answer first: how many, why, since when, and what to do, in a few sentences."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlq.core import clock
+from dlq.core.units import human_seconds
+
+Document = Mapping[str, Any]
+
+_SENTENCES: Mapping[str, str] = {
+    "replay": "may go back",
+    "fix_first": "may go back once the cause is mended",
+    "check_first": "need a look into the business data first",
+    "never": "must not go back",
+    "hold": "have to wait, their outcome can still change",
+    "no_verdict": "have no verdict yet",
+}
+
+
+def sentences(document: Document) -> list[str]:
+    """What one would say aloud to whoever asks."""
+    if not document["letters"]:
+        return ["The archive holds no letters."]
+    return [
+        _how_many(document),
+        _why(document["causes"]),
+        _what_to_do(document),
+        *_urgent(document["counts"]),
+    ]
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def minutes(moment: str | None) -> str:
+    """A time for people: 2026-11-02 03:12."""
+    return moment[:16].replace("T", " ") if moment else "unknown"
+
+
+def _how_many(document: Document) -> str:
+    first, last = document["first"], document["last"]
+    where = _plural(len(document["sources"]), "source")
+    span = ((clock.from_iso(last) or 0) - (clock.from_iso(first) or 0)) / 1e6
+    lasted = f" ({human_seconds(span)})" if span >= 1 else ""
+    until = minutes(last)[11:] if first[:10] == last[:10] else minutes(last)
+    letters = _plural(document["letters"], "dead letter")
+    return f"{letters} in {where}, from {minutes(first)} to {until} UTC{lasted}."
+
+
+def _why(causes: Sequence[Document]) -> str:
+    top, *others = causes
+    rest = ", ".join(f"{row['cause']} {row['share']:.1%}" for row in others[:3])
+    more = f", and {_plural(len(others) - 3, 'more cause')}" if len(others) > 3 else ""
+    return f"{top['share']:.1%} {top['cause']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."
+
+
+def _what_to_do(document: Document) -> str:
+    waiting = [(row["waiting"], _SENTENCES.get(row["advice"], row["advice"])) for row in document["advice"]]
+    confirmed = document["counts"]["confirmed"]
+    parts = [f"{count:,} {text}" for count, text in waiting if count]
+    parts += [f"{confirmed:,} went back already"] if confirmed else []
+    return f"{'; '.join(parts)}." if parts else "Nothing is left to do."
+
+
+def _urgent(counts: Mapping[str, int]) -> list[str]:
+    said = []
+    if counts["ongoing"]:
+        said.append(f"{_plural(counts['ongoing'], 'incident')} still going on.")
+    if counts["in_doubt"] + counts["sending"]:
+        said.append(f"{counts['in_doubt'] + counts['sending']:,} replays are in doubt: reconcile them first.")
+    return said

@@ -1,0 +1,152 @@
+"""The report as Markdown, for a ticket or a chat: GitHub's flavour, everything of strangers escaped."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dlq.core.text import for_terminal
+from dlq.core.units import human_bytes, human_seconds
+from dlq.reports.headline import minutes, sentences
+
+Document = Mapping[str, Any]
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+.!|~>$:@-])")
+_HTML = {"&": "&amp;", "<": "&lt;"}
+
+
+def escape(value: Any) -> str:
+    """Text that Markdown shows as it is: no markup, no HTML, no link, no mention, on one line."""
+    text = for_terminal("" if value is None else str(value))
+    for character, entity in _HTML.items():
+        text = text.replace(character, entity)
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def render(document: Document) -> str:
+    """The whole report."""
+    parts = ["# Dead letters", *(escape(sentence) for sentence in sentences(document))]
+    for title, draw in _SECTIONS:
+        content = draw(document)
+        if content:
+            parts += [f"## {title}", content]
+    parts += ["## Next", "\n".join(_step(step) for step in document["next"])]
+    parts.append(f"Analysis {escape(document['analysis'])} of {minutes(document['created_at'])} UTC")
+    return "\n\n".join(parts) + "\n"
+
+
+def _step(step: Mapping[str, str]) -> str:
+    """A fence longer than any run of backticks in the command, so that the command cannot end it."""
+    command = for_terminal(step["command"])
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", command)), default=0))
+    return f"- {escape(step['why'])}:\n  {fence}{command}{fence}"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A leading > aligns a column to the right."""
+    lines = ["| " + " | ".join(name.lstrip(">") for name in columns) + " |"]
+    lines.append("|" + "|".join(" ---: " if name.startswith(">") else " --- " for name in columns) + "|")
+    body = ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    return "\n".join(lines + body) if body else ""
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else escape(value)
+
+
+def _causes(document: Document) -> str:
+    return _table(
+        (">letters", ">share", "cause", "means", "since", "until"),
+        (
+            (
+                r["letters"],
+                f"{r['share']:.1%}",
+                r["cause"],
+                r["meaning"],
+                minutes(r["first"]),
+                minutes(r["last"]),
+            )
+            for r in document["causes"]
+        ),
+    )
+
+
+def _incidents(document: Document) -> str:
+    return _table(
+        ("incident", "from", "to", ">letters", "causes", "sources", ""),
+        (
+            (
+                r["incident_id"], minutes(r["start"]), minutes(r["end"]), r["size"], ", ".join(r["causes"] or []),
+                ", ".join(r["sources"] or []), " ".join(mark for mark in ("ongoing", "new") if r[mark]),
+            )
+            for r in document["incidents"]
+        ),
+    )  # fmt: skip
+
+
+def _timeline(document: Document) -> str:
+    buckets = [bucket for bucket in document["timeline"]["buckets"] if bucket["letters"]]
+    if len(buckets) < 2:
+        return ""
+    most = max(bucket["letters"] for bucket in buckets)
+    step = human_seconds(document["timeline"]["step_seconds"])
+    rows = (
+        (minutes(b["start"]), b["letters"], "█" * max(1, round(20 * b["letters"] / most))) for b in buckets
+    )
+    return _table((f"from (UTC, steps of {step})", ">letters", ""), rows)
+
+
+def _matrix(document: Document) -> str:
+    sources = [row["source"] for row in document["sources"]]
+    counts = {(row["cause"], row["source"]): row["letters"] for row in document["matrix"]}
+    rows: list[list[Any]] = []
+    for row in document["causes"]:
+        rows.append([row["cause"], *(counts.get((row["cause"], source), 0) for source in sources)])
+    rows.append(["size", *(human_bytes(row["body_bytes"] or 0) for row in document["sources"])])
+    return _table(("cause", *(f">{escape(source)}" for source in sources)), rows)
+
+
+def _fingerprints(document: Document) -> str:
+    return _table(
+        (">letters", "failure", "message", "cause", "since", "example"),
+        (
+            (
+                r["letters"], r["exception_class"], r["exception_message"], r["cause"], minutes(r["first"]),
+                r["example"][:12],
+            )
+            for r in document["fingerprints"]
+        ),
+    )  # fmt: skip
+
+
+def _compare(document: Document) -> str:
+    compared = document.get("compare")
+    if compared is None:
+        return ""
+    rows: list[tuple[Any, ...]] = [
+        (f"{r['change']:+,}", r["before"], r["now"], r["cause"], "") for r in compared["causes"]
+    ]
+    for r in compared["fingerprints"]:
+        failure = f"{r['exception_class'] or ''} {r['exception_message'] or ''}"
+        rows.append((r["change"], r["before"], r["now"], failure, r["example"][:12]))
+    return _table(("change", ">before", ">now", "what", "example"), rows)
+
+
+def _rows(name: str, *columns: str) -> Callable[[Document], str]:
+    """A section that shows a list of the document as it is."""
+    return lambda document: _table(
+        columns, ([row[column.lstrip(">")] for column in columns] for row in document[name])
+    )
+
+
+_SECTIONS: Sequence[tuple[str, Callable[[Document], str]]] = (
+    ("Causes", _causes),
+    ("Incidents", _incidents),
+    ("When", _timeline),
+    ("Causes by source", _matrix),
+    ("Most frequent failures", _fingerprints),
+    ("Advice", _rows("advice", "advice", ">letters", ">waiting", "meaning")),
+    ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
+    ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
+    ("Replays", _rows("replay_states", "replay_state", ">letters")),
+    ("Against the earlier analysis", _compare),
+)

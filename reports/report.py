@@ -1,0 +1,106 @@
+"""A report from end to end: gathered, masked, and in the format that is asked for."""
+
+import io
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlq.archive import analyses, views
+from dlq.archive.store import Store
+from dlq.core.errors import UsageError
+from dlq.core.settings import Mask, suggest
+from dlq.reports import compare, summary
+from dlq.reports.masking import Masker
+from dlq.reports.summary import Document
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_FILE_WIDTH = 100
+"""Columns of a terminal report that goes into a file."""
+
+
+def make(
+    store: Store,
+    replays: "pa.Table | None" = None,
+    masks: Sequence[Mask] | None = None,
+    before: str | None = None,
+) -> Document:
+    """The report's document of the latest analysis, compared with the analysis `before` if that is given.
+
+    `masks` (None: as it is) masks everything in it. Raises UsageError when there is no analysis.
+    """
+    analysis = analyses.latest(store)
+    if analysis is None:
+        raise UsageError("no analysis yet: run dlq analyze")
+    if before is not None:
+        _known(store, before)
+    with views.connect(store, replays, before=before) as connection:
+        document = summary.gather(connection, analysis)
+        if before is not None:
+            document["compare"] = compare.gather(connection, before)
+    return document if masks is None else Masker(masks).document(document)
+
+
+def _known(store: Store, analysis: str) -> None:
+    known = analyses.ids(store)
+    if analysis not in known:
+        listed = ", ".join(known[-5:])
+        raise UsageError(f"no analysis {analysis!r}{suggest(analysis, known)}; the latest are {listed}")
+
+
+def _terminal(document: Document) -> str:
+    from rich.console import Console
+
+    from dlq.reports import terminal
+
+    file = io.StringIO()
+    terminal.render(
+        Console(file=file, width=_FILE_WIDTH, highlight=False, emoji=False, markup=False), document
+    )
+    return file.getvalue()
+
+
+def _json(document: Document) -> str:
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _markdown(document: Document) -> str:
+    from dlq.reports import markdown
+
+    return markdown.render(document)
+
+
+FORMATS: Mapping[str, Callable[[Document], str]] = {
+    "terminal": _terminal,
+    "json": _json,
+    "markdown": _markdown,
+}
+_SUFFIXES: Mapping[str, str] = {".json": "json", ".md": "markdown", ".markdown": "markdown", ".html": "html"}
+
+
+def checked_format(name: str) -> str:
+    """`name`, when it is one of FORMATS; raises UsageError."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}{suggest(name, FORMATS)}; known are {', '.join(FORMATS)}")
+    return name
+
+
+def format_of_file(path: str) -> str:
+    """The format that a file's name says; terminal text when it says none."""
+    return _SUFFIXES.get(Path(path).suffix.lower(), "terminal")
+
+
+def write(document: Document, format_: str, path: str) -> None:
+    """Write the report to a file, whole or not at all. Raises UsageError when that cannot be done."""
+    target = Path(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(FORMATS[format_](document), encoding="utf-8", errors="backslashreplace")
+        temporary.replace(target)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {path}: {error.strerror}") from error

@@ -1,0 +1,140 @@
+"""The numbers of a report, as one JSON-able document: every format renders this and nothing else.
+
+DuckDB counts, over the views; no letter is loaded into Python. One pass groups the letters into a
+small table of facts, from which the rest is summed up.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dlq.archive.analyses import Analysis
+from dlq.archive.user_sql import run
+from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.clock import iso
+from dlq.reports import timeline
+from dlq.reports.next_steps import next_steps
+from dlq.reports.thresholds import STATES
+
+if TYPE_CHECKING:
+    import duckdb
+
+Document = dict[str, Any]
+
+_TOP = 10
+_WAITING = "'none', 'planned', 'returned', 'refused'"
+"""States of letters that did not go back and may still."""
+_FACTS = """
+    CREATE TEMP TABLE facts AS
+    SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
+           coalesce(advice, 'no_verdict') AS advice, fingerprint,
+           coalesce(replay_state, 'none') AS replay_state,
+           time_bucket(to_seconds({step}), coalesce(dead_at, captured_at), {origin}) AS bucket,
+           count(*) AS letters, min(coalesce(dead_at, captured_at)) AS first,
+           max(coalesce(dead_at, captured_at)) AS last, sum(body_size) AS body_bytes,
+           min(record_id) AS example
+    FROM letters GROUP BY ALL"""
+_SPAN = """
+    SELECT count(*), epoch(min(died)), epoch(max(died))
+    FROM (SELECT coalesce(dead_at, captured_at) AS died FROM records)"""
+_CAUSES = """
+    SELECT cause, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
+           min(example) AS example
+    FROM facts GROUP BY cause ORDER BY letters DESC, cause"""
+_SOURCES = """
+    SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
+           min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes
+    FROM facts GROUP BY source ORDER BY letters DESC, source"""
+_MATRIX = """
+    SELECT cause, source, sum(letters)::BIGINT AS letters FROM facts GROUP BY ALL ORDER BY ALL"""
+_ADVICE = f"""
+    SELECT advice, sum(letters)::BIGINT AS letters,
+           coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
+    FROM facts GROUP BY advice ORDER BY letters DESC, advice"""
+_REPLAY_STATES = """
+    SELECT replay_state, sum(letters)::BIGINT AS letters
+    FROM facts GROUP BY replay_state ORDER BY letters DESC, replay_state"""
+_FINGERPRINTS = f"""
+    WITH top AS (
+        SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
+               min(example) AS example, list_sort(list(DISTINCT source)) AS sources
+        FROM facts WHERE fingerprint IS NOT NULL
+        GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {_TOP})
+    SELECT top.*, v.cause, v.advice, v.exception_class, v.exception_message, v.exception_family, v.origin
+    FROM top JOIN verdicts v ON v.record_id = top.example ORDER BY letters DESC, top.fingerprint"""
+_DUPLICATES = """
+    SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
+           count(*)::BIGINT AS letters
+    FROM verdicts WHERE duplicate_kind IS NOT NULL GROUP BY 1 ORDER BY letters DESC, 1"""
+_TRANSACTIONS = """
+    SELECT state, count(*)::BIGINT AS transactions, sum(coalesce(copies, 1))::BIGINT AS copies,
+           max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
+    FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
+_INCIDENTS = f"""
+    SELECT * FROM incidents ORDER BY ongoing DESC, "new" DESC, size DESC, start DESC LIMIT {_TOP}"""
+_HOW_MANY = """
+    SELECT (SELECT count(DISTINCT fingerprint) FROM facts) AS fingerprints, count(*)::BIGINT AS incidents,
+           count(*) FILTER (ongoing)::BIGINT AS ongoing
+    FROM incidents"""
+_LISTS: Mapping[str, str] = {
+    "causes": _CAUSES,
+    "sources": _SOURCES,
+    "matrix": _MATRIX,
+    "advice": _ADVICE,
+    "replay_states": _REPLAY_STATES,
+    "fingerprints": _FINGERPRINTS,
+    "duplicates": _DUPLICATES,
+    "transactions": _TRANSACTIONS,
+    "incidents": _INCIDENTS,
+}
+
+
+def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis) -> Document:
+    """The whole report of `analysis` (the one that `connection`'s views show). Times are ISO 8601, UTC."""
+    (total, first, last) = next(run(connection, _SPAN).rows)
+    step = timeline.step_seconds(first, last)
+    list(run(connection, _FACTS.format(step=step, origin=timeline.ORIGIN)).rows)
+    document: Document = {
+        "analysis": analysis.analysis,
+        "created_at": analysis.created_at,
+        "letters": total,
+        "first": None if first is None else iso(int(first * 1_000_000)),
+        "last": None if last is None else iso(int(last * 1_000_000)),
+        **{name: objects(connection, sql) for name, sql in _LISTS.items()},
+        "timeline": timeline.gather(connection, first, last, step),
+        "client_log": analysis.extra.get("client_log"),
+    }
+    _explain(document["causes"], "cause", CAUSES, total)
+    _explain(document["advice"], "advice", ADVICE, total)
+    document["counts"] = {**_counts(document), **objects(connection, _HOW_MANY)[0]}
+    document["next"] = next_steps(document)
+    return document
+
+
+def objects(
+    connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()
+) -> list[Document]:
+    """The rows of a query, each by its column names."""
+    found = run(connection, sql, parameters)
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def _explain(rows: list[Document], name: str, meanings: Mapping[str, str], total: int) -> None:
+    for row in rows:
+        row["meaning"] = meanings.get(row[name], "no analysis has seen these letters yet")
+        row["share"] = row["letters"] / total
+
+
+def _counts(document: Document) -> dict[str, int]:
+    """What a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
+    by_cause = {row["cause"]: row["letters"] for row in document["causes"]}
+    by_advice = {row["advice"]: row["letters"] for row in document["advice"]}
+    by_state = {row["replay_state"]: row["letters"] for row in document["replay_states"]}
+    return {
+        "total": document["letters"],
+        "open": document["letters"] - by_state.get("confirmed", 0),
+        "no_verdict": by_cause.get("no_verdict", 0),
+        **{cause: by_cause.get(cause, 0) for cause in CAUSES},
+        **{advice: by_advice.get(advice, 0) for advice in ADVICE},
+        **{state: by_state.get(state, 0) for state in STATES},
+        "duplicates": sum(row["letters"] for row in document["duplicates"] if row["groups"]),
+    }

@@ -1,0 +1,209 @@
+"""The report on a terminal: the answer first, then what it rests on. Fits 80 columns, uses more."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from dlq.core.text import for_terminal, shorten
+from dlq.core.units import human_bytes, human_seconds
+from dlq.reports.headline import minutes, sentences
+from dlq.reports.letter_text import ADVICE_STYLES
+
+Document = Mapping[str, Any]
+
+_BARS = "▁▂▃▄▅▆▇█"
+_SOURCES_SHOWN = 4
+_WIDE_FROM = 110
+
+
+def render(console: Console, document: Document) -> None:
+    """Print the report; everything in it that strangers wrote is escaped here."""
+    answer, *details = sentences(document)
+    console.print(Text(answer, style="bold"))
+    for sentence in details:
+        console.print(Text(_safe(sentence)))
+    for title, draw in _SECTIONS:
+        content = draw(document, console.width)
+        if content is not None:
+            console.print(Text(f"\n{title}", style="bold cyan"), Padding(content, (0, 0, 0, 2), expand=False))
+    _next(console, document["next"])
+    console.print(
+        Text(f"\nanalysis {document['analysis']} of {minutes(document['created_at'])} UTC", style="dim")
+    )
+
+
+def _safe(value: Any) -> str:
+    return "" if value is None else for_terminal(str(value))
+
+
+def _causes(document: Document, width: int) -> RenderableType | None:
+    table = _table("cause", ">letters", ">share", "", "since")
+    bar = max(10, min(40, width - 66))
+    for row in document["causes"]:
+        full = Text("█" * max(1, round(bar * row["share"])), style="cyan")
+        table.add_row(
+            _safe(row["cause"]), f"{row['letters']:,}", f"{row['share']:.1%}", full, minutes(row["first"])
+        )
+    return table if table.row_count else None
+
+
+def _incidents(document: Document, width: int) -> RenderableType | None:
+    table = _table("incident", "from", "to", ">letters", "what")
+    for row in document["incidents"]:
+        marks = [mark for mark in ("ongoing", "new") if row[mark]]
+        what = ", ".join([*(row["causes"] or []), *(f"in {source}" for source in row["sources"] or [])])
+        text = Text.assemble((" ".join(marks), "bold red"), " " if marks else "", _safe(what))
+        end = minutes(row["end"])
+        table.add_row(
+            _safe(row["incident_id"])[:12], minutes(row["start"]), end[11:] or end, f"{row['size']:,}", text
+        )
+    return table if table.row_count else None
+
+
+def _timeline(document: Document, width: int) -> RenderableType | None:
+    buckets = document["timeline"]["buckets"]
+    if len(buckets) < 2:
+        return None
+    most = max(bucket["letters"] for bucket in buckets)
+    peak = next(bucket for bucket in buckets if bucket["letters"] == most)
+    repeat = max(1, min(3, (width - 4) // len(buckets)))
+    bars = "".join(_bar(bucket["letters"], most) * repeat for bucket in buckets)
+    first, last = minutes(buckets[0]["start"]), minutes(buckets[-1]["start"])
+    axis = f"{first}{last[11:].rjust(max(6, len(bars) - len(first))) if first[:10] == last[:10] else last.rjust(max(17, len(bars) - len(first)))}"
+    step = human_seconds(document["timeline"]["step_seconds"])
+    note = f"peak {most:,} at {minutes(peak['start'])}; one step is {step}"
+    return Text.assemble((bars, "cyan"), "\n", (axis, "dim"), "\n", note)
+
+
+def _bar(count: int, most: int) -> str:
+    return " " if not count else _BARS[min(len(_BARS) - 1, count * len(_BARS) // (most + 1))]
+
+
+def _matrix(document: Document, width: int) -> RenderableType | None:
+    """Causes by source; the sources beyond what fits are summed up."""
+    sources = [row["source"] for row in document["sources"]]
+    if len(sources) < 2:
+        return None
+    fitting = max(1, min(len(sources), (width - 34) // 14))
+    shown, rest = sources[:fitting], set(sources[fitting:])
+    counts = {(row["cause"], row["source"]): row["letters"] for row in document["matrix"]}
+    table = _table(
+        "cause", *(f">{shorten(_safe(name), 14)}" for name in shown), *([">others"] if rest else [])
+    )
+    for row in document["causes"]:
+        cells = [counts.get((row["cause"], name), 0) for name in shown]
+        cells += [sum(counts.get((row["cause"], name), 0) for name in rest)] if rest else []
+        table.add_row(_safe(row["cause"]), *(f"{n:,}" if n else "·" for n in cells))
+    table.add_row(
+        "size", *(human_bytes(row["body_bytes"] or 0) for row in document["sources"][:fitting]), style="dim"
+    )
+    return table
+
+
+def _fingerprints(document: Document, width: int) -> RenderableType | None:
+    table = _table(">letters", "example", "since", "failure")
+    for row in document["fingerprints"]:
+        name = _safe(row["exception_class"] or row["cause"]).rpartition(".")[2]
+        failure = Text.assemble(
+            (name, "red"), ": " if row["exception_message"] else "", _safe(row["exception_message"])
+        )
+        since = minutes(row["first"])
+        table.add_row(
+            f"{row['letters']:,}",
+            _safe(row["example"])[:12],
+            since if width >= _WIDE_FROM else since[5:],
+            failure,
+        )
+    return table if table.row_count else None
+
+
+def _advice(document: Document, width: int) -> RenderableType | None:
+    table = _table("advice", ">letters", ">waiting", "means")
+    for row in document["advice"]:
+        style = ADVICE_STYLES.get(row["advice"], "")
+        table.add_row(
+            Text(_safe(row["advice"]), style=style),
+            f"{row['letters']:,}",
+            f"{row['waiting']:,}",
+            row["meaning"],
+        )
+    return table if table.row_count else None
+
+
+def _rows(name: str, *columns: str) -> Callable[[Document, int], RenderableType | None]:
+    """A section that shows a list of the document as it is."""
+
+    def draw(document: Document, _width: int) -> RenderableType | None:
+        table = _table(*columns)
+        for row in document[name]:
+            table.add_row(*(_cell(row[column.lstrip(">")]) for column in columns))
+        return table if table.row_count else None
+
+    return draw
+
+
+def _cell(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else _safe(value)
+
+
+def _replays(document: Document, width: int) -> RenderableType | None:
+    if all(row["replay_state"] == "none" for row in document["replay_states"]):
+        return None
+    return _rows("replay_states", "replay_state", ">letters")(document, width)
+
+
+def _compare(document: Document, width: int) -> RenderableType | None:
+    compared = document.get("compare")
+    if compared is None:
+        return None
+    table = _table("change", ">before", ">now", "what")
+    for row in compared["causes"]:
+        table.add_row(f"{row['change']:+,}", f"{row['before']:,}", f"{row['now']:,}", _safe(row["cause"]))
+    for row in compared["fingerprints"]:
+        what = f"{_safe(row['exception_class'])} {_safe(row['exception_message'])} ({_safe(row['example'])[:12]})"
+        table.add_row(row["change"], f"{row['before']:,}", f"{row['now']:,}", what)
+    table.add_row(
+        "",
+        f"{compared['before']:,}",
+        f"{compared['now']:,}",
+        f"all; {compared['reclassified']:,} letters have another cause",
+    )
+    return table
+
+
+_SECTIONS: Sequence[tuple[str, Callable[[Document, int], RenderableType | None]]] = (
+    ("Causes", _causes),
+    ("Incidents", _incidents),
+    ("When", _timeline),
+    ("Causes by source", _matrix),
+    ("Most frequent failures", _fingerprints),
+    ("Advice", _advice),
+    ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
+    ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
+    ("Replays", _replays),
+    ("Against the earlier analysis", _compare),
+)
+
+
+def _next(console: Console, steps: Iterable[Mapping[str, str]]) -> None:
+    """Commands are left to the terminal to wrap, so that what is copied stays whole."""
+    console.print(Text("\nNext", style="bold cyan"))
+    for step in steps:
+        console.print(Text(f"  {_safe(step['command'])}", style="bold"), soft_wrap=True)
+        console.print(Text(f"    {_safe(step['why'])}", style="dim"), soft_wrap=True)
+
+
+def _table(*columns: str) -> Table:
+    """A leading > aligns a column to the right; the last column wraps, the others do not."""
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+    for place, name in enumerate(columns):
+        last = place == len(columns) - 1
+        right = name.startswith(">")
+        table.add_column(
+            name.lstrip(">"), justify="right" if right else "left", no_wrap=not last, overflow="fold"
+        )
+    return table

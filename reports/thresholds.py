@@ -1,0 +1,69 @@
+"""`--fail-on`: a number of the report and a bound, e.g. `unknown > 10%`, `total >= 1000`, `in_doubt > 0`."""
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.errors import UsageError
+from dlq.core.settings import suggest
+
+STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held")
+NAMES = (
+    "total", "open", "no_verdict", *CAUSES, *ADVICE, *STATES,
+    "duplicates", "fingerprints", "incidents", "ongoing",
+)  # fmt: skip
+"""What an expression can name: the report's `counts`."""
+
+_COMPARE: Mapping[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    ">": operator.gt,
+    "<": operator.lt,
+    "=": operator.eq,
+}
+_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|==|!=|>|<|=)\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """`name` compared with `bound`, which is a share of all letters when `percent` is set."""
+
+    text: str
+    name: str
+    sign: str
+    bound: float
+    percent: bool
+
+    def passed(self, counts: Mapping[str, int]) -> str | None:
+        """One line that says what passed the bound, or None."""
+        value: float = counts[self.name]
+        if self.percent:
+            value = 100 * value / counts["total"] if counts["total"] else 0.0
+        if not _COMPARE[self.sign](value, self.bound):
+            return None
+        share = f"{value:,.0f}"
+        if self.percent:
+            share = f"{value:.1f}% ({counts[self.name]:,} of {counts['total']:,})"
+        return f"{self.text.strip()}: {self.name} is {share}"
+
+
+def parse(expressions: Sequence[str]) -> list[Threshold]:
+    """Checked expressions; raises UsageError naming what is wrong, before any work is done."""
+    return [_parse(text) for text in expressions]
+
+
+def _parse(text: str) -> Threshold:
+    match = _EXPRESSION.fullmatch(text)
+    if match is None:
+        raise UsageError(f"--fail-on {text!r} is no threshold; write e.g. 'unknown > 10%' or 'total > 1000'")
+    name, sign, bound, percent = match.groups()
+    if name not in NAMES:
+        known = ", ".join(NAMES)
+        raise UsageError(
+            f"--fail-on {text!r}: unknown name {name!r}{suggest(name, NAMES)}; known are {known}"
+        )
+    return Threshold(text, name, sign, float(bound), bool(percent))
