@@ -41,8 +41,8 @@ class Edits:
             return record
         document = json.loads(line)
         changes: dict[str, Any] = {}
-        if "body_text" in document or "body_base64" in document:
-            body = body_of(document)
+        body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
+        if body != record.body:
             changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
         for name in ("headers", "properties"):
             wanted = {key: to_text(value) for key, value in document.get(name, {}).items()}

@@ -1,0 +1,150 @@
+"""A broker for replay tests: a queue in a file, and a publisher that can fail at any letter.
+
+What arrived is a line of the file with the letter's replay id, so that another process, or a run
+after `kill -9`, can count what really was sent.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from archives import letter, write_analysis
+
+from dlq.archive import segments
+from dlq.archive.store import LocalStore
+from dlq.connectors.base import Outcome, Outgoing, Outline, Presence, Sent, Target
+from dlq.core.errors import ConnectionLost, UsageError
+from dlq.core.record import Record
+from dlq.core.settings import Settings, parse
+from dlq.replay.brokers import Brokers
+from dlq.replay.letters import REPLAY_ID
+
+Fate = Callable[[int], Outcome]
+
+
+def confirm(_number: int) -> Outcome:
+    return "confirmed"
+
+
+class QueueFile:
+    """`dlq.connectors.base.Connector`, as far as replay needs it."""
+
+    def __init__(
+        self,
+        path: Path,
+        fate: Fate = confirm,
+        dies_at: int | None = None,
+        error: type[BaseException] = ConnectionLost,
+    ) -> None:
+        """`dies_at`: the how-manieth letter makes `publish` raise `error` with the window in flight."""
+        self.path, self.fate, self.dies_at, self.error = path, fate, dies_at, error
+        self.pause = 0.0
+        self.widest = 0
+        self.witnesses: list[str] = []
+        self.forgotten: list[str] = []
+        self.problem: str | None = None
+
+    def arrived(self) -> list[str]:
+        """Replay ids in the order of arrival."""
+        return self.path.read_text().split() if self.path.exists() else []
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        if to != "origin":
+            kind, _, name = to.partition(":")
+            if kind != "queue":
+                raise UsageError(f"--to {to}: this broker has queues only")
+            return Target("queue", name)
+        return Target("queue", record.origin) if record.origin else None
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        return Outline(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        return {target: [target.name] for target in targets}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> "QueueFile":
+        self.window = window
+        if witness:
+            self.witnesses.append(plan)
+        return self
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        in_flight: deque[int] = deque()
+        with self.path.open("a", buffering=1) as queue:
+            for count, one in enumerate(outgoing, 1):
+                in_flight.append(one.number)
+                self.widest = max(self.widest, len(in_flight))
+                if self.fate(one.number) in ("confirmed", "in_doubt"):
+                    queue.write(one.provenance[REPLAY_ID] + "\n")
+                    time.sleep(self.pause)
+                if count == self.dies_at:
+                    if self.error is ConnectionLost:
+                        yield from (Sent(number, "in_doubt", "the connection ended") for number in in_flight)
+                    raise self.error("the broker is gone")
+                while len(in_flight) >= self.window:
+                    yield self._answer(in_flight.popleft())
+        yield from (self._answer(number) for number in in_flight)
+
+    def _answer(self, number: int) -> Sent:
+        outcome = self.fate(number)
+        return Sent(number, outcome, None if outcome == "confirmed" else f"it was {outcome}")
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        if plan not in self.witnesses:
+            return {one.number: "unknown" for one in outgoing}
+        there = set(self.arrived())
+        return {one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent" for one in outgoing}
+
+    def forget(self, plan: str) -> None:
+        self.forgotten.append(plan)
+
+    def close(self) -> None:
+        pass
+
+
+def settings(archive: Path, **tables: dict[str, object]) -> Settings:
+    """One broker `shop`, one source `orders`; `source`, `ledger`, `replay` by keyword."""
+    source = {"broker": "shop", "queue": "orders.dlq", **tables.get("source", {})}
+    rest = {name: table for name, table in tables.items() if name != "source"}
+    return parse(
+        {
+            "archive": str(archive),
+            "brokers": {"shop": {"kind": "memory"}},
+            "sources": {"orders": source},
+            **rest,
+        }
+    )
+
+
+def brokers(settings: Settings, queue: QueueFile) -> Brokers:
+    """All of a configuration's brokers are this one queue."""
+    return Brokers(settings, lambda _broker: queue)  # type: ignore[arg-type,return-value]  # replay's part only
+
+
+def fill(
+    store: LocalStore, count: int, advice: str | None = "replay", start: int = 0, **values: object
+) -> list[Record]:
+    """A committed segment of letters and, unless `advice` is None, a verdict for each."""
+    letters = [letter(number, origin_kind="queue", **values) for number in range(start, start + count)]
+    segments.commit(store, "orders", f"pull{start}", 0, "copy", letters, {})
+    if advice is not None:
+        judge(store, {one.record_id: advice for one in letters})
+    return letters
+
+
+def judge(store: LocalStore, advice: Mapping[str, str]) -> None:
+    """An analysis that knows these letters only."""
+    verdicts = [
+        {
+            "record_id": record_id,
+            "cause": "poison_ack",
+            "advice": text,
+            "origin": "orders",
+            "origin_kind": "queue",
+        }
+        for record_id, text in advice.items()
+    ]
+    write_analysis(store, f"{time.time_ns()}", verdicts)

@@ -1,0 +1,33 @@
+"""An archive, a configuration and a queue to replay into."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from replaying import QueueFile, settings
+
+from dlq.archive.store import LocalStore
+from dlq.core.settings import Settings
+from dlq.replay.ledger import Ledger, opened
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Settings:
+    return settings(tmp_path / "archive", replay={"window": 40})
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> QueueFile:
+    return QueueFile(tmp_path / "orders.queue")
+
+
+@pytest.fixture
+def ledger(config: Settings, store: LocalStore) -> Iterator[Ledger]:
+    store.put("here", b"")
+    with opened(config.ledger, store) as book:
+        yield book
