@@ -36,8 +36,8 @@ def report(
 ) -> int:
     """Report the latest analysis: how many died, why, since when, and what to do.
 
-    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt, duplicates,
-    fingerprints, incidents or ongoing with a number, or with a share of all letters: 'unknown > 10%'.
+    --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
+    duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """

@@ -71,16 +71,22 @@ def _causes(document: Document) -> str:
 
 
 def _incidents(document: Document) -> str:
-    return _table(
-        ("incident", "from", "to", ">letters", "causes", "sources", ""),
-        (
-            (
-                r["incident_id"], minutes(r["start"]), minutes(r["end"]), r["size"], ", ".join(r["causes"] or []),
-                ", ".join(r["sources"] or []), " ".join(mark for mark in ("ongoing", "new") if r[mark]),
-            )
-            for r in document["incidents"]
-        ),
-    )  # fmt: skip
+    columns = ("incident", "from", "to", ">letters", "causes", "sources", "")
+    return _table(columns, (_incident(row) for row in document["incidents"]))
+
+
+def _incident(row: Document) -> tuple[Any, ...]:
+    marks = " ".join(mark for mark in ("ongoing", "new") if row[mark])
+    causes, sources = ", ".join(row["causes"] or []), ", ".join(row["sources"] or [])
+    return (
+        row["incident_id"],
+        minutes(row["start"]),
+        minutes(row["end"]),
+        row["size"],
+        causes,
+        sources,
+        marks,
+    )
 
 
 def _timeline(document: Document) -> str:

@@ -51,7 +51,7 @@ def _causes(document: Document, width: int) -> RenderableType | None:
     return table if table.row_count else None
 
 
-def _incidents(document: Document, width: int) -> RenderableType | None:
+def _incidents(document: Document, _width: int) -> RenderableType | None:
     table = _table("incident", "from", "to", ">letters", "what")
     for row in document["incidents"]:
         marks = [mark for mark in ("ongoing", "new") if row[mark]]
@@ -73,7 +73,8 @@ def _timeline(document: Document, width: int) -> RenderableType | None:
     repeat = max(1, min(3, (width - 4) // len(buckets)))
     bars = "".join(_bar(bucket["letters"], most) * repeat for bucket in buckets)
     first, last = minutes(buckets[0]["start"]), minutes(buckets[-1]["start"])
-    axis = f"{first}{last[11:].rjust(max(6, len(bars) - len(first))) if first[:10] == last[:10] else last.rjust(max(17, len(bars) - len(first)))}"
+    end = last[11:] if first[:10] == last[:10] else last
+    axis = f"{first} {end.rjust(len(bars) - len(first) - 1)}"
     step = human_seconds(document["timeline"]["step_seconds"])
     note = f"peak {most:,} at {minutes(peak['start'])}; one step is {step}"
     return Text.assemble((bars, "cyan"), "\n", (axis, "dim"), "\n", note)
@@ -121,7 +122,7 @@ def _fingerprints(document: Document, width: int) -> RenderableType | None:
     return table if table.row_count else None
 
 
-def _advice(document: Document, width: int) -> RenderableType | None:
+def _advice(document: Document, _width: int) -> RenderableType | None:
     table = _table("advice", ">letters", ">waiting", "means")
     for row in document["advice"]:
         style = ADVICE_STYLES.get(row["advice"], "")
@@ -156,7 +157,7 @@ def _replays(document: Document, width: int) -> RenderableType | None:
     return _rows("replay_states", "replay_state", ">letters")(document, width)
 
 
-def _compare(document: Document, width: int) -> RenderableType | None:
+def _compare(document: Document, _width: int) -> RenderableType | None:
     compared = document.get("compare")
     if compared is None:
         return None
@@ -164,7 +165,8 @@ def _compare(document: Document, width: int) -> RenderableType | None:
     for row in compared["causes"]:
         table.add_row(f"{row['change']:+,}", f"{row['before']:,}", f"{row['now']:,}", _safe(row["cause"]))
     for row in compared["fingerprints"]:
-        what = f"{_safe(row['exception_class'])} {_safe(row['exception_message'])} ({_safe(row['example'])[:12]})"
+        failure = f"{_safe(row['exception_class'])} {_safe(row['exception_message'])}"
+        what = f"{failure} ({_safe(row['example'])[:12]})"
         table.add_row(row["change"], f"{row['before']:,}", f"{row['now']:,}", what)
     table.add_row(
         "",
