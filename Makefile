@@ -1,0 +1,39 @@
+# make demo   all set-up, then the main job on an embedded broker
+# make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.set-up
+
+.PHONY: setup brokers demo test lint bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+		|| { echo "Python 3.11 to 3.13 is needed: install it, or call: make PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv \
+		|| { echo "venv is missing: install it, on Debian with: sudo apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+brokers: setup
+	@$(BIN)/python tests/services/needs.py java maven rabbitmq rabbitmq4 activemq rocketmq chromium npm
+
+demo: setup
+	@$(BIN)/python tests/services/needs.py java
+	@$(BIN)/dlq demo
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+test: brokers lint
+	$(BIN)/python -m pytest --quiet tests/unit tests/services tests/e2e
+
+bench: brokers
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf .venv .brokers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
