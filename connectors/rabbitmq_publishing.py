@@ -126,6 +126,10 @@ class RabbitPublisher:
             self._alone = False
             self._answers.append(Sent(letter.number, "refused", f"it cannot be encoded: {error}"))
             return
+        except DlqError as error:
+            self._answers.append(Sent(letter.number, "refused", "never sent: no way to its target"))
+            self._fail(error)
+            return
         if not self._confirms:
             self._waiting_since = time.monotonic()
         self._confirms.sent(Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange))

@@ -1,0 +1,215 @@
+"""Proof of a replay that RabbitMQ itself keeps: a queue that gets whatever the target gets.
+
+A plan publishes through an exchange of its own that is bound to the target queue and to a witness
+queue; routing to both is one step of the broker. So after a dead client or a cut connection the
+witness holds exactly the letters that the target got (measured on 3.10 and 4.3, classic and quorum).
+After a node restart it proves nothing: of unconfirmed letters either queue may then hold some that
+the other lost.
+
+Letters for an exchange go without a witness: it would take even those that the exchange cannot
+route, and the broker would confirm them instead of returning them.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pika import exceptions, spec
+
+from dlq.connectors import amqp_table
+from dlq.connectors.amqp_link import Link, LinkLostError
+from dlq.connectors.base import Outgoing, Presence, Sent, Target
+from dlq.connectors.rabbitmq_connecting import connect, parameters, refusal, translated
+from dlq.connectors.rabbitmq_hygiene import address_of
+from dlq.connectors.rabbitmq_management import Management, ManagementError
+from dlq.connectors.rabbitmq_publishing import REPLAY_ID, RabbitPublisher, connection_name
+from dlq.core.clock import now
+from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal
+
+_CLOCKS_DIFFER_BY = 5_000_000
+"""Microseconds. A node that started this shortly before the first send counts as restarted."""
+_SILENT_SECONDS = 10
+_GONE_SECONDS = 15
+_DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
+
+
+def exchange_of(plan: str) -> str:
+    """The plan's exchange."""
+    return f"dlq.replay.{plan}"
+
+
+def queue_of(plan: str) -> str:
+    """The plan's witness queue."""
+    return f"dlq.witness.{plan}"
+
+
+class WitnessedPublisher:
+    """A `RabbitPublisher` whose letters for queues leave proof."""
+
+    def __init__(self, broker: Broker, plan: str, window: int) -> None:
+        """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
+        self._broker, self._plan = broker, plan
+        self._bound: dict[Target, tuple[str, str]] = {}
+        with _Channel(broker) as channel:
+            channel.exchange_declare(exchange_of(plan), "direct", durable=True)
+            channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+        self._inner = RabbitPublisher(broker, plan, window, self._route)
+
+    def _route(self, target: Target) -> tuple[str, str]:
+        if target.kind == "exchange":
+            return address_of(target)
+        if target not in self._bound:
+            self._bound[target] = self._bind(target.name)
+        return self._bound[target]
+
+    def _bind(self, target: str) -> tuple[str, str]:
+        """A queue that is not there is published to directly, so that the broker returns its letters."""
+        try:
+            with _Channel(self._broker) as channel:
+                for queue in (target, queue_of(self._plan)):
+                    channel.queue_bind(queue, exchange_of(self._plan), target)
+        except NotFound:
+            return "", target
+        return exchange_of(self._plan), target
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
+        yield from self._inner.publish(outgoing)
+        for target, (exchange, _) in self._bound.items():
+            if exchange:
+                self._check(target.name)
+
+    def _check(self, queue: str) -> None:
+        """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
+        try:
+            with _Channel(self._broker) as channel:
+                channel.queue_declare(queue, passive=True)
+        except NotFound as error:
+            raise NotFound(
+                f"queue {for_terminal(queue)} was deleted while letters were sent to it: some that were "
+                f"confirmed lie in the witness queue {queue_of(self._plan)} alone"
+            ) from error
+
+    def close(self) -> None:
+        """See `Publisher.close`."""
+        self._inner.close()
+
+
+def forget(broker: Broker, plan: str) -> None:
+    """Delete the plan's exchange and witness queue; both may be gone already. Raises BrokerError."""
+    with _Channel(broker) as channel:
+        channel.exchange_delete(exchange_of(plan))
+        channel.queue_delete(queue_of(plan))
+
+
+def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
+    found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
+    if not _proves(broker, plan, since):
+        return found
+    wanted = {
+        letter.provenance[REPLAY_ID]: letter.number for letter in outgoing if letter.target.kind == "queue"
+    }
+    seen = _seen(broker, plan, wanted)
+    if seen is not None:
+        for replay_id, number in wanted.items():
+            found[number] = "sent" if replay_id in seen else "not_sent"
+    return found
+
+
+def _proves(broker: Broker, plan: str, since: int) -> bool:
+    """No node has restarted, the dead publisher's connection is gone, and no policy empties the witness."""
+    if not broker.management_url:
+        return False
+    management = Management(broker)
+    try:
+        gone = _wait_for_the_end_of(connection_name(plan), management)
+        nodes = management.get("nodes") or []
+        witness = management.get("queues", management.vhost, queue_of(plan)) or {}
+    except ManagementError:
+        return False
+    finally:
+        management.close()
+    return (
+        gone
+        and bool(nodes)
+        and all(_was_up(node, since) for node in nodes)
+        and not any(name in (witness.get("effective_policy_definition") or {}) for name in _DROPPING)
+    )
+
+
+def _was_up(node: Mapping[str, Any], since: int) -> bool:
+    uptime = node.get("uptime")
+    return (
+        bool(node.get("running"))
+        and isinstance(uptime, int)
+        and now() - uptime * 1000 < since - _CLOCKS_DIFFER_BY
+    )
+
+
+def _wait_for_the_end_of(connection: str, management: Management) -> bool:
+    """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
+    for _ in range(_GONE_SECONDS):
+        listed = management.get("connections") or []
+        if not any(
+            (known.get("client_properties") or {}).get("connection_name") == connection for known in listed
+        ):
+            return True
+        time.sleep(1)
+    return False
+
+
+def _seen(broker: Broker, plan: str, wanted: Mapping[str, int]) -> set[str] | None:
+    """The wanted replays that lie in the witness queue; None when there is none, or not all of it came.
+
+    They are read without an acknowledgement and go back when the connection ends.
+    """
+    try:
+        link = Link(parameters(broker), lambda code, text: refusal(code, text, broker))
+    except (OSError, LinkLostError) as error:
+        raise translated(error, broker) from error
+    try:
+        return _read(link, queue_of(plan), wanted)
+    except NotFound:
+        return None
+    except LinkLostError as error:
+        raise ConnectionLost(
+            f"{broker.name}: the connection ended while the witness was read: {error}"
+        ) from error
+    finally:
+        link.close()
+
+
+def _read(link: Link, queue: str, wanted: Mapping[str, int]) -> set[str] | None:
+    left: int = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk).message_count
+    link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
+    seen: set[str] = set()
+    silent = 0
+    while left > 0 and silent < _SILENT_SECONDS:
+        deliveries = link.take_deliveries(10_000)
+        for delivery in deliveries:
+            replay_id = amqp_table.text_header(delivery.block, REPLAY_ID)
+            if replay_id is not None and replay_id in wanted:
+                seen.add(replay_id)
+        left -= len(deliveries)
+        silent = 0 if deliveries or link.receive(1.0) else silent + 1
+    return None if left > 0 else seen
+
+
+class _Channel:
+    """A channel on a connection of its own, for a few declarations; errors are ours."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._connection = connect(broker)
+
+    def __enter__(self) -> Any:
+        return self._connection.channel()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._connection.is_open:
+            self._connection.close()
+        if isinstance(error, exceptions.AMQPError):
+            raise translated(error, self._broker) from error
