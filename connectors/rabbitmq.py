@@ -1,0 +1,129 @@
+"""RabbitMQ: the connector. The way out is in `rabbitmq_reading`, the way in in `rabbitmq_publishing`."""
+
+from collections.abc import Mapping, Sequence
+
+import pika
+from pika import spec
+
+from dlq.connectors import rabbitmq_audience, rabbitmq_hygiene, rabbitmq_inspect, rabbitmq_witness
+from dlq.connectors.amqp_link import Link, LinkLostError
+from dlq.connectors.base import (
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    Publisher,
+    Reading,
+    ReadRequest,
+    Target,
+)
+from dlq.connectors.rabbitmq_connecting import connect, parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq_publishing import RabbitPublisher
+from dlq.connectors.rabbitmq_reading import RabbitReading
+from dlq.connectors.rabbitmq_topology import Topology, learn, version_of
+from dlq.core.errors import DlqError, HarmRefused, PoisonMessage, UsageError
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+
+_MESSAGE_CONTAINERS = (3, 13)
+"""Since then the broker converts messages between protocols when it delivers them."""
+
+
+class RabbitConnector:
+    """See `dlq.connectors.base.Connector`. Connects when it is asked something."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._choices = parameters(broker)
+
+    def inspect(self, source: Source) -> Inspection:
+        """See `Connector.inspect`."""
+        return rabbitmq_inspect.inspect(self._broker, source.queue or "")
+
+    def read(self, request: ReadRequest) -> Reading:
+        """See `Connector.read`. Raises UsageError for a stream, of which nothing can be removed."""
+        link = self._link()
+        try:
+            return self._reading(link, request)
+        except LinkLostError as error:
+            link.close()
+            raise translated(pika.exceptions.StreamLostError(str(error)), self._broker) from error
+        except BaseException:
+            link.close()
+            raise
+
+    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:
+        queue = request.source.queue or ""
+        depth = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+        version = link.server_version
+        topology = self._learn(queue, version, request)
+        if topology.kind == "stream":
+            raise UsageError(f"source {request.source.name}: {queue} is a stream; dlq reads queues only")
+        harm = rabbitmq_inspect.harm_of_copy(topology) if request.mode == "copy" else None
+        if harm and not request.force:
+            raise HarmRefused(f"source {request.source.name}: {harm}")
+        notes = [*rabbitmq_inspect.notes_on(topology, request.mode, version), *topology.notes]
+        return RabbitReading(link, request, depth.message_count, topology.document(), notes)
+
+    def _learn(self, queue: str, version: str, request: ReadRequest) -> Topology:
+        """Declares that must fail cost a connection of their own; only a copy needs to know that much."""
+        if self._broker.management_url or request.mode != "copy":
+            return learn(self._broker, queue, version, None)
+        connection = connect(self._broker)
+        try:
+            return learn(self._broker, queue, version, connection.channel)
+        finally:
+            connection.close()
+
+    def _link(self) -> Link:
+        versions: list[str] = []
+
+        def refused(code: int, text: str) -> DlqError:
+            if code == 541 and versions and version_of(versions[0]) >= _MESSAGE_CONTAINERS:
+                return _poison(self._broker)
+            return refusal(code, text, self._broker)
+
+        try:
+            link = Link(self._choices, refused)
+        except (OSError, LinkLostError) as error:
+            raise translated(error, self._broker) from error
+        versions.append(link.server_version)
+        return link
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """See `Connector.target_of`."""
+        return rabbitmq_hygiene.target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """See `Connector.outline`."""
+        return rabbitmq_hygiene.outline(record, target, provenance, keep_headers)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector.audience`."""
+        return rabbitmq_audience.audience(self._broker, targets)
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+        """See `Connector.publisher`."""
+        made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
+        return made_as(self._broker, plan, window)
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        """See `Connector.find`."""
+        return rabbitmq_witness.find(self._broker, plan, outgoing, since)
+
+    def forget(self, plan: str) -> None:
+        """See `Connector.forget`."""
+        rabbitmq_witness.forget(self._broker, plan)
+
+    def close(self) -> None:
+        """See `Connector.close`. Readings and publishers hold the connections; each closes its own."""
+
+
+def _poison(broker: Broker) -> PoisonMessage:
+    return PoisonMessage(
+        f"{place_of(broker)}: the broker closed the connection (541) over a letter that it cannot convert to "
+        "AMQP 0-9-1: an AMQP 1.0 message with a uuid or char property. Trying again in a loop removes the "
+        "letters beside it from a quorum queue. Take it out with an AMQP 1.0 client or an amqp10 shovel"
+    )
