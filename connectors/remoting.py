@@ -56,6 +56,7 @@ class Ask(IntEnum):
     ALL_TOPICS = 206
     SEND_V2 = 310
     QUERY_QUEUE = 321
+    TOPIC_GROUPS = 300
     RESUME_CHECK = 323
 
 

@@ -1,15 +1,21 @@
 """Apache RocketMQ 4.x and 5.x: dead letters of consumer groups, and half messages of transactions."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq.connectors.base import ReadRequest
+from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, ReadRequest, Target
+from dlq.connectors.lenient_json import loads
+from dlq.connectors.remoting import Ask, Code
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_facts import broker_facts
+from dlq.connectors.rocketmq_find import find
+from dlq.connectors.rocketmq_inspect import inspect
 from dlq.connectors.rocketmq_outcomes import Outcomes
+from dlq.connectors.rocketmq_publisher import RocketPublisher
 from dlq.connectors.rocketmq_reading import RocketReading
 from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
+from dlq.connectors.rocketmq_sending import outline, target_of
 from dlq.connectors.rocketmq_snapshot import (
     Extent,
     check_group,
@@ -21,7 +27,8 @@ from dlq.connectors.rocketmq_snapshot import (
     unpulled_extent,
 )
 from dlq.connectors.rocketmq_walks import Place
-from dlq.core.settings import Broker
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
 
 _OP_BATCH_MS = 3000
 """How long a broker since 5.1 gathers op records before it writes them (transactionOpBatchInterval)."""
@@ -35,17 +42,14 @@ class RocketConnector:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
 
+    def inspect(self, source: Source) -> Inspection:
+        """Look without changing anything."""
+        return inspect(self._cluster, *self._look(source))
+
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self._cluster, request.source
-        cluster.masters(refresh=True)
-        facts = broker_facts(cluster)
-        if source.transactions:
-            found, notes = _transaction_extents(cluster, facts), []
-        else:
-            topics = dead_letter_topics(cluster, str(source.group))
-            found = [extent for topic in topics for extent in extents(cluster, topic)]
-            notes = check_group(cluster, str(source.group), found)
+        found, facts, notes = self._look(source)
         plan = plan_of(found, request.resume)
         plan.notes += notes
         for node in missing_nodes(cluster, request.resume):
@@ -56,9 +60,58 @@ class RocketConnector:
         topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
         return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)
 
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
+        return target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """What sending it would strip, warn of, or fail on; all that is stripped is the broker's own."""
+        del keep_headers  # no framework leaves failure headers in RocketMQ
+        return outline(record, target, provenance)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """The groups that subscribe to a topic, as its brokers know them; a group is its own audience."""
+        return {target: found for target in targets if (found := _audience(self._cluster, target))}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> RocketPublisher:
+        """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
+        del plan, witness
+        return RocketPublisher(self._cluster, window)
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        """Look each replay up by its unique key, on every broker."""
+        del plan
+        return find(self._cluster, outgoing, since)
+
+    def forget(self, plan: str) -> None:
+        """A publisher leaves nothing behind but its messages."""
+
     def close(self) -> None:
         """Let go of all connections."""
         self._cluster.close()
+
+    def _look(self, source: Source) -> tuple[list[Extent], Mapping[str, Mapping[str, object]], list[str]]:
+        """What there is to read of a source, what its brokers are, and what an empty answer means."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        facts = broker_facts(cluster)
+        if source.transactions:
+            return _transaction_extents(cluster, facts), facts, []
+        topics = dead_letter_topics(cluster, str(source.group))
+        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        return found, facts, check_group(cluster, str(source.group), found)
+
+
+def _audience(cluster: Cluster, target: Target) -> list[str]:
+    if target.kind != "topic":
+        return [f"group {target.name}"] if target.kind == "group" else []
+    masters = cluster.masters()
+    nodes = [node for node in cluster.route(target.name) if node in masters]
+    answers = [cluster.call(node, Ask.TOPIC_GROUPS, {"topic": target.name}) for node in nodes]
+    lists = [loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
+    return sorted({f"group {group}" for found in lists for group in found.get("groupList") or ()})
 
 
 def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:

@@ -34,6 +34,7 @@ class Cluster:
         self._access = Access(
             _credential(broker), units.seconds(broker.timeout), _tls(broker) if tls else None
         )
+        self.timeout = self._access.timeout
         self._links: dict[str, Link] = {}
         self._masters: dict[str, str] = {}
 

@@ -87,8 +87,13 @@ class Link:
         return self._answers.popleft()
 
     def has_answer(self) -> bool:
-        """Whether `receive` returns at once."""
-        return bool(self._answers)
+        """Whether `receive` has something without waiting for the network."""
+        pending = self._socket.pending() if isinstance(self._socket, ssl.SSLSocket) else 0
+        return bool(self._answers or pending)
+
+    def fileno(self) -> int:
+        """For select()."""
+        return self._socket.fileno()
 
     def _read(self, wait: float) -> bool:
         try:

@@ -77,7 +77,7 @@ class Driver:
     def send(
         self, topic: str, body: bytes, properties: Mapping[str, str] | None = None, **changed: object
     ) -> Frame:
-        """One message; fields by their short names: e queue, f sysFlag, g born, h flag, j times, l maximum."""
+        """One message; fields by their short names: e queue, f sysFlag, g born, h flag, j times."""
         return self.ok(Ask.SEND_V2, self.send_fields(topic, properties or {}, **changed), body)
 
     def send_many(

@@ -1,0 +1,71 @@
+"""What `dlq doctor` says of a RocketMQ source: depth, rights, and above all how long the letters stay."""
+
+import time
+from collections.abc import Mapping, Sequence
+
+from dlq.connectors.base import Inspection
+from dlq.connectors.remoting import Ask, Code
+from dlq.connectors.rocket_message import StoredMessage, decode
+from dlq.connectors.rocketmq_cluster import Cluster
+from dlq.connectors.rocketmq_snapshot import Extent, plan_of
+from dlq.connectors.rocketmq_walks import pull_fields, queue_walk
+from dlq.core.units import human_seconds
+
+_DEFAULT_HOURS = 72
+_SOON = 24 * 3600
+_CHANGES = {
+    "copy": "nothing: letters are read from the oldest one, and stay",
+    "drain": "nothing: letters stay until retention takes them; only the archive's checkpoint moves on",
+}
+
+
+def inspect(
+    cluster: Cluster, found: Sequence[Extent], facts: Mapping[str, Mapping[str, object]], notes: Sequence[str]
+) -> Inspection:
+    """Look without changing anything. Raises BrokerError."""
+    filled = [extent for extent in found if extent.highest > extent.lowest]
+    left = {str(extent.place): _retention_left(cluster, extent, facts) for extent in filled}
+    soon = [place for place, seconds in left.items() if seconds is not None and seconds < _SOON]
+    shown: dict[str, object] = {
+        "brokers": ", ".join(
+            f"{node} {f['version']} at {cluster.masters()[node]}" for node, f in facts.items()
+        ),
+        "queues": {
+            str(e.place): f"{e.highest - e.lowest} letters, offsets {e.lowest} to {e.highest - 1}"
+            for e in filled
+        },
+        "oldest letter is deleted in": {place: _in_words(seconds) for place, seconds in left.items()},
+        "reading": {str(e.place): "pull" if e.pullable else "by index, it may not be pulled" for e in filled},
+        "settings": {node: dict(values) for node, values in facts.items()},
+    }
+    warnings = [*notes, *plan_of(found, {}).notes]
+    warnings += [f"{place}: the oldest letters are deleted within a day: drain soon" for place in soon]
+    version = ", ".join(sorted({str(values["version"]) for values in facts.values()}))
+    depth = sum(extent.highest - extent.lowest for extent in found)
+    return Inspection(version, depth, shown, _CHANGES, {}, warnings)
+
+
+def _retention_left(
+    cluster: Cluster, extent: Extent, facts: Mapping[str, Mapping[str, object]]
+) -> float | None:
+    """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored."""
+    oldest = _oldest(cluster, extent)
+    if oldest is None:
+        return None
+    hours = facts[extent.place.node]["file_reserved_hours"]
+    return oldest.stored_at / 1000 + int(str(hours or _DEFAULT_HOURS)) * 3600 - time.time()
+
+
+def _oldest(cluster: Cluster, extent: Extent) -> StoredMessage | None:
+    place, offset = extent.place, extent.lowest
+    if extent.pullable:
+        answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
+        return next(decode(answer.body), None) if answer.code == Code.OK else None
+    step = next(iter(queue_walk(cluster.link(place.node), place, offset, offset + 1)), None)
+    return step.messages[0] if step and step.messages else None
+
+
+def _in_words(seconds: float | None) -> str:
+    if seconds is None:
+        return "unknown"
+    return human_seconds(seconds) if seconds > 0 else "overdue: at the next cleaning"

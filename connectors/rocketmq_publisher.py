@@ -1,0 +1,196 @@
+"""A pipelined way into RocketMQ: several messages in flight, a result code for each.
+
+Messages sent together are stored in any order. Those with a sharding key go one at a time to their queue.
+"""
+
+import select
+import time
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+from dlq.connectors.base import Outcome, Outgoing, Sent
+from dlq.connectors.remoting import Ask, Code, Frame
+from dlq.connectors.rocketmq_cluster import Cluster
+from dlq.connectors.rocketmq_link import Link
+from dlq.connectors.rocketmq_resume import Resume
+from dlq.connectors.rocketmq_sending import RESUME, SHARDING_KEY, Message, message_of, queue_by_hash
+from dlq.core.errors import AccessDenied, ConnectionLost, NotFound, Unreachable
+
+_GROUP = "dlq-replay"
+"""Names us as a producer; brokers keep nothing of it."""
+_STORED: Mapping[int, str | None] = {
+    Code.OK: None,
+    Code.FLUSH_DISK_TIMEOUT: "stored; the disk was not flushed in time",
+    Code.SLAVE_NOT_AVAILABLE: "stored; there is no slave",
+    Code.FLUSH_SLAVE_TIMEOUT: "stored; the slave did not follow in time",
+}
+_NOT_STORED = (
+    Code.BUSY,
+    Code.ILLEGAL_MESSAGE,
+    Code.NOT_SERVING,
+    Code.NO_PERMISSION,
+    Code.NO_TOPIC,
+    Code.NO_GROUP,
+)
+_BUSY_TRIES = 50
+_BUSY_WAIT = 0.05
+Place = tuple[str, int]
+"""(broker name, queue)."""
+
+
+class _InFlight:
+    """A message that waits for its answer."""
+
+    __slots__ = ("data", "number", "place", "since", "tries")
+
+    def __init__(self, number: int, place: Place, message: Message, since: float) -> None:
+        self.number, self.place, self.data, self.since, self.tries = number, place, message, since, 0
+
+
+class RocketPublisher:
+    """Sends for one plan. Connections of its own, one for each broker."""
+
+    def __init__(self, cluster: Cluster, window: int) -> None:
+        self._cluster, self._window = cluster, window
+        self._links: dict[str, Link] = {}
+        self._waiting: dict[tuple[str, int], _InFlight] = {}
+        self._places: dict[str, list[Place]] = {}
+        self._turn = count()
+        self._resume = Resume(cluster)
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """See `Publisher.publish`."""
+        try:
+            for letter in outgoing:
+                yield from self._accounted(letter)
+                yield from self._answers(0.0)
+                while len(self._waiting) >= self._window:
+                    yield from self._answers(self._patience())
+            while self._waiting:
+                yield from self._answers(self._patience())
+        except ConnectionLost as error:
+            yield from self._give_up(str(error))
+            raise
+
+    def close(self) -> None:
+        """Drop the connections."""
+        for link in self._links.values():
+            link.close()
+
+    def _accounted(self, letter: Outgoing) -> Iterator[Sent]:
+        """Publish one; where that fails before it is in flight, say so before the failure goes on."""
+        try:
+            yield from self._publish_one(letter)
+        except (ConnectionLost, Unreachable) as error:
+            if all(waiting.number != letter.number for waiting in self._waiting.values()):
+                yield Sent(letter.number, "in_doubt", str(error))
+            raise ConnectionLost(str(error)) from error
+
+    def _publish_one(self, letter: Outgoing) -> Iterator[Sent]:
+        if letter.target.kind == RESUME:
+            yield self._resume.send(letter)
+            return
+        message = message_of(letter)
+        try:
+            places = self._places_of(message.topic)
+        except (AccessDenied, NotFound) as error:
+            yield Sent(letter.number, "refused", str(error))
+            return
+        if not places:
+            yield Sent(letter.number, "refused", f"no broker has a writable topic {message.topic}")
+            return
+        key = message.properties.get(SHARDING_KEY)
+        place = places[queue_by_hash(key, len(places)) if key else next(self._turn) % len(places)]
+        while key and any(waiting.place == place for waiting in self._waiting.values()):
+            yield from self._answers(self._patience())
+        self._send(_InFlight(letter.number, place, message, time.monotonic()))
+
+    def _places_of(self, topic: str) -> list[Place]:
+        """Writable queues, in the order in which Java's clients count them."""
+        if topic not in self._places:
+            masters = self._cluster.masters()
+            route = {
+                node: q
+                for node, q in self._cluster.route(topic).items()
+                if node in masters and q.permission & 2
+            }
+            self._places[topic] = [(node, queue) for node, q in route.items() for queue in range(q.writable)]
+        return self._places[topic]
+
+    def _send(self, waiting: _InFlight) -> None:
+        node, queue = waiting.place
+        if node not in self._links:
+            self._links[node] = self._cluster.new_link(node)
+        link = self._links[node]
+        opaque, data = link.frame(Ask.SEND_V2, _fields(waiting.data, queue), waiting.data.body)
+        self._waiting[node, opaque] = waiting
+        link.send(data)
+
+    def _patience(self) -> float:
+        """How long the oldest message in flight may still wait; raises ConnectionLost when that is over."""
+        oldest = next(iter(self._waiting.values()))
+        left = oldest.since + self._cluster.timeout - time.monotonic()
+        if left <= 0:
+            raise ConnectionLost(f"{oldest.place[0]} gave no answer within {self._cluster.timeout:g} s")
+        return left
+
+    def _answers(self, wait: float) -> Iterator[Sent]:
+        """What has been answered; waits up to `wait` seconds for the first."""
+        links = {node: link for node, link in self._links.items() if any(n == node for n, _ in self._waiting)}
+        ready = [node for node, link in links.items() if link.has_answer()]
+        if not ready and links:
+            by_socket = {link.fileno(): node for node, link in links.items()}
+            ready = [by_socket[number] for number in select.select(list(by_socket), [], [], wait)[0]]
+        for node in ready:
+            yield from self._read(node, links[node])
+
+    def _read(self, node: str, link: Link) -> Iterator[Sent]:
+        answer = link.receive(0.0)
+        while answer is not None:
+            waiting = self._waiting.pop((node, answer.opaque), None)
+            if waiting is not None and (sent := self._result(waiting, answer)) is not None:
+                yield sent
+            answer = link.receive(0.0) if link.has_answer() else None
+
+    def _result(self, waiting: _InFlight, answer: Frame) -> Sent | None:
+        """None: the broker was too busy to look at it, so it is sent again."""
+        if answer.code == Code.BUSY and waiting.tries < _BUSY_TRIES:
+            time.sleep(_BUSY_WAIT)
+            waiting.tries, waiting.since = waiting.tries + 1, time.monotonic()
+            self._send(waiting)
+            return None
+        outcome, detail = outcome_of(answer, is_empty=not waiting.data.body)
+        return Sent(waiting.number, outcome, detail)
+
+    def _give_up(self, why: str) -> Iterator[Sent]:
+        for waiting in self._waiting.values():
+            yield Sent(waiting.number, "in_doubt", why)
+        self._waiting.clear()
+
+
+def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | None]:
+    """What a result code says. Flush and slave time-outs are stored; an unexplained error may be."""
+    if answer.code in _STORED:
+        return "confirmed", _STORED[answer.code]
+    said = f"code {answer.code}: {' '.join(answer.remark.split())[:200]}"
+    is_known = answer.code in _NOT_STORED or "AclException" in said or (is_empty and "NullPointer" in said)
+    return ("refused" if is_known else "in_doubt"), said
+
+
+def _fields(message: Message, queue: int) -> dict[str, object]:
+    """SEND_MESSAGE_V2's short names. The topic is its own default topic, so that none is made by mistake."""
+    fields: dict[str, object] = {
+        "a": _GROUP,
+        "b": message.topic,
+        "c": message.topic,
+        "d": 1,
+        "e": queue,
+        "f": message.sys_flag,
+        "g": time.time_ns() // 1_000_000,
+        "h": message.flag,
+        "i": "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()]),
+        "j": 0,
+        "k": False,
+        "m": False,
+    }
+    return fields if message.reconsume_limit is None else {**fields, "l": message.reconsume_limit}

@@ -1,0 +1,41 @@
+"""A way to one server that ends connections after some bytes, in either direction."""
+
+import contextlib
+import socket
+import threading
+
+
+class Cutter:
+    """Listens on `address` and passes on, until a connection has carried `requests` or `answers` bytes."""
+
+    def __init__(self, server: str) -> None:
+        host, _, port = server.rpartition(":")
+        self._server = host, int(port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self.requests = self.answers = 2**62
+
+    def __enter__(self) -> "Cutter":
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._server)
+                for ends, room in (((near, far), self.requests), ((far, near), self.answers)):
+                    threading.Thread(target=_pass_on, args=(*ends, room), daemon=True).start()
+
+
+def _pass_on(source: socket.socket, sink: socket.socket, room: int) -> None:
+    with contextlib.suppress(OSError):
+        while room > 0 and (data := source.recv(min(room, 65536))):
+            sink.sendall(data)
+            room -= len(data)
+    for end in (source, sink):
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
