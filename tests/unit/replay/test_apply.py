@@ -1,0 +1,409 @@
+"""Carrying out a plan: wherever it breaks, nothing that was confirmed is sent twice, nothing is forgotten."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from archives import letter
+from replaying import QueueFile, brokers, confirm, fill
+
+from dlq.archive import manifests, segments
+from dlq.archive.store import LocalStore
+from dlq.connectors.base import Outcome
+from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, UsageError
+from dlq.core.settings import Settings
+from dlq.replay import planfile
+from dlq.replay.apply import Run, apply
+from dlq.replay.ledger import Ledger, opened
+from dlq.replay.pace import Stop, request_stop
+from dlq.replay.plan import Wanted, make
+from dlq.replay.reconcile import Words, reconcile
+from dlq.replay.sql_ledger import SqlLedger
+from dlq.replay.status import counts
+
+WINDOW = 40
+
+
+class Replaying:
+    """Plans and applies with this test's archive, queue and ledger."""
+
+    def __init__(self, store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> None:
+        self.store, self.config, self.queue, self.ledger = store, config, queue, ledger
+
+    def plan(self, **wanted: object) -> str:
+        with brokers(self.config, self.queue) as opened:
+            return make(self.store, self.config, Wanted(**wanted), opened).plan  # type: ignore[arg-type]
+
+    def apply(
+        self, plan: str, stop: Stop | None = None, progress: Callable[[Run], None] = lambda _: None
+    ) -> Run:
+        with brokers(self.config, self.queue) as opened:
+            return apply(self.store, self.config, plan, opened, self.ledger, stop, progress)
+
+    def reconcile(self, plan: str, **words: object) -> dict[str, int]:
+        with brokers(self.config, self.queue) as opened:
+            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))  # type: ignore[arg-type]
+        return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
+
+    def states(self, plan: str) -> dict[str, int]:
+        found = counts(self.store, self.ledger, planfile.load(self.store, plan))
+        return {state: count for state, count in found.items() if count}
+
+    def keys(self, plan: str) -> list[str]:
+        return [one.key for one in planfile.letters(self.store, plan)]
+
+
+@pytest.fixture
+def replay(store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> Replaying:
+    return Replaying(store, config, queue, ledger)
+
+
+def test_every_letter_arrives_once_in_the_order_of_the_plan(replay: Replaying) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan()
+    run = replay.apply(plan)
+    assert (run.sent, run.skipped, run.stopped, run.lost) == (100, 0, False, [])
+    assert replay.queue.arrived() == replay.keys(plan)
+    assert replay.states(plan) == {"confirmed": 100}
+
+
+def test_a_second_apply_sends_nothing(replay: Replaying) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan()
+    replay.apply(plan)
+    run = replay.apply(plan)
+    assert (run.sent, run.skipped) == (0, 100)
+    assert len(replay.queue.arrived()) == 100
+
+
+def test_another_plan_with_the_same_letters_sends_nothing(replay: Replaying) -> None:
+    fill(replay.store, 10)
+    replay.apply(replay.plan())
+    other = replay.plan(any_advice=True)
+    run = replay.apply(other)
+    assert (run.sent, run.skipped) == (0, 10)
+    assert replay.states(other) == {"confirmed": 10}
+
+
+def test_an_empty_plan_is_carried_out_at_once(replay: Replaying) -> None:
+    fill(replay.store, 3, "never")
+    plan = replay.plan()
+    assert replay.apply(plan).sent == 0
+    assert replay.states(plan) == {}
+
+
+def test_a_letter_that_the_archive_holds_twice_is_sent_once(replay: Replaying) -> None:
+    twin = letter(1, origin_kind="queue")
+    segments.commit(replay.store, "orders", "p", 0, "copy", [twin, twin], {})
+    run = replay.apply(replay.plan(any_advice=True))
+    assert (run.sent, run.skipped) == (1, 1)
+
+
+@pytest.mark.parametrize("outcome", ["returned", "refused", "in_doubt"])
+def test_only_a_confirm_counts_as_confirmed(replay: Replaying, outcome: Outcome) -> None:
+    fill(replay.store, 10)
+    replay.queue.fate = lambda number: outcome if number % 2 else "confirmed"
+    plan = replay.plan()
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 5, outcome: 5}
+    assert {entry.detail for entry in replay.ledger.entries(plan, outcome)} == {f"it was {outcome}"}
+
+
+def test_what_came_back_unrouted_goes_with_a_new_plan_not_with_the_old_one(replay: Replaying) -> None:
+    fill(replay.store, 10)
+    replay.queue.fate = lambda _number: "returned"
+    plan = replay.plan()
+    replay.apply(plan)
+    replay.queue.fate = confirm
+    assert replay.apply(plan).sent == 0
+    assert replay.apply(replay.plan()).sent == 0
+    assert replay.apply(replay.plan(any_advice=True)).sent == 10
+
+
+@pytest.mark.parametrize("window", [2, 3, 10, 40, 1000])
+def test_claimed_and_in_flight_are_never_more_than_the_window(replay: Replaying, window: int) -> None:
+    fill(replay.store, 120)
+    replay.config = replace(replay.config, replay=replace(replay.config.replay, window=window))
+    plan = replay.plan()
+    open_at_once: list[int] = []
+
+    def look(_run: Run) -> None:
+        open_at_once.append(replay.states(plan).get("sending", 0))
+
+    replay.apply(plan, progress=look)
+    assert max(open_at_once) <= window
+    assert replay.states(plan) == {"confirmed": 120}
+
+
+BREAKS = [1, 2, 9, 10, 11, 29, 30, 31, 40, 41, 99, 100]
+
+
+@pytest.mark.parametrize("at", BREAKS)
+@pytest.mark.parametrize("error", [ConnectionLost, KeyboardInterrupt, RuntimeError, BrokerError])
+def test_wherever_publishing_breaks_the_books_can_be_mended(
+    replay: Replaying, at: int, error: type[BaseException]
+) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan(witness=True)
+    replay.queue.dies_at, replay.queue.error = at, error
+    try:
+        run = replay.apply(plan)
+    except error:
+        run = None
+    assert (run is not None) == (error is ConnectionLost)
+    assert "sending" not in replay.states(plan)
+    assert replay.states(plan).get("in_doubt", 0) <= WINDOW
+
+    replay.queue.dies_at = None
+    replay.apply(plan)
+    assert replay.states(plan).get("planned", 0) == 0
+    replay.reconcile(plan)
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 100}
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+def test_a_lost_connection_is_no_error_of_apply_but_said(replay: Replaying) -> None:
+    fill(replay.store, 100)
+    replay.queue.dies_at = 50
+    run = replay.apply(replay.plan())
+    assert run.lost == ["shop: the broker is gone"]
+
+
+def test_a_ledger_that_fails_in_the_middle_leaves_nothing_unanswered(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan()
+    calls = iter(range(1000))
+    claim = SqlLedger.claim
+
+    def failing(*arguments: object) -> set[str]:
+        if next(calls) == 3:
+            raise ArchiveError("database or disk is full")
+        return claim(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SqlLedger, "claim", failing)
+    with pytest.raises(ArchiveError, match="disk is full"):
+        replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 30, "planned": 70}
+    replay.apply(plan)
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+@pytest.mark.parametrize("rate", [20.0, 200.0])
+def test_a_rate_is_kept(replay: Replaying, rate: float) -> None:
+    count = round(rate / 2)
+    fill(replay.store, count)
+    run = replay.apply(replay.plan(rate=rate))
+    assert run.sent == count
+    assert 0.25 < run.seconds < 5
+
+
+def test_stop_leaves_the_rest_planned_and_nothing_in_flight(replay: Replaying) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan(rate=100.0)
+
+    def ask(run: Run) -> None:
+        if run.sent >= 10:
+            request_stop(replay.store, plan)
+
+    run = replay.apply(plan, progress=ask)
+    assert run.stopped
+    assert 10 <= run.sent < 100
+    assert replay.states(plan) == {"confirmed": run.sent, "planned": 100 - run.sent}
+    assert replay.apply(replay.plan()).sent == 100 - run.sent
+
+
+def test_a_request_to_stop_an_earlier_run_is_void(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    request_stop(replay.store, plan)
+    assert replay.apply(plan).sent == 5
+
+
+def test_a_second_apply_while_one_runs_is_busy_and_names_it(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    with replay.store.lock(f"plan-{plan}"), pytest.raises(Busy, match=f"pid {os.getpid()} on "):
+        replay.apply(plan)
+
+
+def test_a_claim_that_grew_old_is_renewed_and_what_was_taken_away_is_not_sent(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 10)
+    plan = replay.plan()
+    monkeypatch.setattr("dlq.replay.claims._FRESH_SHARE", 0.0)
+    keys = replay.keys(plan)
+    monkeypatch.setattr(SqlLedger, "renew", lambda _self, wanted: set(wanted) - {keys[4]})
+    assert replay.apply(plan).sent == 9
+    assert keys[4] not in replay.queue.arrived()
+    assert replay.states(plan) == {"confirmed": 9, "sending": 1}
+
+
+@pytest.mark.parametrize("harm", ["segment", "manifest", "digest"])
+def test_a_changed_archive_is_refused_before_anything_is_sent(replay: Replaying, harm: str) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    [manifest] = manifests.every(replay.store)
+    if harm == "segment":
+        replay.store.delete(manifest.segment)
+    elif harm == "manifest":
+        replay.store.delete(manifests.name_of(manifest.stem))
+    else:
+        manifests.write(replay.store, replace(manifest, digest="another"))
+    with pytest.raises(UsageError, match="no longer in the archive"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
+
+
+def test_a_segment_with_other_letters_under_the_same_digest_is_refused(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    [manifest] = manifests.every(replay.store)
+    fill(replay.store, 5, start=10)
+    [other] = [m for m in manifests.every(replay.store) if m.stem != manifest.stem]
+    replay.store.put(manifest.segment, replay.store.get(other.segment))
+    with pytest.raises(ArchiveError, match="is not the letter"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
+
+
+def test_the_witness_goes_when_nothing_is_open(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan(witness=True)
+    replay.queue.dies_at = 3
+    replay.apply(plan)
+    assert replay.queue.forgotten == []
+    replay.reconcile(plan)
+    replay.queue.dies_at = None
+    replay.apply(plan)
+    assert replay.queue.forgotten == [plan]
+
+
+CHILD = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from pathlib import Path
+from replaying import QueueFile, brokers, settings
+from dlq.archive.store import LocalStore
+from dlq.replay.apply import apply
+from dlq.replay.ledger import opened
+from dlq.replay.pace import Stop, stopping_on_signals
+archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
+queue = QueueFile(queue_file)
+queue.pause = 0.001
+stop = Stop(store, plan)
+with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
+    run = apply(store, config, plan, to, ledger, stop)
+print(run.sent, run.skipped)
+"""
+
+
+def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
+    tests = str(Path(__file__).parents[2])
+    arguments = [tests, replay.store.location, str(replay.queue.path), plan]
+    command = [sys.executable, "-c", CHILD, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("after", [1, 35, 120])
+def test_kill_minus_nine_in_mid_apply(replay: Replaying, after: int) -> None:
+    fill(replay.store, 2000)
+    plan = replay.plan(witness=True)
+    running = child(replay, plan)
+    wait_for(lambda: len(replay.queue.arrived()) >= after)
+    running.kill()
+    running.communicate()
+    assert len(replay.queue.arrived()) < 2000
+
+    replay.queue.witnesses.append(plan)
+    replay.apply(plan)
+    assert 0 < replay.states(plan)["in_doubt"] <= WINDOW
+    resolved = replay.reconcile(plan)
+    assert resolved["unknown"] == 0
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 2000}
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: signal.Signals) -> None:
+    fill(replay.store, 2000)
+    plan = replay.plan()
+    running = child(replay, plan)
+    wait_for(lambda: len(replay.queue.arrived()) >= 50)
+    running.send_signal(number)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, err) == (0, "")
+    sent = int(out.split()[0])
+    assert 50 <= sent < 2000
+    assert replay.states(plan) == {"confirmed": sent, "planned": 2000 - sent}
+
+
+def test_two_applies_of_one_plan_at_once(replay: Replaying) -> None:
+    fill(replay.store, 500)
+    plan = replay.plan()
+    running = [child(replay, plan) for _ in range(2)]
+    results = [(*process.communicate(timeout=60), process.returncode) for process in running]
+    losers = [err for _, err, code in results if code]
+    assert all("Busy" in err for err in losers)
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+def test_two_plans_of_the_same_letters_at_once(replay: Replaying) -> None:
+    fill(replay.store, 500)
+    plans = [replay.plan(), replay.plan()]
+    running = [child(replay, plan) for plan in plans]
+    results = [process.communicate(timeout=60) for process in running]
+    assert [err for _, err in results] == ["", ""]
+    assert sum(int(out.split()[0]) for out, _ in results) == 500
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plans[0]))
+
+
+def test_two_hosts_with_one_ledger_share_the_work(
+    replay: Replaying, config: Settings, tmp_path: Path
+) -> None:
+    """Two archives can't lock each other out: only the ledger stands between them."""
+    fill(replay.store, 300)
+    plan = replay.plan()
+    runs: list[Run] = []
+
+    def host() -> None:
+        with (
+            opened(config.ledger, replay.store) as book,
+            brokers(config, QueueFile(replay.queue.path)) as some,
+        ):
+            runs.append(apply(_Unlocked(replay.store.location), config, plan, some, book))
+
+    hosts = [threading.Thread(target=host) for _ in range(2)]
+    for one in hosts:
+        one.start()
+    for one in hosts:
+        one.join()
+    assert sum(run.sent for run in runs) == 300
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+class _Unlocked(LocalStore):
+    """A store whose locks another host does not see."""
+
+    def lock(self, name: str):  # type: ignore[no-untyped-def]
+        return super().lock(f"{name}-{threading.get_ident()}")
