@@ -5,12 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dlq.core.text import for_terminal
-from dlq.core.units import human_bytes, human_seconds
+from dlq.core.units import human_bytes
+from dlq.reports import sparkline
 from dlq.reports.headline import minutes, sentences
 
 Document = Mapping[str, Any]
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+.!|~>$:@-])")
+_WIDTH = 72
+# Markup, links, mentions, and the pipe that ends a cell. An underscore inside a word means nothing.
+_SPECIAL = re.compile(r"[\\`*{}\[\]|~$@#]|:(?=//)|(?<=www)\.|(?<![^\W_])_|_(?![^\W_])")
 _HTML = {"&": "&amp;", "<": "&lt;"}
 
 
@@ -19,7 +22,7 @@ def escape(value: Any) -> str:
     text = for_terminal("" if value is None else str(value))
     for character, entity in _HTML.items():
         text = text.replace(character, entity)
-    return _SPECIAL.sub(r"\\\1", text)
+    return _SPECIAL.sub(r"\\\g<0>", text)
 
 
 def render(document: Document) -> str:
@@ -90,15 +93,8 @@ def _incident(row: Document) -> tuple[Any, ...]:
 
 
 def _timeline(document: Document) -> str:
-    buckets = [bucket for bucket in document["timeline"]["buckets"] if bucket["letters"]]
-    if len(buckets) < 2:
-        return ""
-    most = max(bucket["letters"] for bucket in buckets)
-    step = human_seconds(document["timeline"]["step_seconds"])
-    rows = (
-        (minutes(b["start"]), b["letters"], "█" * max(1, round(20 * b["letters"] / most))) for b in buckets
-    )
-    return _table((f"from (UTC, steps of {step})", ">letters", ""), rows)
+    drawn = sparkline.draw(document["timeline"], _WIDTH)
+    return f"```text\n{drawn.bars}\n{drawn.axis}\n```\n\n{drawn.note} (UTC)" if drawn else ""
 
 
 def _matrix(document: Document) -> str:

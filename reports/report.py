@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,12 +96,14 @@ def format_of_file(path: str) -> str:
 
 def write(document: Document, format_: str, path: str) -> None:
     """Write the report to a file, whole or not at all. Raises UsageError when that cannot be done."""
+    text = FORMATS[format_](document)
     target = Path(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(FORMATS[format_](document), encoding="utf-8", errors="backslashreplace")
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
         temporary.replace(target)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

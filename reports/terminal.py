@@ -9,14 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.core.text import for_terminal, shorten
-from dlq.core.units import human_bytes, human_seconds
+from dlq.core.units import human_bytes
+from dlq.reports import sparkline
 from dlq.reports.headline import minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
 
 Document = Mapping[str, Any]
 
-_BARS = "▁▂▃▄▅▆▇█"
-_SOURCES_SHOWN = 4
 _WIDE_FROM = 110
 
 
@@ -59,29 +58,14 @@ def _incidents(document: Document, _width: int) -> RenderableType | None:
         text = Text.assemble((" ".join(marks), "bold red"), " " if marks else "", _safe(what))
         end = minutes(row["end"])
         table.add_row(
-            _safe(row["incident_id"])[:12], minutes(row["start"]), end[11:] or end, f"{row['size']:,}", text
+            _safe(row["incident_id"]), minutes(row["start"]), end[11:] or end, f"{row['size']:,}", text
         )
     return table if table.row_count else None
 
 
 def _timeline(document: Document, width: int) -> RenderableType | None:
-    buckets = document["timeline"]["buckets"]
-    if len(buckets) < 2:
-        return None
-    most = max(bucket["letters"] for bucket in buckets)
-    peak = next(bucket for bucket in buckets if bucket["letters"] == most)
-    repeat = max(1, min(3, (width - 4) // len(buckets)))
-    bars = "".join(_bar(bucket["letters"], most) * repeat for bucket in buckets)
-    first, last = minutes(buckets[0]["start"]), minutes(buckets[-1]["start"])
-    end = last[11:] if first[:10] == last[:10] else last
-    axis = f"{first} {end.rjust(len(bars) - len(first) - 1)}"
-    step = human_seconds(document["timeline"]["step_seconds"])
-    note = f"peak {most:,} at {minutes(peak['start'])}; one step is {step}"
-    return Text.assemble((bars, "cyan"), "\n", (axis, "dim"), "\n", note)
-
-
-def _bar(count: int, most: int) -> str:
-    return " " if not count else _BARS[min(len(_BARS) - 1, count * len(_BARS) // (most + 1))]
+    drawn = sparkline.draw(document["timeline"], width - 4)
+    return drawn and Text.assemble((drawn.bars, "cyan"), "\n", (drawn.axis, "dim"), "\n", drawn.note)
 
 
 def _matrix(document: Document, width: int) -> RenderableType | None:

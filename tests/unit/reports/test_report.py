@@ -1,0 +1,228 @@
+"""The report: its numbers, its formats, and what must not get into them."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from archives import MINUTE, letter, write_analysis, write_segment
+from rich.console import Console
+
+from dlq.archive.store import LocalStore
+from dlq.archive.views import REPLAYS
+from dlq.core.errors import UsageError
+from dlq.reports import report, summary, terminal, thresholds, timeline
+from dlq.reports.markdown import escape
+
+HOSTILE = "\x1b[31m<img src=x onerror=alert(1)>`|[x](http://evil)\u202e @all"
+CANARY = "jane.doe@example.com"
+EARLIER, LATEST = "20260101T000000", "20260102T000000"
+
+
+def an_id(number: int) -> str:
+    return letter(number).record_id
+
+
+def verdict(number: int, cause: str, advice: str, **values: Any) -> dict[str, Any]:
+    return {"record_id": an_id(number), "cause": cause, "advice": advice, **values}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Seven letters of two sources: three failures of one kind, two duplicates, one expired, one without
+    a verdict."""
+    store = LocalStore(str(tmp_path / "archive"))
+    failure = {
+        "fingerprint": "f1",
+        "exception_class": "com.shop.Boom",
+        "exception_message": f"{HOSTILE} {CANARY}",
+    }
+    group = {"duplicate_group": "g", "duplicate_kind": "message_id"}
+    write_segment(store, "p-0", [letter(n, body_size=10) for n in range(1, 7)])
+    write_segment(store, "p-1", [letter(70, source="pay|ments", body_size=5)])
+    verdicts = [
+        *(verdict(n, "application_error", "fix_first", **failure) for n in (1, 2, 3)),
+        verdict(4, "poison_ack", "replay", **group),
+        verdict(5, "poison_ack", "replay", **group),
+        verdict(70, "expired", "replay"),
+    ]
+    write_analysis(store, EARLIER, [verdict(1, "unknown", "check_first"), verdict(4, "poison_ack", "replay")])
+    incident = {
+        "incident_id": "i1",
+        "start": MINUTE,
+        "end": 3 * MINUTE,
+        "size": 3,
+        "ongoing": True,
+        "new": False,
+    }
+    write_analysis(
+        store,
+        LATEST,
+        verdicts,
+        incidents=[{**incident, "sources": ["orders"], "causes": ["application_error"]}],
+    )
+    return store
+
+
+def ledger(*states: tuple[int, str]) -> pa.Table:
+    rows = [{"record_id": an_id(n), "plan": "p", "state": state, "updated_at": 1} for n, state in states]
+    return pa.Table.from_pylist(rows, REPLAYS)
+
+
+def test_every_letter_is_counted_once_in_every_view_of_them(store: LocalStore) -> None:
+    document = report.make(store)
+
+    assert document["letters"] == 7
+    for name in ("causes", "sources", "matrix", "advice", "replay_states"):
+        assert sum(row["letters"] for row in document[name]) == 7
+    assert sum(bucket["letters"] for bucket in document["timeline"]["buckets"]) == 7
+
+
+def test_causes_come_with_their_share_and_their_meaning(store: LocalStore) -> None:
+    first = report.make(store)["causes"][0]
+
+    assert (first["cause"], first["letters"], round(first["share"], 2)) == ("application_error", 3, 0.43)
+    assert first["first"] == "1970-01-01T00:01:00Z"
+    assert "exception" in first["meaning"]
+
+
+def test_a_letter_that_no_analysis_has_seen_is_said_so(store: LocalStore) -> None:
+    document = report.make(store)
+
+    assert document["counts"]["no_verdict"] == 1
+    assert "dlq analyze" in [step["command"] for step in document["next"]]
+
+
+def test_every_name_of_a_threshold_is_counted(store: LocalStore) -> None:
+    assert set(report.make(store)["counts"]) == set(thresholds.NAMES)
+
+
+def test_the_top_fingerprint_has_an_example_to_look_at(store: LocalStore) -> None:
+    document = report.make(store)
+
+    (top,) = document["fingerprints"]
+    assert (top["letters"], top["example"], top["sources"]) == (3, an_id(1), ["orders"])
+    assert document["next"][0]["command"] == f"dlq show {an_id(1)[:12]}"
+
+
+def test_duplicates_and_incidents_are_counted(store: LocalStore) -> None:
+    document = report.make(store)
+
+    assert document["duplicates"] == [{"kind": "message_id", "groups": 1, "letters": 2}]
+    assert (document["counts"]["incidents"], document["counts"]["ongoing"]) == (1, 1)
+
+
+def test_what_went_back_no_longer_waits(store: LocalStore) -> None:
+    document = report.make(store, ledger((4, "confirmed"), (5, "in_doubt")))
+
+    (replay,) = [row for row in document["advice"] if row["advice"] == "replay"]
+    assert (replay["letters"], replay["waiting"]) == (3, 1)
+    assert (document["counts"]["confirmed"], document["counts"]["in_doubt"]) == (1, 1)
+    assert "may or may not have arrived" in json.dumps(document["next"])
+
+
+def test_a_comparison_says_what_is_new_and_what_changed(store: LocalStore) -> None:
+    compared = report.make(store, before=EARLIER)["compare"]
+
+    assert {row["cause"]: row["change"] for row in compared["causes"]} == {
+        "application_error": 3, "poison_ack": 1, "expired": 1, "unknown": -1,
+    }  # fmt: skip
+    assert [row["change"] for row in compared["fingerprints"]] == ["new"]
+    assert compared["reclassified"] == 1
+
+
+def test_without_an_analysis_the_user_is_told_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no analysis yet: run dlq analyze"):
+        report.make(LocalStore(str(tmp_path)))
+
+
+def test_an_unknown_analysis_to_compare_with_is_told(store: LocalStore) -> None:
+    with pytest.raises(UsageError, match=f"no analysis '20260101'.*{EARLIER}"):
+        report.make(store, before="20260101")
+
+
+@pytest.mark.parametrize("name", report.FORMATS)
+def test_every_format_renders_a_comparison_and_an_empty_archive(
+    tmp_path: Path, store: LocalStore, name: str
+) -> None:
+    empty = LocalStore(str(tmp_path / "empty"))
+    write_analysis(empty, LATEST, [])
+
+    assert "application_error" in report.FORMATS[name](report.make(store, before=EARLIER))
+    assert report.FORMATS[name](report.make(empty))
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown"])
+def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: str) -> None:
+    text = report.FORMATS[name](report.make(store))
+
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
+@pytest.mark.parametrize("name", report.FORMATS)
+def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
+    assert CANARY in report.FORMATS[name](report.make(store)).replace("\\", "")
+    assert CANARY not in report.FORMATS[name](report.make(store, masks=())).replace("\\", "")
+
+
+def test_markdown_of_strangers_is_inert() -> None:
+    escaped = escape(HOSTILE + " *b* _i_ snake_case ~s~ <b> &amp; www.evil.com\n# h")
+
+    assert escaped == (
+        "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http\\://evil)\\\\u202e \\@all"
+        " \\*b\\* \\_i\\_ snake_case \\~s\\~ &lt;b> &amp;amp; www\\.evil.com\\\\n\\# h"
+    )
+
+
+def test_a_table_of_markdown_keeps_its_columns_whatever_the_names(store: LocalStore) -> None:
+    text = report.FORMATS["markdown"](report.make(store))
+
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for lines in tables:
+        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+
+
+def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore) -> None:
+    document = report.make(store, before=EARLIER)
+    console = Console(file=io.StringIO(), width=80)
+    terminal.render(console, document)
+
+    lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize(
+    ("span", "step"),
+    [
+        (0, 60),
+        (3000, 60),
+        (3600, 300),
+        (12 * 3600, 900),
+        (86_400, 3600),
+        (30 * 86_400, 86_400),
+        (9e9, 364 * 86_400),
+    ],
+)  # fmt: skip
+def test_the_timeline_takes_the_smallest_step_that_fits(span: float, step: int) -> None:
+    assert timeline.step_seconds(1.0, 1.0 + span) == step
+
+
+def test_a_report_is_written_whole_or_not_at_all(store: LocalStore, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "report.json"
+    report.write(report.make(store), report.format_of_file(str(target)), str(target))
+
+    assert json.loads(target.read_text())["letters"] == 7
+    assert [path.name for path in target.parent.iterdir()] == ["report.json"]
+
+
+def test_a_file_that_cannot_be_written_is_told(store: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(UsageError, match="cannot write"):
+        report.write(report.make(store), "json", str(tmp_path / "file" / "report.json"))
+
+
+def test_the_facts_are_one_pass_over_the_letters() -> None:
+    assert sum("FROM letters" in sql for sql in (summary._FACTS, *summary._LISTS.values())) == 1

@@ -1,0 +1,47 @@
+"""--fail-on: what passes, what does not, and what is no threshold."""
+
+import pytest
+
+from dlq.core.errors import UsageError
+from dlq.reports.thresholds import NAMES, parse
+
+COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5}
+
+
+@pytest.mark.parametrize(
+    ("expression", "told"),
+    [
+        ("unknown > 10%", "unknown > 10%: unknown is 10.5% (21 of 200)"),
+        ("unknown>10.5%", None),
+        ("unknown >= 10.5 %", "unknown >= 10.5 %: unknown is 10.5% (21 of 200)"),
+        ("total > 199", "total > 199: total is 200"),
+        ("total > 200", None),
+        ("in_doubt > 0", None),
+        ("replay = 5", "replay = 5: replay is 5"),
+        ("replay != 5", None),
+        ("application_error < 1", "application_error < 1: application_error is 0"),
+    ],
+)
+def test_a_threshold_tells_what_passed_it(expression: str, told: str | None) -> None:
+    (threshold,) = parse([expression])
+
+    assert threshold.passed(COUNTS) == told
+
+
+def test_a_share_of_nothing_is_zero() -> None:
+    (threshold,) = parse(["unknown > 0%"])
+
+    assert threshold.passed(dict.fromkeys(NAMES, 0)) is None
+
+
+@pytest.mark.parametrize(
+    "expression", ["", "unknown", "unknown > ten", "unknown > -1", "> 5", "unknown > 5 or 1"]
+)
+def test_what_is_no_threshold_is_refused(expression: str) -> None:
+    with pytest.raises(UsageError, match="no threshold"):
+        parse([expression])
+
+
+def test_an_unknown_name_is_refused_with_the_one_meant() -> None:
+    with pytest.raises(UsageError, match="did you mean 'in_doubt'"):
+        parse(["indoubt > 1"])
