@@ -1,0 +1,223 @@
+import json
+import struct
+
+import pika
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.connectors import amqp_table
+from dlq.connectors.amqp_table import EMPTY, decode, edit, stable, text_header
+
+
+def sized(content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + content
+
+
+def field(name: bytes, typed_value: bytes) -> bytes:
+    return bytes([len(name)]) + name + typed_value
+
+
+def headers_block(*fields: bytes) -> bytes:
+    return b"\x20\x00" + sized(b"".join(fields))
+
+
+def only_header(typed_value: bytes) -> str:
+    return decode(headers_block(field(b"h", typed_value))).headers["h"]
+
+
+SHOWN = [
+    (b"t\x01", "true"),
+    (b"t\x00", "false"),
+    (b"b\xff", "-1"),
+    (b"B\xff", "255"),
+    (b"s\xff\xfe", "-2"),
+    (b"U\xff\xfe", "-2"),
+    (b"u\xff\xfe", "65534"),
+    (b"I\xff\xff\xff\xff", "-1"),
+    (b"i\xff\xff\xff\xff", "4294967295"),
+    (b"l" + struct.pack(">q", -(2**63)), "-9223372036854775808"),
+    (b"L" + struct.pack(">q", 7), "7"),
+    (b"f" + struct.pack(">f", 0.5), "0.5"),
+    (b"d" + struct.pack(">d", 3.14), "3.14"),
+    (b"d" + struct.pack(">d", float("nan")), "nan"),
+    (b"D\x02" + struct.pack(">i", 150), "1.50"),
+    (b"S" + sized("käse".encode()), "käse"),
+    (b"S" + sized(b"a\xff\x00"), "a\\xff\x00"),
+    (b"x" + sized(b"\xff"), "\\xff"),
+    (b"V", "null"),
+    (b"T" + struct.pack(">Q", 1_762_053_120), "2025-11-02T03:12:00Z"),
+    (b"T" + struct.pack(">Q", 1_762_053_120_123), "2025-11-02T03:12:00.123000Z"),
+    (b"T" + struct.pack(">Q", 1_762_053_120_123_456), "2025-11-02T03:12:00.123456Z"),
+    (b"T" + struct.pack(">Q", 2**64 - 1), "18446744073709551615"),
+    (b"A" + sized(b""), "[]"),
+    (b"F" + sized(b""), "{}"),
+    (b"A" + sized(b"t\x01V" + b"S" + sized(b"x")), '[true, null, "x"]'),
+    (b"F" + sized(field(b"a", b"B\x01") + field(b"a", b"B\x02")), '{"a": 1}'),
+]
+
+
+@pytest.mark.parametrize(("typed_value", "shown"), SHOWN)
+def test_every_type_is_shown(typed_value: bytes, shown: str) -> None:
+    assert only_header(typed_value) == shown
+
+
+def test_every_type_of_the_readers_is_among_those_shown() -> None:
+    assert {value[0] for value, _ in SHOWN} == set(amqp_table.READERS)
+
+
+def test_the_sizes_of_the_editor_are_those_of_the_readers() -> None:
+    for value, _ in SHOWN:
+        block = headers_block(field(b"h", value), field(b"after", b"B\x07"))
+        assert edit(block, drop_headers=lambda name: name == "h") == headers_block(field(b"after", b"B\x07"))
+
+
+def test_all_basic_properties_are_read_by_their_amqp_names() -> None:
+    values = {
+        "content_type": "text/plain",
+        "content_encoding": "gzip",
+        "delivery_mode": 2,
+        "priority": 200,
+        "correlation_id": "c",
+        "reply_to": "r",
+        "expiration": "1000",
+        "message_id": "m",
+        "timestamp": 2**63,
+        "type": "",
+        "user_id": "u",
+        "app_id": "a",
+        "cluster_id": "x",
+    }
+    block = b"".join(pika.BasicProperties(**values).encode())
+    assert decode(block).properties == {name: str(value) for name, value in values.items()}
+
+
+def test_of_duplicate_headers_the_first_is_shown() -> None:
+    block = headers_block(field(b"a", b"B\x01"), field(b"a", b"B\x02"))
+    assert decode(block).headers == {"a": "1"}
+
+
+def test_nesting_without_end_is_cut_instead_of_failing() -> None:
+    value = b"V"
+    for _ in range(5000):
+        value = b"A" + sized(value)
+    assert "nested too deeply" in only_header(value)
+
+
+@pytest.mark.parametrize(
+    "block", [b"", b"\x80", b"\x00\x01", b"\x00\x02", headers_block(b"\x01hq"), EMPTY + b"x"]
+)
+def test_damaged_blocks_are_refused(block: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the contract is the type, the text is free
+        decode(block)
+
+
+leaves = st.sampled_from([value for value, _ in SHOWN]) | st.binary(max_size=20).map(
+    lambda b: b"x" + sized(b)
+)
+names = st.binary(max_size=12)
+values = st.recursive(
+    leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: b"A" + sized(b"".join(items)))
+        | st.lists(st.tuples(names, inner), max_size=3).map(
+            lambda items: b"F" + sized(b"".join(field(*item) for item in items))
+        )
+    ),
+    max_leaves=8,
+)
+fields = st.lists(st.tuples(names, values).map(lambda pair: field(*pair)), max_size=6)
+tails = st.sampled_from(
+    [{}, {"message_id": "m", "delivery_mode": 1}, {"content_type": "a/b", "timestamp": 5}]
+)
+
+
+def block_of(wanted: list[bytes], rest: dict[str, str | int]) -> bytes:
+    """A block as pika makes it, with our fields in place of its empty header table (four zeros)."""
+    pieces = pika.BasicProperties(headers={}, **rest).encode()
+    return b"".join(sized(b"".join(wanted)) if piece == bytes(4) else piece for piece in pieces)
+
+
+@given(fields, tails)
+def test_an_edit_of_nothing_changes_nothing(wanted: list[bytes], rest: dict[str, str | int]) -> None:
+    block = block_of(wanted, rest)
+    decode(block)
+    assert edit(block) == block if wanted else decode(edit(block)).headers == {}
+
+
+@given(fields, fields, tails)
+def test_dropping_and_setting_touch_nothing_else(
+    before: list[bytes], after: list[bytes], rest: dict[str, str | int]
+) -> None:
+    ours = field(b"x-death", b"S" + sized(b"old"))
+    block = block_of([*before, ours, *after], {**rest, "expiration": "5"})
+    edited = edit(block, {"x-death"}.__contains__, {"dlq_replay_lap": 2}, ["expiration"])
+    number = b"l" + struct.pack(">q", 2)
+    assert edited == block_of([*before, *after, field(b"dlq_replay_lap", number)], rest)
+
+
+@given(fields, tails, st.data())
+def test_a_block_cut_short_is_refused(
+    wanted: list[bytes], rest: dict[str, str | int], data: st.DataObject
+) -> None:
+    block = block_of(wanted, rest)
+    size = data.draw(st.integers(0, len(block) - 1))
+    with pytest.raises(ValueError):  # noqa: PT011 - the contract is the type, the text is free
+        decode(block[:size])
+
+
+@given(st.binary(max_size=60))
+def test_arbitrary_bytes_are_decoded_or_refused(block: bytes) -> None:
+    try:
+        headers = decode(block).headers
+    except ValueError:
+        return
+    assert all(isinstance(value, str) for value in headers.values())
+
+
+@given(fields, tails)
+def test_delivery_counters_are_no_part_of_a_message(wanted: list[bytes], rest: dict[str, str | int]) -> None:
+    counted = [
+        *wanted,
+        field(b"x-delivery-count", b"l" + struct.pack(">q", 3)),
+        field(b"x-acquired-count", b"B\1"),
+    ]
+    assert stable(block_of(counted, rest)) == stable(block_of(wanted, rest))
+
+
+def test_a_counter_does_not_make_a_message_without_headers_another_one() -> None:
+    counted = headers_block(field(b"x-delivery-count", b"B\x01"))
+    assert stable(counted) == stable(EMPTY) == EMPTY
+
+
+def test_set_headers_replace_every_one_of_their_name() -> None:
+    block = headers_block(field(b"a", b"B\x01"), field(b"b", b"V"), field(b"a", b"B\x02"))
+    assert edit(block, set_headers={"a": "ü"}) == headers_block(
+        field(b"b", b"V"), field(b"a", b"S" + sized("ü".encode()))
+    )
+
+
+def test_set_properties_stand_in_the_order_of_the_protocol() -> None:
+    block = edit(b"\x00\x80" + b"\x01m", set_properties={"delivery_mode": 2, "content_type": "a"})
+    assert block == b"".join(pika.BasicProperties(content_type="a", delivery_mode=2, message_id="m").encode())
+
+
+def test_names_and_properties_that_are_too_long_are_refused() -> None:
+    with pytest.raises(ValueError, match="longer than the 255 bytes"):
+        edit(EMPTY, set_properties={"message_id": "m" * 256})
+    with pytest.raises(ValueError, match="longer than the 255 bytes"):
+        edit(EMPTY, set_headers={"n" * 256: "x"})
+
+
+def test_one_string_header_can_be_asked_for() -> None:
+    block = headers_block(
+        field(b"id", b"B\x01"), field(b"id", b"S" + sized(b"abc")), field(b"z", b"A" + sized(b"?"))
+    )
+    assert text_header(block, "id") == "abc"
+    assert text_header(block, "z") is None
+    assert text_header(EMPTY, "id") is None
+
+
+def test_nested_values_are_json() -> None:
+    nested = b"F" + sized(field(b"at", b"T" + struct.pack(">Q", 0)) + field(b"raw", b"x" + sized(b"\xff")))
+    assert json.loads(only_header(nested)) == {"at": "1970-01-01T00:00:00Z", "raw": "\\xff"}

@@ -1,0 +1,178 @@
+from collections.abc import Mapping
+
+import pika
+import pytest
+
+from dlq.connectors.amqp_table import Properties, decode
+from dlq.connectors.base import Target
+from dlq.connectors.rabbitmq_hygiene import MAX_FRAME, block_to_send, outline, target_of
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+
+PROVENANCE = {"dlq_replay_id": "id", "dlq_replay_lap": "1", "dlq_replay_of": "record"}
+ORDERS = Target("queue", "orders")
+BROKER_OWNED = [
+    "x-death", "x-first-death-queue", "x-last-death-reason", "x-delivery-count", "x-acquired-count",
+    "x-opt-deaths", "x-stream-offset", "CC", "BCC",
+]  # fmt: skip
+OF_FRAMEWORKS = [
+    "x-exception-message", "x-exception-stacktrace", "x-original-exchange", "x-error", "x-retry-count",
+    "MT-Fault-Message", "MT-Reason", "NServiceBus.ExceptionInfo.Message", "NServiceBus.FailedQ",
+    "NServiceBus.TimeOfFailure", "rbs2-error-details", "rbs2-source-queue", "x-shovelled-timestamp",
+]  # fmt: skip
+OF_APPLICATIONS = ["tenant", "trace", "NServiceBus.MessageId", "rbs2-msg-id", "x-delay", "x-deathly", "cc"]
+
+
+def letter(headers: Mapping[str, object] | None = None, **properties: object) -> Record:
+    block = b"".join(pika.BasicProperties(headers=dict(headers or {}), **properties).encode())
+    return Record("r", "s", "b", "rabbitmq", "orders.dlq", raw_properties=block, body_size=3)
+
+
+def sent(record: Record, keep_headers: bool = False) -> Properties:
+    return decode(block_to_send(record, PROVENANCE, keep_headers))
+
+
+@pytest.mark.parametrize("name", BROKER_OWNED)
+@pytest.mark.parametrize("keep_headers", [False, True])
+def test_what_the_broker_made_is_never_sent(name: str, keep_headers: bool) -> None:
+    record = letter({name: "x", "tenant": 42})
+    assert sent(record, keep_headers).table == {"tenant": 42, **PROVENANCE}
+    assert outline(record, ORDERS, PROVENANCE, keep_headers).stripped == [name]
+
+
+@pytest.mark.parametrize("name", OF_FRAMEWORKS)
+def test_the_traces_of_a_failure_are_kept_only_on_request(name: str) -> None:
+    record = letter({name: "x"})
+    assert name not in sent(record).headers
+    assert name in sent(record, keep_headers=True).headers
+
+
+@pytest.mark.parametrize("name", OF_APPLICATIONS)
+def test_the_headers_of_applications_are_kept(name: str) -> None:
+    assert sent(letter({name: "x"})).headers[name] == "x"
+
+
+def test_a_second_lap_replaces_the_first() -> None:
+    record = letter({"dlq_replay_id": "old", "dlq_replay_lap": "7"})
+    assert sent(record, keep_headers=True).headers == PROVENANCE
+
+
+def test_properties_that_would_harm_are_dropped_and_the_rest_is_kept() -> None:
+    record = letter(
+        user_id="app", expiration="60000", priority=7, delivery_mode=1, message_id="m", reply_to="r"
+    )
+    assert sent(record).properties == {
+        "priority": "7",
+        "delivery_mode": "2",
+        "message_id": "m",
+        "reply_to": "r",
+    }
+    assert outline(record, ORDERS, PROVENANCE, False).stripped == ["expiration", "user_id"]
+
+
+def test_direct_reply_to_is_dropped_but_not_a_header_that_mentions_it() -> None:
+    record = letter({"note": "amq.rabbitmq.reply-to"}, reply_to="amq.rabbitmq.reply-to.g1h2")
+    assert "reply_to" not in sent(record).properties
+    assert "reply_to" in outline(record, ORDERS, PROVENANCE, False).stripped
+    assert (
+        sent(letter({"note": "amq.rabbitmq.reply-to"}, reply_to="answers")).properties["reply_to"]
+        == "answers"
+    )
+
+
+def test_untouched_headers_keep_their_types() -> None:
+    record = letter({"raw": b"\xff", "flag": True, "tenant": 42, "x-death": [{"reason": "rejected"}]})
+    before = record.raw_properties or b""
+    after = block_to_send(record, PROVENANCE, False)
+    for field in (b"\x03rawx\x00\x00\x00\x01\xff", b"\x04flagt\x01", b"\x06tenantI\x00\x00\x00\x2a"):
+        assert field in before
+        assert field in after
+
+
+def test_a_letter_without_a_block_is_encoded_from_its_maps() -> None:
+    record = Record(
+        "r", "s", "b", "rabbitmq", "orders.dlq", message_id="m", headers={"tenant": "42", "x-death": "[]"},
+        properties={"timestamp": "2025-11-02T03:12:09Z", "type": "order", "expiration": "5"},
+    )  # fmt: skip
+    found = sent(record)
+    assert found.headers == {"tenant": "42", **PROVENANCE}
+    assert found.properties == {
+        "delivery_mode": "2", "message_id": "m", "timestamp": "1762053129", "type": "order",
+    }  # fmt: skip
+    assert "as text" in outline(record, ORDERS, PROVENANCE, False).warnings[0]
+
+
+def test_properties_that_cannot_be_encoded_are_a_problem_and_no_crash() -> None:
+    record = Record("r", "s", "b", "rabbitmq", "q", properties={"priority": "high"})
+    assert "cannot be sent" in (outline(record, ORDERS, PROVENANCE, False).problem or "")
+
+
+@pytest.mark.parametrize(("size", "fits"), [(MAX_FRAME - 500, True), (MAX_FRAME, False)])
+def test_headers_that_do_not_fit_a_frame_are_a_problem(size: int, fits: bool) -> None:
+    found = outline(letter({"stack": "x" * size}), ORDERS, PROVENANCE, False)
+    assert (found.problem is None) == fits
+
+
+def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
+    record = letter({"stack": "x" * (MAX_FRAME - 100)})
+    assert len(record.raw_properties or b"") + 20 < MAX_FRAME
+    assert "with ours" in (outline(record, ORDERS, PROVENANCE, False).problem or "")
+
+
+@pytest.mark.parametrize(
+    ("record", "target", "text"),
+    [
+        (letter(type="EasyNetQ.SystemMessages.Error, EasyNetQ"), ORDERS, "EasyNetQ"),
+        (letter()._replace(body_size=17 * 2**20), ORDERS, "16 MiB"),
+        (letter({"x-delay": 5}), Target("exchange", "late", "k"), "x-delay"),
+        (letter(reply_to="answers"), ORDERS, "reply_to"),
+    ],
+)
+def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
+    assert [warning for warning in outline(record, target, PROVENANCE, False).warnings if text in warning]
+
+
+def test_an_ordinary_letter_has_no_warnings_and_no_problem() -> None:
+    found = outline(letter({"tenant": 1}), ORDERS, PROVENANCE, False)
+    assert (list(found.stripped), found.problem, list(found.warnings)) == ([], None, [])
+
+
+DIED = letter()._replace(
+    origin_kind="queue",
+    origin="orders",
+    origin_exchange="shop",
+    origin_routing_key="order.created",
+    routing_key="dead",
+)
+UNROUTABLE = letter()._replace(
+    origin_kind="exchange", origin="shop", exchange="shop", routing_key="no.such.key"
+)
+
+
+@pytest.mark.parametrize(
+    ("record", "to", "target"),
+    [
+        (DIED, "origin", Target("queue", "orders")),
+        (DIED, "queue:other", Target("queue", "other")),
+        (DIED, "exchange:shop/a/b", Target("exchange", "shop", "a/b")),
+        (DIED, "exchange:shop/", Target("exchange", "shop", "")),
+        (DIED, "exchange:shop", Target("exchange", "shop", "order.created")),
+        (UNROUTABLE, "origin", Target("exchange", "shop", "no.such.key")),
+        (
+            UNROUTABLE._replace(origin_exchange="", origin_routing_key="k"),
+            "origin",
+            Target("exchange", "", "k"),
+        ),
+        (letter(), "origin", None),
+        (letter(), "exchange:shop", None),
+        (letter()._replace(origin_kind="group", origin="g"), "origin", None),
+    ],
+)
+def test_targets(record: Record, to: str, target: Target | None) -> None:
+    assert target_of(record, to) == target
+
+
+@pytest.mark.parametrize("to", ["group:pay", "topic:orders", "queue:", "queue", "orders", "", "group"])
+def test_a_target_that_rabbitmq_does_not_have_is_refused_in_words(to: str) -> None:
+    with pytest.raises(UsageError, match="use origin, queue:NAME or exchange:NAME/KEY"):
+        target_of(DIED, to)
