@@ -31,7 +31,7 @@ Checkpoint = Mapping[str, int]
 NO_CHECKPOINT: Checkpoint = MappingProxyType({})
 
 BATCH_BYTES = 16 * 2**20
-BATCH_ROWS = 10_000
+BATCH_ROWS = 2_000
 
 
 class Left(NamedTuple):
