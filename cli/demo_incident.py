@@ -1,0 +1,92 @@
+"""The incident of the demo: what one night may leave in a shop's dead-letter queue. Made up, always the same."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+QUEUE = "orders.dlq"
+WORK_QUEUE = "orders"
+
+_NIGHT = datetime(2026, 11, 2, 3, 12, 9, tzinfo=UTC)
+_SPRING = "org.springframework.amqp.rabbit.support.ListenerExecutionFailedException: Listener threw exception"
+
+
+def letters() -> Iterator[dict[str, Any]]:
+    """JSONL objects (RabbitMQ), in the order in which they died."""
+    yield from (_parked(n, "java.net.SocketTimeoutException", "payment-gateway:443 did not answer within 3000 ms",
+                        "com.shop.payment.Gateway.charge(Gateway.java:88)") for n in range(24))  # fmt: skip
+    yield from (_parked(n, "com.shop.stock.NegativeStockException", f"stock of SKU-{n % 3} would be negative",
+                        "com.shop.stock.Stock.take(Stock.java:42)") for n in range(24, 33))  # fmt: skip
+    yield from (_expired(n) for n in range(33, 45))
+    yield _parked(7, "java.net.SocketTimeoutException", "payment-gateway:443 did not answer within 3000 ms",
+                  "com.shop.payment.Gateway.charge(Gateway.java:88)")  # fmt: skip
+    yield _poison(45)
+
+
+def _order(number: int) -> dict[str, Any]:
+    order = {"order": {"id": 4700 + number, "sku": f"SKU-{number % 3}", "total": 19.9 + number}}
+    return {
+        "broker_kind": "rabbitmq",
+        "message_id": f"order-{4700 + number}",
+        "properties": {
+            "message_id": f"order-{4700 + number}",
+            "content_type": "application/json",
+            "delivery_mode": "2",
+            "timestamp": str(int((_at(number) - timedelta(seconds=30)).timestamp())),
+        },
+        "body_text": json.dumps(order),
+    }
+
+
+def _at(number: int) -> datetime:
+    return _NIGHT + timedelta(seconds=7 * number)
+
+
+def _parked(number: int, exception: str, message: str, frame: str) -> dict[str, Any]:
+    """A letter that Spring's RepublishMessageRecoverer parked."""
+    trace = f"{_SPRING}\n\tat o.s.amqp.Adapter.invoke(Adapter.java:1)\nCaused by: {exception}: {message}\n\tat {frame}\n"
+    return _order(number) | {
+        "exchange": "errors",
+        "routing_key": "error.order.created",
+        "headers": {
+            "x-original-exchange": "shop",
+            "x-original-routingKey": "order.created",
+            "x-exception-message": message,
+            "x-exception-stacktrace": trace,
+            **_death("rejected", WORK_QUEUE, number),
+        },
+    }
+
+
+def _expired(number: int) -> dict[str, Any]:
+    return _order(number) | {"headers": _death("expired", WORK_QUEUE, number)}
+
+
+def _poison(number: int) -> dict[str, Any]:
+    """Binary rubbish on a JSON queue: refused at each of four deliveries of a retry loop."""
+    wait = _death("expired", f"{WORK_QUEUE}.wait", number, count=3)["x-death"]
+    refused = _death("rejected", WORK_QUEUE, number, count=4)
+    return {
+        "broker_kind": "rabbitmq",
+        "headers": {**refused, "x-death": wait + refused["x-death"]},
+        "properties": {"delivery_mode": "2", "content_type": "application/json"},
+        "body_base64": "AAEC/w==",
+    }
+
+
+def _death(reason: str, queue: str, number: int, count: int = 1) -> dict[str, Any]:
+    entry = {
+        "count": count,
+        "reason": reason,
+        "queue": queue,
+        "time": _at(number).isoformat(),
+        "exchange": "shop",
+        "routing-keys": ["order.created"],
+    }
+    return {
+        "x-death": [entry],
+        "x-first-death-queue": WORK_QUEUE,
+        "x-first-death-reason": reason,
+        "x-first-death-exchange": "shop",
+    }
