@@ -1,0 +1,52 @@
+"""Writes docs/commands.md: every command with its --help. `python docs/commands.py` after a change."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from dlq.cli.app import build, run
+
+PAGE = Path(__file__).with_name("commands.md")
+WIDTH = "100"
+_INTRODUCTION = """# Commands
+
+Every command with what `--help` says of it. This page is written by `docs/commands.py`; a test compares it.
+
+The common options (`-c`, `-o`, `-q`, `-v`, `--no-input`, `--no-color`) may stand before or after the command.
+Data goes to standard output, everything else to standard error. Exit codes: 0 done; 1 unexpected; 2 usage or
+configuration; 3 partly done; 4 broker unreachable, access denied, or not found; 5 a `--fail-on` threshold is
+passed; 6 something is in doubt or the books do not balance; 7 busy; 130 interrupted.
+"""
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of the commands inside a group, in the order of the help."""
+    for name, command in (group or typer.main.get_command(build())).commands.items():
+        yield (*path, name)
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+
+
+def help_of(words: tuple[str, ...]) -> str:
+    """What `dlq WORDS --help` prints on a terminal of WIDTH columns, without colours."""
+    os.environ |= {"COLUMNS": WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        run([*words, "--help"])
+    return "\n".join(line.rstrip() for line in printed.getvalue().strip("\n").splitlines()).strip("\n")
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [_INTRODUCTION, f"## dlq\n\n```text\n{help_of(())}\n```"]
+    parts += [f"## dlq {' '.join(words)}\n\n```text\n{help_of(words)}\n```" for words in commands()]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
