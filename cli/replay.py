@@ -32,8 +32,13 @@ def plan(
         typer.Option("--where", metavar="SQL", help="Which letters: a condition over the columns of dlq ls."),
     ] = None,
     to: Annotated[
-        str, typer.Option("--to", help="origin, group, queue:NAME, topic:NAME or exchange:NAME/KEY.")
-    ] = "origin",
+        str,
+        typer.Option(
+            "--to",
+            help="failed (its queue, or RocketMQ's group alone), origin, group, resume (half messages), "
+            "queue:NAME, topic:NAME or exchange:NAME/KEY.",
+        ),
+    ] = "failed",
     rate: Annotated[float | None, typer.Option("--rate", help="At most so many messages a second.")] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many letters.")] = None,
     edit: Annotated[

@@ -43,6 +43,10 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+DEFAULT_TARGET = "failed"
+"""`--to` unless told: back to the failed queue (its origin), or to RocketMQ's failed group alone, because a
+topic would deliver again to every group that subscribes to it."""
+_SAFE_TARGETS = {"rocketmq": "group"}
 _NAMES_IDS = re.compile(
     r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
 )
@@ -55,7 +59,7 @@ class Wanted:
     """What the user asked for. `rate` is messages a second."""
 
     where: str | None = None
-    to: str = "origin"
+    to: str = DEFAULT_TARGET
     rate: float | None = None
     limit: int | None = None
     any_advice: bool = False
@@ -143,7 +147,8 @@ class Planner:
         self, record: Record, advice: str | None, stem: str, row: int, wanted: Wanted
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, record.broker)
-        target = self._brokers.get(broker).target_of(record, wanted.to) if broker else None
+        to = _SAFE_TARGETS.get(record.broker_kind, "origin") if wanted.to == DEFAULT_TARGET else wanted.to
+        target = self._brokers.get(broker).target_of(record, to) if broker else None
         if broker is None or target is None:
             self._tally.left_out["no_target" if broker else "no_broker"] += 1
             return None
