@@ -1,0 +1,148 @@
+"""Exceptions: the root cause's class and message, its family, and a fingerprint that lasts.
+
+Reads Java (`Caused by:`, nested exception is), .NET (` ---> `), Python tracebacks and Node stacks.
+Everything is Spark SQL text over `verdict.error_class`, `error_message` and `error_text`; texts are
+cut first, and no pattern nests repetitions, so that a hostile text costs no more than its length.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dlq.analyzers.rule import literal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FINGERPRINT_VERSION = 1
+LONGEST_TEXT = 65_536
+LONGEST_MESSAGE = 2_000
+LONGEST_HINT = 300
+
+_CLASS = r"(?:[A-Za-z_$][\w$]*[.+/])*[A-Z_$][\w$]*"
+_SUFFIX = r"(?:Exception|Error|Throwable|Timeout|Failure|Fault|Interrupt|Warning|Abort|Rejected|Exit|Panic)"
+_FRAMES = r"(?s)\r?\n\s+(?:at |---|\.\.\. \d|File \").*$"
+
+FAMILIES: Mapping[str, str] = {
+    "timeout": r"timeout|timed ?out|deadline|no answer in time|\b504\b",
+    "connection": r"connect|socket|unreachable|refused|broken ?pipe|unknownhost|unavailable|reset by peer|\b503\b|\b502\b",
+    "throttled": r"throttl|rate.?limit|too many requests|\b429\b|quota",
+    "auth": r"auth|denied|forbidden|credential|access.?token|\b401\b|\b403\b|securityexception",
+    "duplicate": r"duplicate.?(?:key|entry)|unique.?(?:constraint|violation|index)|already.?exists|alreadyprocessed",
+    "database": r"\bsql|sql(?:exception|error)|jdbc|hibernate|\bjpa\b|deadlock|dataaccess|dataintegrity|mongo|psycopg|dbupdate|integrityerror|operationalerror",
+    "serialization": r"json|\bxml|pars(?:e|ing)|serializ|deserializ|messageconversion|marshal|decod|classcast|format|schema|avro|protobuf|unicode",
+    "validation": r"validat|constraintviolation|illegalargument|argument\w*exception|valueerror|invalid|required|missing|must not",
+    "not_found": r"not.?found|nosuchelement|\b404\b|does not exist|keyerror|no such",
+    "bug": r"nullpointer|nullreference|typeerror|attributeerror|nameerror|indexoutofbounds|indexerror|nosuchmethod|classnotfound|noclassdef|illegalstate|assertion",
+}
+"""Family -> what its class or, failing that, its message looks like; the first that fits."""
+
+_LIBRARIES = (
+    r"(?:java|javax|jakarta|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|org\.(?:springframework|hibernate|apache|eclipse|postgresql|junit)"
+    r"|com\.(?:rabbitmq|zaxxer|mysql|fasterxml|google)|io\.(?:netty|micrometer|grpc|vertx)|reactor|okhttp3?|System|Microsoft|MassTransit"
+    r"|NServiceBus|EasyNetQ|Rebus|RabbitMQ|Npgsql|Newtonsoft|internal|node)[./]"
+)
+_JVM_FRAME = rf"(?:^|\n)\s*at (?:[\w.-]+/)*(?!{_LIBRARIES})([\w.$`<>+/\[\]-]+)\("
+_NODE_FRAME = r"(?:^|\n)\s*at (?:async )?(?!.*node_modules)([\w.$<>]+) \("
+_PYTHON_FRAME = r"(?s).*\n\s+File \"(?![^\"\n]*(?:site-packages|lib/python|<frozen))(?:[^\"\n]*/)?([^\"\n/]+)\", line \d+, (in [\w<>.]+)"
+_STACK = r"\n\s+at |Traceback \("
+_GENERATED = r"\d+|\$\$.*"
+_VARIABLE = (
+    r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.+-]+@[\w.-]+|https?://\S+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"
+    r"|\b(?=[0-9a-fA-F]*\d)[0-9a-fA-F]{6,}\b|\d[\d.,:TZ+-]*"
+)
+
+
+def _matches(text: str, pattern: str) -> str:
+    return f"{text} RLIKE {literal(pattern)}"
+
+
+def _without(text: str, pattern: str, instead: str = "") -> str:
+    return f"regexp_replace({text}, {literal(pattern)}, {literal(instead)})"
+
+
+def _part(text: str, pattern: str, group: int = 1) -> str:
+    return f"nullif(regexp_extract({text}, {literal(pattern)}, {group}), '')"
+
+
+def _first(text: str) -> str:
+    """The first LONGEST_HINT characters: enough to know an exception by."""
+    return f"substring({text}, 1, {LONGEST_HINT})"
+
+
+_TRACEBACK = "error_text LIKE '%Traceback (most recent call last)%'"
+_INNER = _without("substring_index(error_text, ' ---> ', -1)", r"^\(Inner Exception #\d+\) ")
+_LAST_OF_TRACEBACK = _without("error_text", r"(?s)^.*\n[ \t][^\n]*\n(?=\S)")
+_FOUND_INSIDE = _part("head", rf"(?s)(?:^|[\s:(])((?:[A-Za-z_$][\w$]*\.)*[A-Z][\w$]*{_SUFFIX}: .*)$")
+_PYTHON_PLACE = f"nullif(concat_ws(' ', {_part('error_text', _PYTHON_FRAME)}, {_part('error_text', _PYTHON_FRAME, 2)}), '')"
+_PLACES = f"{_part('root', _JVM_FRAME)}, {_part('error_text', _JVM_FRAME)}, {_part('root', _NODE_FRAME)}"
+_FAMILY = " ".join(
+    f"WHEN {_matches(text, f'(?i){pattern}')} THEN {literal(name)}"
+    for text in ("substring_index(exception_class, '.', -1)", _first("exception_message"))
+    for name, pattern in FAMILIES.items()
+)
+_OF_THE_PLATFORM = _matches("exception_class", r"^(?:java|javax|jakarta|System|builtins)\.|^[^.]*$")
+
+TEXT: tuple[Mapping[str, str], ...] = (
+    {
+        "error_text": f"substring(coalesce(nullif(trim(verdict.error_text), ''), nullif(trim(verdict.error_message), '')), 1, {LONGEST_TEXT})"
+    },
+    {
+        # From the root cause on.
+        "root": (
+            "CASE WHEN error_text LIKE '%Caused by: %' THEN substring_index(error_text, 'Caused by: ', -1) "
+            "WHEN error_text LIKE '%nested exception is %' THEN substring_index(error_text, 'nested exception is ', -1) "
+            f"WHEN error_text LIKE '% ---> %' THEN {_INNER} WHEN {_TRACEBACK} THEN {_LAST_OF_TRACEBACK} ELSE error_text END"
+        )
+    },
+    # Without the frames: `class: message`, or some words.
+    {"head": f"substring({_without('substring(root, 1, 8192)', _FRAMES)}, 1, 4096)"},
+    {
+        "head": f"CASE WHEN {_matches('head', rf'^{_CLASS}(?::|$)')} THEN head ELSE coalesce({_FOUND_INSIDE}, head) END"
+    },
+    {"head_class": _part("head", rf"^({_CLASS})(?:: |:?\s*$)")},
+    {
+        "head_class": (
+            f"CASE WHEN {_matches('head_class', f'{_SUFFIX}$')} "
+            f"OR (head_class LIKE '%.%' AND {_matches('error_text', _STACK)}) THEN head_class END"
+        )
+    },
+    {
+        "exception_class": "coalesce(head_class, nullif(verdict.error_class, ''))",
+        "exception_message": (
+            f"substring(CASE WHEN head_class IS NOT NULL THEN {_part('head', rf'(?s)^{_CLASS}:[ ]*(.*)$')} "
+            f"ELSE coalesce(nullif(verdict.error_message, ''), head) END, 1, {LONGEST_MESSAGE})"
+        ),
+    },
+    {
+        "exception_family": (
+            f"CASE WHEN coalesce(exception_class, exception_message) IS NULL THEN NULL {_FAMILY} "
+            f"WHEN exception_class IS NULL OR {_OF_THE_PLATFORM} THEN 'other' ELSE 'business' END"
+        ),
+        "frame": f"CASE WHEN error_text IS NULL THEN NULL WHEN {_TRACEBACK} THEN {_PYTHON_PLACE} ELSE coalesce({_PLACES}) END",
+    },
+    {
+        "place": f"coalesce({_without('frame', _GENERATED)}, {_without(_first('exception_message'), _VARIABLE, '?')})"
+    },
+    {
+        # Without an exception a fingerprint says where letters of this cause died.
+        "fingerprint": (
+            f"substring(sha2(concat_ws('|', {FINGERPRINT_VERSION}, verdict.cause, "
+            "CASE WHEN coalesce(exception_class, place) IS NULL "
+            "THEN concat_ws('|', verdict.mechanism, coalesce(verdict.origin, dead_letter_queue)) "
+            "ELSE concat_ws('|', coalesce(exception_class, ''), coalesce(place, '')) END), 256), 1, 16)"
+        ),
+        "fingerprint_version": str(FINGERPRINT_VERSION),
+    },
+)
+"""Columns in steps: a step reads those before it."""
+
+_SCRATCH = ("root", "head", "head_class", "frame", "place")
+
+
+def explain(decided: "DataFrame") -> "DataFrame":
+    """Adds exception_class, exception_message, exception_family, fingerprint and its version."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for step in TEXT:
+        decided = decided.withColumns({name: F.expr(text) for name, text in step.items()})
+    return decided.drop(*_SCRATCH)

@@ -1,0 +1,167 @@
+"""An analysis: committed segments in, verdicts out.
+
+Stage 1 judges each record by itself (`classify`); its rows are kept below the analysis and used
+again by later analyses under the same rules. Stage 2 looks across all records (duplicates, advice)
+and writes the verdicts. `analysis.json` comes last: without it nothing counts.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dlq.analyzers import advice, changes, duplicates, rules, topology
+from dlq.analyzers.classify import classify, judged_schema
+from dlq.analyzers.reading import read_files, read_records, spark_schema, spark_url
+from dlq.analyzers.session import session
+from dlq.analyzers.topology import Facts
+from dlq.archive import analyses, manifests
+from dlq.archive.analyses import TABLES, VERDICTS, Analysis
+from dlq.archive.manifests import Manifest
+from dlq.archive.store import LocalStore, Store
+from dlq.core import clock
+from dlq.core.causes import CAUSES
+from dlq.core.clock import Clock
+from dlq.core.errors import UsageError
+from dlq.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@dataclass(frozen=True)
+class Part:
+    """Stage 1 rows of some segments, kept by the analysis that made them."""
+
+    files: tuple[str, ...]
+    stems: tuple[str, ...]
+
+
+def analyze(
+    store: Store,
+    settings: Settings,
+    master: str | None = None,
+    since: int | None = None,
+    now: Clock = clock.now,
+) -> Analysis:
+    """Judge everything captured (since a time in microseconds) and commit a new analysis.
+
+    Raises UsageError when nothing was captured or Spark cannot start, ConfigError for a bad user rule.
+    """
+    started = time.monotonic()
+    segments = [m for m in manifests.every(store) if m.rows]
+    if not segments:
+        raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
+    chosen = [m for m in segments if since is None or m.created_at >= clock.iso(since)]
+    facts = topology.facts(store, settings)
+    digest = rules.digest(settings.rules, facts)
+    last = analyses.latest(store)
+    name = _new_name(now(), last)
+    kept = _kept_parts(store, last, digest, {m.stem for m in segments})
+    known = {stem for part in kept for stem in part.stems}
+    with session(settings.spark, master) as spark:
+        fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name)
+        judged = _read_parts(spark, store, [*kept, *fresh], since)
+        verdicts = _across(judged, settings)
+        counts = _write(store, verdicts, f"analyses/{name}/verdicts")
+        tables = {table: _files(store, f"analyses/{name}/{table}/") for table in TABLES}
+        changed = changes.against(spark, store, last, counts, tables["verdicts"])
+    analysis = Analysis(
+        analysis=name,
+        records=sum(counts.values()),
+        causes=counts,
+        seconds=round(time.monotonic() - started, 3),
+        created_at=clock.iso(now()),
+        rules_digest=digest,
+        tables=tables,
+        segments=tuple(m.stem for m in chosen),
+        extra={"parts": [vars(part) for part in (*kept, *fresh)], "changed": changed},
+    )
+    analyses.commit(store, analysis)
+    return analysis
+
+
+def _new_name(micros: int, last: Analysis | None) -> str:
+    """Sorts after the last one, even when the clock was set back."""
+    name = f"{datetime.fromtimestamp(micros // 1_000_000, UTC):%Y%m%dT%H%M%S}-{micros % 1_000_000:06d}"
+    return name if last is None or name > last.analysis else f"{last.analysis}.1"
+
+
+def _kept_parts(store: Store, last: Analysis | None, digest: str, counting: set[str]) -> list[Part]:
+    """Parts of the last analysis that still hold: same rules, all their segments count, files are there."""
+    if last is None or last.rules_digest != digest:
+        return []
+    parts = [Part(tuple(part["files"]), tuple(part["stems"])) for part in last.extra.get("parts", ())]
+    present = set(store.list("analyses/"))
+    return [part for part in parts if counting.issuperset(part.stems) and present.issuperset(part.files)]
+
+
+def _judge(
+    spark: "SparkSession",
+    store: Store,
+    settings: Settings,
+    facts: Facts,
+    committed: list[Manifest],
+    name: str,
+) -> list[Part]:
+    """Stage 1 of these segments. Bodies are read only for letters whose rules ask for them."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if not committed:
+        return []
+    folder = f"analyses/{name}/judged"
+    asks = F.coalesce(F.expr(rules.wants_body()), F.lit(False))
+    seen = Observation("bodies")
+    records = read_records(spark, store, committed, with_body=False).observe(
+        seen, F.count_if(asks).alias("asked")
+    )
+    judged = classify(records.filter(~asks), facts, settings.rules)
+    judged.write.parquet(spark_url(store.url(f"{folder}/plain")))
+    if seen.get["asked"]:
+        asking = read_records(spark, store, committed, with_body=True).filter(asks)
+        classify(asking, facts, settings.rules).write.parquet(spark_url(store.url(f"{folder}/bodies")))
+    return [Part(_files(store, f"{folder}/"), tuple(m.stem for m in committed))]
+
+
+def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], since: int | None) -> "DataFrame":
+    from pyspark.sql import functions as F  # noqa: N812
+
+    judged = read_files(spark, store, [file for part in parts for file in part.files], judged_schema())
+    return (
+        judged if since is None else judged.filter(F.col("captured_at") >= F.timestamp_micros(F.lit(since)))
+    )
+
+
+def _across(judged: "DataFrame", settings: Settings) -> "DataFrame":
+    """Stage 2: what only shows between records."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    related = judged.join(duplicates.find(judged), on="record_id", how="left")
+    advised = related.withColumns(advice.columns(settings.rules, settings.replay.max_laps))
+    return advised.withColumn("incident_id", F.lit(None).cast("string"))
+
+
+def _write(store: Store, verdicts: "DataFrame", folder: str) -> dict[str, int]:
+    """Write the verdicts; counts by cause are taken on the way."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F  # noqa: N812
+
+    seen = Observation("causes")
+    counts = [F.count_if(F.col("cause") == cause).alias(cause) for cause in CAUSES]
+    shaped = verdicts.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(VERDICTS).fields))
+    shaped.observe(seen, *counts).write.parquet(spark_url(store.url(folder)))
+    return {cause: count for cause, count in seen.get.items() if count}
+
+
+def _files(store: Store, prefix: str) -> tuple[str, ...]:
+    """The Parquet files that Spark has written, durable by now."""
+    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
+    if isinstance(store, LocalStore):
+        for path in map(store.url, names):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    return names

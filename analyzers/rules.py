@@ -1,0 +1,159 @@
+"""The cause rules: one table of named conditions, in order; the first that holds decides.
+
+Rules are text: Spark SQL over a record's columns and the columns that are derived from them first.
+So the table prints itself, a user's rule has the same form, and every expression runs inside Spark.
+A new rule is one entry in its table; a new broker is one line in `MODULES`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlq.analyzers import exceptions, frameworks, rules_rabbitmq
+from dlq.analyzers.rule import FIELDS, Rule, literal, of_kind
+from dlq.analyzers.topology import Facts, with_facts
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Rule as UserRule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Module(NamedTuple):
+    """The rules of one broker (or of frameworks, on any broker), and the columns they read."""
+
+    kinds: tuple[str, ...]
+    """Broker kinds it is for; empty: all."""
+    rules: tuple[Rule, ...]
+    derived: Mapping[str, str] = {}
+
+
+MODULES: tuple[Module, ...] = (
+    Module((), frameworks.RULES, frameworks.DERIVED),
+    Module(("rabbitmq", "memory"), rules_rabbitmq.RULES, rules_rabbitmq.DERIVED),
+)
+
+UNKNOWN = Rule("unknown", "nothing above holds", "true", "unknown", "none")
+
+
+def table(user_rules: tuple[UserRule, ...] = ()) -> Iterator[dict[str, str]]:
+    """The rules in order, for people: rule, broker, cause, mechanism, when."""
+    for mine in user_rules:
+        yield {
+            "rule": mine.name,
+            "broker": "any",
+            "cause": mine.cause or "",
+            "mechanism": "",
+            "when": mine.where,
+        }
+    for module in MODULES:
+        for rule in module.rules:
+            kinds = ", ".join(module.kinds) or "any"
+            yield {
+                "rule": rule.name,
+                "broker": kinds,
+                "cause": rule.cause,
+                "mechanism": rule.mechanism,
+                "when": rule.words,
+            }
+    yield {
+        "rule": UNKNOWN.name,
+        "broker": "any",
+        "cause": "unknown",
+        "mechanism": "none",
+        "when": UNKNOWN.words,
+    }
+
+
+def digest(user_rules: tuple[UserRule, ...], facts: Facts) -> str:
+    """Changes when any verdict of a single record could change."""
+    modules = [[m.kinds, [asdict(rule) for rule in m.rules], dict(m.derived)] for m in MODULES]
+    causes = [(rule.name, rule.where, rule.cause) for rule in user_rules]
+    text = json.dumps([modules, causes, exceptions.TEXT, facts.as_text()], sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def wants_body() -> str:
+    """The condition under which a rule has to look into the body."""
+    return (
+        " OR ".join(
+            f"({text})" for text in sorted({r.body_if for m in MODULES for r in m.rules if r.body_if})
+        )
+        or "false"
+    )
+
+
+def decide(records: "DataFrame", facts: Facts) -> "DataFrame":
+    """Adds the column `verdict`, a struct of rule, cause, mechanism and FIELDS.
+
+    Reads the record's columns and `body_text` (null where the body was not read).
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for derived in (*(m.derived for m in MODULES), rules_rabbitmq.DEATH_TEXT):
+        records = records.withColumns({name: F.expr(text) for name, text in derived.items()})
+    return with_facts(records, facts).withColumn("verdict", F.expr(_first_that_holds()))
+
+
+def _first_that_holds() -> str:
+    cases = "\n".join(
+        f"WHEN {_for_kinds(module.kinds)}({rule.when}) THEN {_outcome(rule)}"
+        for module in MODULES
+        for rule in module.rules
+    )
+    return f"CASE {cases} ELSE {_outcome(UNKNOWN)} END"
+
+
+def _for_kinds(kinds: tuple[str, ...]) -> str:
+    return f"{of_kind(*kinds)} AND " if kinds else ""
+
+
+def _outcome(rule: Rule) -> str:
+    """What a rule says, as SQL. An origin is a queue unless the rule says what else."""
+    origin_kind = (
+        rule.fields.get("origin_kind")
+        or f"CASE WHEN ({rule.fields.get('origin', 'NULL')}) IS NOT NULL THEN 'queue' END"
+    )
+    said = {"stale_evidence": "false", **rule.fields, "origin_kind": origin_kind}
+    named = {"rule": literal(rule.name), "cause": literal(rule.cause), "mechanism": literal(rule.mechanism)}
+    typed = {name: f"CAST({said.get(name, 'NULL')} AS {kind})" for name, kind in FIELDS.items()}
+    return (
+        f"named_struct({', '.join(f'{literal(name)}, {text}' for name, text in {**named, **typed}.items())})"
+    )
+
+
+def with_user_rules(verdicts: "DataFrame", user_rules: tuple[UserRule, ...]) -> "DataFrame":
+    """Adds `user_rule`, the first of the user's rules that holds, and lets its cause win.
+
+    Raises ConfigError naming the rule whose condition is no Spark SQL over these columns.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    for rule in user_rules:
+        _check(verdicts, rule)
+    first = F.lit(None).cast("string")
+    cause = F.lit(None).cast("string")
+    for rule in reversed(user_rules):
+        holds = F.expr(f"({rule.where})")
+        first = F.when(holds, F.lit(rule.name)).otherwise(first)
+        cause = F.when(holds, F.lit(rule.cause)).otherwise(cause)
+    chosen = verdicts.withColumns({"user_rule": first, "user_cause": cause})
+    named = {
+        "rule": F.when(F.col("user_cause").isNotNull(), F.col("user_rule")).otherwise(F.col("rule")),
+        "cause": F.coalesce("user_cause", "cause"),
+    }
+    return chosen.withColumns(named).drop("user_cause")
+
+
+def _check(verdicts: "DataFrame", rule: UserRule) -> None:
+    from pyspark.errors import PySparkException
+
+    try:
+        verdicts.filter(f"({rule.where})").schema  # noqa: B018 (asks Spark to resolve the condition)
+    except PySparkException as error:
+        reason = (error.getMessage() or str(error)).splitlines()[0]
+        raise ConfigError(
+            f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: {reason}"
+        ) from error

@@ -1,0 +1,125 @@
+"""One quiet Spark session: local by default, any cluster by `--master`.
+
+The JVM writes its log and warnings to a nameless temporary file, never to the terminal; its end is
+shown only when the JVM does not come up.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from dlq.core.errors import UsageError
+from dlq.core.settings import Spark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_GIB = 2**30
+_BASE: Mapping[str, str] = {
+    "spark.app.name": "dlq analyze",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Letters are hostile: a cast that fails gives null, it does not end the analysis.
+    "spark.sql.ansi.enabled": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # An analysis counts only when its analysis.json is there, so its files need no second rename.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    # Thousands of small segments are listed by the driver instead of by a job of their own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
+_LOCAL: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+}
+# What the JVM needs before it starts goes into its argument list, which every user of the machine
+# can read; all the rest (an object store's secret key among it) is handed over inside the process.
+_BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
+
+
+def configuration(settings: Spark, master: str | None = None) -> dict[str, str]:
+    """All Spark settings of a session; the user's own win."""
+    chosen = master or settings.master
+    local = {**_LOCAL, "spark.driver.memory": _driver_memory()} if chosen.startswith("local") else {}
+    return {**_BASE, **local, **settings.conf, "spark.master": chosen}
+
+
+def _driver_memory() -> str:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{max(_GIB, min(8 * _GIB, pages // 3)) >> 20}m"
+
+
+@contextmanager
+def session(settings: Spark, master: str | None = None) -> Iterator["SparkSession"]:
+    """A session that is stopped at the end; one that runs already is used and left running.
+
+    Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError("analyzing needs PySpark: pip install 'dlq[spark]'") from error
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    started = _start(configuration(settings, master))
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+def _start(conf: dict[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    _require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    before = SparkConf(loadDefaults=False)
+    before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
+    with tempfile.TemporaryFile() as log:
+        try:
+            gateway = SparkContext._gateway or launch_gateway(before, {"stdout": log, "stderr": log})
+            SparkContext._ensure_initialized(gateway=gateway)
+            context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=gateway)
+        except (PySparkException, Py4JError) as error:
+            where = "" if conf["spark.master"].startswith("local") else f" on {conf['spark.master']}"
+            raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+    context.setLogLevel("ERROR")
+    return SparkSession(context)
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
+    if not found:
+        where = f"in JAVA_HOME = {home}" if home else "on PATH"
+        raise UsageError(
+            f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+        )
+
+
+def _fault(log: IO[bytes]) -> str:
+    """The line of the JVM's output that names the fault, if there is one."""
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    return next((line.strip()[:300] for line in lines if "ERROR" in line or "Error:" in line), "")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if "Exception:" in line] or str(error).splitlines()
+    return next(iter(lines), "").removeprefix(": ")[:300]

@@ -1,0 +1,76 @@
+"""dlq analyze: why did they die?"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.core.clock import from_iso, now
+from dlq.core.errors import UsageError
+from dlq.core.units import seconds
+
+if TYPE_CHECKING:
+    from dlq.archive.analyses import Analysis
+    from dlq.cli.context import Context
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("analyze")(analyze)
+
+
+def analyze(
+    ctx: typer.Context,
+    master: Annotated[
+        str | None, typer.Option(metavar="URL", help="Spark master (default: local[*], or [spark] master).")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only letters captured since then: 24h, or 2026-11-02T03:00:00Z."),
+    ] = None,
+) -> None:
+    """Judge all captured letters with Spark: cause, exception, duplicates, advice.
+
+    Example: dlq analyze --since 24h
+    """
+    from dlq.analyzers.job import analyze as run
+
+    context: Context = ctx.obj
+    result = run(context.store, context.settings, master=master, since=_moment(since))
+    document = {
+        "analysis": result.analysis,
+        "records": result.records,
+        "causes": dict(result.causes),
+        "seconds": result.seconds,
+        **{name: value for name, value in result.extra.items() if name != "parts"},
+    }
+    context.emit(document, lambda: _show(context, result))
+
+
+def _moment(since: str | None) -> int | None:
+    if since is None:
+        return None
+    at = from_iso(since)
+    try:
+        return at if at is not None else now() - int(seconds(since) * 1_000_000)
+    except UsageError as error:
+        raise UsageError(
+            f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h)"
+        ) from error
+
+
+def _show(context: "Context", result: "Analysis") -> None:
+    changed: Mapping[str, Any] = result.extra.get("changed") or {}
+    differences = changed.get("causes", {})
+    named = sorted({*result.causes, *differences}, key=lambda cause: (-result.causes.get(cause, 0), cause))
+    rows = [
+        (cause, result.causes.get(cause, 0), f"{differences[cause]:+,}" if cause in differences else "")
+        for cause in named
+    ]
+    context.emit_rows(("cause", "letters", "since last" if changed else ""), rows)
+    new = changed.get("new_fingerprints", 0)
+    if new:
+        context.say(
+            f"{new} fingerprint{'s' if new != 1 else ''} not seen in the analysis before ({changed['since']})"
+        )
+    context.say(f"{result.records:,} letters in {result.seconds:.1f} s; next: dlq report")

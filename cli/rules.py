@@ -1,0 +1,25 @@
+"""dlq rules: the table by which causes are decided."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from dlq.cli.context import Context
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("rules")(rules)
+
+
+def rules(ctx: typer.Context) -> None:
+    """Print the cause rules in the order in which they are asked; yours come first.
+
+    Example: dlq rules -o csv
+    """
+    from dlq.analyzers.rules import table
+
+    context: Context = ctx.obj
+    columns = ("rule", "broker", "cause", "mechanism", "when")
+    context.emit_rows(columns, [[row[name] for name in columns] for row in table(context.settings.rules)])
