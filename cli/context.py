@@ -128,7 +128,7 @@ def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any
 
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*("" if value is None else for_terminal(str(value)) for value in row))
+        table.add_row(*(for_terminal(_text(value)) for value in row))
     context.console.print(table)
 
 
@@ -145,7 +145,14 @@ def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[An
 def _csv(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows(rows)
+    writer.writerows([_text(value) for value in row] for row in rows)
+
+
+def _text(value: Any) -> str:
+    """A cell: nothing for null, JSON for maps and lists."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
 
 
 _ROWS: Mapping[str, Callable[[Context, Sequence[str], Iterable[Sequence[Any]]], None]] = {
