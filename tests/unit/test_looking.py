@@ -1,0 +1,147 @@
+"""ls, show, query and report as commands: what they print, where, and how they end."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from archives import letter, write_analysis, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+
+Dlq = Callable[..., tuple[int, str, str]]
+LETTERS = [letter(n, body=f"body {n}".encode(), headers={"h": "\x1b[2J"}) for n in range(1, 8)]
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    """Runs a command in a folder with an archive of seven letters, five of them judged."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", LETTERS)
+    verdicts = [
+        {"record_id": record.record_id, "cause": "expired", "advice": "replay"} for record in LETTERS[:5]
+    ]
+    write_analysis(store, "20260101T000000", verdicts)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def lines(out: str) -> Sequence[dict[str, object]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_ls_gives_a_pipe_one_object_a_letter_the_newest_first(dlq: Dlq) -> None:
+    code, out, err = dlq("ls")
+
+    assert (code, err) == (0, "")
+    assert [row["record_id"] for row in lines(out)] == [record.record_id for record in reversed(LETTERS)]
+    assert len(lines(out)[0]) == 20
+
+
+def test_ls_says_on_stderr_that_there_are_more(dlq: Dlq) -> None:
+    _code, out, err = dlq("ls", "--limit", "3")
+
+    assert len(lines(out)) == 3
+    assert err == "3 of 7 letters shown; --limit 0 shows all\n"
+
+
+def test_ls_without_a_limit_shows_all(dlq: Dlq) -> None:
+    assert len(lines(dlq("ls", "--limit", "0")[1])) == 7
+
+
+def test_ls_chooses_columns_and_letters(dlq: Dlq) -> None:
+    where = "cause = 'expired' and body_size = 0"
+    _code, out, _err = dlq("-o", "csv", "ls", "--columns", "advice,headers", "--where", where, "--limit", "1")
+
+    assert out.splitlines() == ["advice,headers", 'replay,"{""h"": ""\\u001b[2J""}"']
+
+
+def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
+    _code, out, _err = dlq("-o", "table", "ls", "--columns", "record_id,headers")
+
+    assert "\x1b" not in out
+    assert "\\x1b[2J" in out
+
+
+def test_a_table_of_ls_has_prefixes_that_show_takes(dlq: Dlq) -> None:
+    _head, first, *_rest = dlq("-o", "table", "ls")[1].splitlines()
+
+    assert first.split()[0] == "0" * 12
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["ls", "--where", "caus = 'x'"], "unknown column 'caus' here; did you mean 'cause'?"),
+        (["ls", "--columns", "caus"], "unknown column 'caus' in --columns; did you mean 'cause'?"),
+        (["ls", "--where", "true) OR (1=1) ORDER BY (1"], "is not one SQL condition"),
+        (["query", "DELETE FROM records"], "only one SELECT"),
+        (["query", "SELECT nope FROM letters"], "unknown column 'nope'"),
+        (["query", "SELECT * FROM read_text('/etc/passwd')"], "only the archive's views can be read"),
+        (["show", "0000"], "give 8 or more"),
+        (["show", "ffffffff"], "no letter has the id"),
+        (["show", "0" * 20], "ambiguous"),
+        (["report", "--fail-on", "unknwn > 1"], "did you mean 'unknown'"),
+        (["report", "--format", "marcdown"], "did you mean 'markdown'"),
+        (["report", "--compare", "2020"], "no analysis '2020'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(dlq: Dlq, arguments: list[str], told: str) -> None:
+    code, out, err = dlq(*arguments)
+
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("\n") == 1
+
+
+def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
+    monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
+
+    assert lines(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
+
+
+def test_show_gives_everything_as_json(dlq: Dlq) -> None:
+    document = json.loads(dlq("-o", "json", "show", LETTERS[0].record_id)[1])
+
+    assert document["body_text"] == "body 1"
+    assert document["headers"] == {"h": "\x1b[2J"}
+    assert document["cause_meaning"] == "its time to live ran out"
+
+
+def test_show_on_a_terminal_is_safe_and_tells_the_cause_in_words(dlq: Dlq) -> None:
+    shown = dlq("-o", "table", "show", LETTERS[0].record_id, "--mask")[1]
+
+    assert "\x1b" not in shown
+    assert "expired: its time to live ran out" in shown
+
+
+def test_a_passed_threshold_ends_with_5_and_says_which(dlq: Dlq) -> None:
+    code, out, err = dlq("report", "--fail-on", "expired > 50%", "--fail-on", "total > 100")
+
+    assert code == 5
+    assert err == "dlq: --fail-on expired > 50%: expired is 71.4% (5 of 7)\n"
+    assert json.loads(out)["letters"] == 7
+
+
+def test_a_report_takes_its_format_from_its_file(dlq: Dlq, tmp_path: Path) -> None:
+    code, out, _err = dlq("report", "--out", "report.md")
+
+    assert (code, out) == (0, "")
+    assert (tmp_path / "report.md").read_text().startswith("# Dead letters\n")
+
+
+def test_a_report_without_analysis_says_what_to_do(
+    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
+
+    assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
