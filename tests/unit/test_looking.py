@@ -68,7 +68,7 @@ def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
     _code, out, _err = dlq("-o", "table", "ls", "--columns", "record_id,headers")
 
     assert "\x1b" not in out
-    assert "\\x1b[2J" in out
+    assert "\\u001b[2J" in out
 
 
 def test_a_table_of_ls_has_prefixes_that_show_takes(dlq: Dlq) -> None:
