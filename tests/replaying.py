@@ -17,8 +17,15 @@ from dlq.connectors.base import Outcome, Outgoing, Outline, Presence, Sent, Targ
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Settings, parse
+from dlq.replay import planfile
+from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
+from dlq.replay.ledger import Ledger
 from dlq.replay.letters import REPLAY_ID
+from dlq.replay.pace import Stop
+from dlq.replay.plan import Wanted, make
+from dlq.replay.reconcile import Words, reconcile
+from dlq.replay.status import counts
 
 Fate = Callable[[int], Outcome]
 
@@ -148,3 +155,32 @@ def judge(store: LocalStore, advice: Mapping[str, str]) -> None:
         for record_id, text in advice.items()
     ]
     write_analysis(store, f"{time.time_ns()}", verdicts)
+
+
+class Replaying:
+    """Plans and applies with this test's archive, queue and ledger."""
+
+    def __init__(self, store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> None:
+        self.store, self.config, self.queue, self.ledger = store, config, queue, ledger
+
+    def plan(self, **wanted: object) -> str:
+        with brokers(self.config, self.queue) as opened:
+            return make(self.store, self.config, Wanted(**wanted), opened).plan  # type: ignore[arg-type]
+
+    def apply(
+        self, plan: str, stop: Stop | None = None, progress: Callable[[Run], None] = lambda _: None
+    ) -> Run:
+        with brokers(self.config, self.queue) as opened:
+            return apply(self.store, self.config, plan, opened, self.ledger, stop, progress)
+
+    def reconcile(self, plan: str, **words: object) -> dict[str, int]:
+        with brokers(self.config, self.queue) as opened:
+            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))  # type: ignore[arg-type]
+        return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
+
+    def states(self, plan: str) -> dict[str, int]:
+        found = counts(self.store, self.ledger, planfile.load(self.store, plan))
+        return {state: count for state, count in found.items() if count}
+
+    def keys(self, plan: str) -> list[str]:
+        return [one.key for one in planfile.letters(self.store, plan)]

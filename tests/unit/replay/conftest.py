@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from replaying import QueueFile, settings
+from replaying import QueueFile, Replaying, settings
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -31,3 +31,8 @@ def ledger(config: Settings, store: LocalStore) -> Iterator[Ledger]:
     store.put("here", b"")
     with opened(config.ledger, store) as book:
         yield book
+
+
+@pytest.fixture
+def replay(store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> Replaying:
+    return Replaying(store, config, queue, ledger)

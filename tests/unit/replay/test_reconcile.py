@@ -1,0 +1,116 @@
+"""What is in doubt is resolved by evidence first, then by an operator's word, and who said it is kept."""
+
+import getpass
+
+import pytest
+from archives import letter
+from replaying import Replaying, fill
+
+from dlq.archive import segments
+from dlq.connectors.base import Outgoing
+from dlq.core.clock import now
+from dlq.core.errors import Busy, Unreachable, UsageError
+from dlq.replay.letters import REPLAY_ID
+
+
+@pytest.fixture
+def doubtful(replay: Replaying) -> str:
+    """A plan of 20 letters; the first 5 are in doubt, and only the first 5 were sent."""
+    fill(replay.store, 20)
+    plan = replay.plan()
+    replay.queue.dies_at = 5
+    replay.apply(plan)
+    replay.queue.dies_at = None
+    assert replay.states(plan) == {"in_doubt": 5, "planned": 15}
+    return plan
+
+
+def record_ids(replay: Replaying, plan: str) -> list[str]:
+    return [entry.record_id for entry in replay.ledger.entries(plan, "in_doubt")]
+
+
+def test_without_evidence_or_word_all_stay_in_doubt(replay: Replaying, doubtful: str) -> None:
+    assert replay.reconcile(doubtful) == {"sent": 0, "not_sent": 0, "unknown": 5}
+    assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
+
+
+def test_the_witness_proves_sent_and_not_sent(replay: Replaying, doubtful: str) -> None:
+    replay.queue.witnesses.append(doubtful)
+    kept = replay.queue.path.read_text().splitlines()[:3]
+    replay.queue.path.write_text("\n".join(kept) + "\n")
+    assert replay.reconcile(doubtful) == {"sent": 3, "not_sent": 2, "unknown": 0}
+    assert replay.states(doubtful) == {"confirmed": 3, "planned": 17}
+
+
+def test_a_letter_that_came_back_is_proven_sent(replay: Replaying, doubtful: str) -> None:
+    first, second = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt")[:2])
+    back = [
+        letter(100, headers={REPLAY_ID: first}, captured_at=now()),
+        letter(101, properties={REPLAY_ID: second}, captured_at=now()),
+        letter(102, headers={REPLAY_ID: "somebody else's"}, captured_at=now()),
+    ]
+    segments.commit(replay.store, "orders", "later", 0, "drain", back, {})
+    assert replay.reconcile(doubtful) == {"sent": 2, "not_sent": 0, "unknown": 3}
+    assert [entry.key for entry in replay.ledger.entries(doubtful, "confirmed")] == [first, second]
+
+
+def test_an_older_capture_proves_nothing(replay: Replaying, doubtful: str) -> None:
+    [first, *_] = (entry.key for entry in replay.ledger.entries(doubtful, "in_doubt"))
+    old = letter(100, headers={REPLAY_ID: first}, captured_at=now() - 3_600_000_000)
+    segments.commit(replay.store, "orders", "earlier", 0, "drain", [old], {})
+    assert replay.reconcile(doubtful)["sent"] == 0
+
+
+def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, doubtful: str) -> None:
+    one, two, three, *_ = record_ids(replay, doubtful)
+    resolved = replay.reconcile(doubtful, sent=(one,), not_sent=(two,), hold=(three,))
+    assert resolved == {"sent": 1, "not_sent": 1, "unknown": 2}
+    assert replay.states(doubtful) == {"confirmed": 1, "planned": 16, "held": 1, "in_doubt": 2}
+    [entry] = replay.ledger.entries(doubtful, "confirmed")
+    assert entry.detail is not None
+    assert entry.detail.startswith(f"by the word of {getpass.getuser()}@")
+
+
+@pytest.mark.parametrize(
+    ("rest", "state"), [("confirmed", "confirmed"), ("planned", "planned"), ("held", "held")]
+)
+def test_one_word_for_all_the_rest(replay: Replaying, doubtful: str, rest: str, state: str) -> None:
+    replay.reconcile(doubtful, rest=rest)
+    states = replay.states(doubtful)
+    assert "in_doubt" not in states
+    assert states[state] == (20 if state == "planned" else 5)
+
+
+def test_the_word_not_sent_lets_the_same_plan_send_them(replay: Replaying, doubtful: str) -> None:
+    replay.reconcile(doubtful, rest="planned")
+    assert replay.apply(doubtful).sent == 20
+    assert replay.states(doubtful) == {"confirmed": 20}
+
+
+def test_what_was_set_aside_can_be_resolved_later(replay: Replaying, doubtful: str) -> None:
+    ids = record_ids(replay, doubtful)
+    replay.reconcile(doubtful, rest="held")
+    replay.reconcile(doubtful, sent=(ids[0],))
+    assert replay.states(doubtful) == {"held": 4, "confirmed": 1, "planned": 15}
+
+
+@pytest.mark.parametrize("wrong", ["00000000", "0" * 31, "abc", "f" * 32])
+def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful: str, wrong: str) -> None:
+    with pytest.raises(UsageError):
+        replay.reconcile(doubtful, sent=(wrong,))
+    assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
+
+
+def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator(
+    replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(plan: str, outgoing: list[Outgoing], since: int) -> None:
+        raise Unreachable("no connection")
+
+    monkeypatch.setattr(replay.queue, "find", find)
+    assert replay.reconcile(doubtful, rest="confirmed") == {"sent": 5, "not_sent": 0, "unknown": 0}
+
+
+def test_nobody_reconciles_a_plan_that_is_being_applied(replay: Replaying, doubtful: str) -> None:
+    with replay.store.lock(f"plan-{doubtful}"), pytest.raises(Busy):
+        replay.reconcile(doubtful, rest="planned")
