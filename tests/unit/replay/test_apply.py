@@ -256,7 +256,7 @@ CHILD = """
 import sys
 sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
-from replaying import QueueFile, Replaying, brokers, confirm, fill
+from replaying import QueueFile, brokers, settings
 from dlq.archive.store import LocalStore
 from dlq.replay.apply import apply
 from dlq.replay.ledger import opened
@@ -279,9 +279,10 @@ def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+def wait_for(running: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
     while not condition():
+        assert running.poll() is None, running.communicate()
         assert time.monotonic() < deadline, "it never happened"
         time.sleep(0.005)
 
@@ -291,7 +292,7 @@ def test_kill_minus_nine_in_mid_apply(replay: Replaying, after: int) -> None:
     fill(replay.store, 2000)
     plan = replay.plan(witness=True)
     running = child(replay, plan)
-    wait_for(lambda: len(replay.queue.arrived()) >= after)
+    wait_for(running, lambda: len(replay.queue.arrived()) >= after)
     running.kill()
     running.communicate()
     assert len(replay.queue.arrived()) < 2000
@@ -311,7 +312,7 @@ def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: 
     fill(replay.store, 2000)
     plan = replay.plan()
     running = child(replay, plan)
-    wait_for(lambda: len(replay.queue.arrived()) >= 50)
+    wait_for(running, lambda: len(replay.queue.arrived()) >= 50)
     running.send_signal(number)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, err) == (0, "")
