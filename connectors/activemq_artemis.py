@@ -1,0 +1,93 @@
+"""Questions to Artemis' management address over STOMP: queues, their depth, address and routing type.
+
+The answer comes to a queue of our own that Artemis makes on subscribing and removes when we leave. A user
+without the right `manage` gets no answer: None.
+"""
+
+import json
+import time
+from typing import Any
+
+from dlq.connectors.activemq_jolokia import QueueFacts
+from dlq.connectors.activemq_link import Link
+from dlq.connectors.stomp_frames import encode, headers_of
+from dlq.core.errors import BrokerError
+from dlq.core.settings import Broker
+
+_WAIT = 3.0
+_ATTRIBUTES = {
+    "Address": "address",
+    "RoutingType": "routingType",
+    "ConsumerCount": "consumerCount",
+    "DeliveringCount": "deliveringCount",
+}
+
+
+class Management:
+    """One connection for questions, made when the first is asked."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._link: Link | None = None
+        self._reply = ""
+
+    def attribute(self, resource: str, name: str) -> Any:
+        """The value of an attribute; None when there is no such resource or right."""
+        return self._ask({"_AMQ_ResourceName": resource, "_AMQ_Attribute": name})
+
+    def facts(self, queue: str) -> QueueFacts | None:
+        """What is known of a queue; None when it is not there, or the user may not ask."""
+        resource = f"queue.{queue}"
+        depth = self.attribute(resource, "messageCount")
+        if not isinstance(depth, int):
+            return None
+        found = {name: self.attribute(resource, asked) for name, asked in _ATTRIBUTES.items()}
+        facts = {"MessageCount": depth, **found}
+        return QueueFacts(depth, found["ConsumerCount"] or 0, found["DeliveringCount"] or 0, facts)
+
+    def queues(self) -> list[str] | None:
+        """The names of all queues; None when the user may not ask."""
+        names = self.attribute("broker", "queueNames")
+        return [str(name) for name in names] if isinstance(names, list) else None
+
+    def _ask(self, headers: dict[str, str]) -> Any:
+        try:
+            link = self._connected()
+            to = {"destination": "activemq.management", "reply-to": self._reply}
+            link.send(encode("SEND", {**to, **headers}))
+            return self._answer(link)
+        except BrokerError:
+            self.close()
+            return None
+
+    def _connected(self) -> Link:
+        if self._link is None:
+            self._link = Link(self._broker)
+            self._reply = f"dlq.reply.{self._link.token}"
+            subscription = {"id": self._link.token, "destination": self._reply, "ack": "auto"}
+            self._link.request("SUBSCRIBE", {**subscription, "subscription-type": "ANYCAST"})
+        return self._link
+
+    def _answer(self, link: Link) -> Any:
+        deadline = time.monotonic() + _WAIT
+        while time.monotonic() < deadline:
+            for frame in link.receive(0.02):
+                if frame.command == b"MESSAGE":
+                    succeeded = headers_of(frame.head).get("_AMQ_OperationSucceeded") == "true"
+                    return _first(frame.body) if succeeded else None
+        return None
+
+    def close(self) -> None:
+        """Leave; never raises."""
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+
+def _first(body: bytes) -> Any:
+    """The answer's body is a JSON array of one value."""
+    try:
+        values = json.loads(body)
+    except ValueError:
+        return None
+    return values[0] if isinstance(values, list) and values else None

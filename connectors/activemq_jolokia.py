@@ -1,0 +1,134 @@
+"""Questions to a broker's Jolokia agent: depths, queue names, the class of one message.
+
+All of it is optional. A read needs no right to execute; where the broker's policy forbids an operation
+(5.19.7 and 6.2.6 forbid most) the answer is None, and the caller says what it could not learn.
+"""
+
+import base64
+import json
+import ssl
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPSHandler, Request, build_opener
+
+from dlq.connectors import secrets
+from dlq.connectors.activemq_socket import address_of
+from dlq.core import units
+from dlq.core.errors import AccessDenied, ConfigError, Unreachable
+from dlq.core.settings import Broker
+
+_MOST = 64 * 2**20
+_CLASSIC = "org.apache.activemq:type=Broker,brokerName=*,destinationType=Queue,destinationName=*"
+_CLASSIC_READ = (
+    "Name",
+    "QueueSize",
+    "InFlightCount",
+    "ConsumerCount",
+    "MemoryPercentUsage",
+    "MaxPageSize",
+    "DLQ",
+    "Paused",
+)
+_ARTEMIS = (
+    "org.apache.activemq.artemis:"
+    "broker=*,component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
+)
+_ARTEMIS_READ = (
+    "Name",
+    "MessageCount",
+    "DeliveringCount",
+    "ConsumerCount",
+    "Address",
+    "RoutingType",
+    "Paused",
+)
+
+
+class QueueFacts(NamedTuple):
+    """What the broker says of one queue."""
+
+    depth: int
+    consumers: int
+    in_flight: int
+    facts: Mapping[str, Any]
+
+
+class Jolokia:
+    """One agent, with the broker's own user and password."""
+
+    def __init__(self, broker: Broker, artemis: bool) -> None:
+        if not broker.jolokia_url:
+            raise ConfigError(f"brokers.{broker.name} has no jolokia_url")
+        if urlsplit(broker.jolokia_url).scheme not in ("http", "https"):
+            raise ConfigError(f"brokers.{broker.name}.jolokia_url must begin with http:// or https://")
+        self._url, self._broker, self._artemis = broker.jolokia_url, broker, artemis
+        self._opener = build_opener(HTTPSHandler(context=ssl.create_default_context(cafile=broker.ca_file)))
+
+    def queues(self) -> dict[str, QueueFacts]:
+        """All queues by name. Raises Unreachable, AccessDenied."""
+        mbean, attributes = (_ARTEMIS, _ARTEMIS_READ) if self._artemis else (_CLASSIC, _CLASSIC_READ)
+        found = self._ask({"type": "read", "mbean": mbean, "attribute": list(attributes)}) or {}
+        depth, flight = (
+            ("MessageCount", "DeliveringCount") if self._artemis else ("QueueSize", "InFlightCount")
+        )
+        return {
+            values["Name"]: QueueFacts(values[depth], values["ConsumerCount"], values[flight], values)
+            for values in found.values()
+        }
+
+    def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
+        """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""
+        mbeans = self._ask({"type": "search", "mbean": _CLASSIC}) or []
+        names = [mbean for mbean in mbeans if _part(mbean, "destinationName") == queue]
+        if not names:
+            return None
+        asked = {"type": "exec", "mbean": names[0], "operation": "getMessage", "arguments": [message_id]}
+        found = self._ask(asked)
+        return found if isinstance(found, Mapping) else None
+
+    def _ask(self, question: Mapping[str, Any]) -> Any:
+        """The value of an answer; None when the agent refuses this question."""
+        request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - the scheme was checked
+        try:
+            with self._opener.open(request, timeout=units.seconds(self._broker.timeout)) as answer:
+                document = json.loads(answer.read(_MOST))
+        except HTTPError as error:
+            if error.code in (401, 403):
+                raise AccessDenied(
+                    f"{self._place}: HTTP {error.code}; check user, password and jolokia-access.xml"
+                ) from error
+            raise Unreachable(f"{self._place}: HTTP {error.code}") from error
+        except (OSError, ValueError) as error:
+            raise Unreachable(f"{self._place}: {getattr(error, 'reason', None) or error}") from error
+        return document.get("value") if document.get("status") == 200 else None
+
+    def _headers(self) -> dict[str, str]:
+        parts = urlsplit(self._url)
+        headers = {
+            "Content-Type": "application/json",
+            "Origin": f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}",
+        }
+        user, secret = address_of(self._broker).user, secrets.password(self._broker)
+        if user and secret is not None:
+            headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()
+        return headers
+
+    @property
+    def _place(self) -> str:
+        return f"brokers.{self._broker.name}.jolokia_url ({urlsplit(self._url).netloc.rpartition('@')[2]})"
+
+
+def _part(mbean: str, name: str) -> str | None:
+    """One key of an object name: Jolokia's answers come without quotes for Classic's names."""
+    parts = mbean.partition(":")[2].split(",")
+    return next((part.partition("=")[2] for part in parts if part.startswith(f"{name}=")), None)
+
+
+def body_class(shown: Mapping[str, Any]) -> str:
+    """text, bytes, map, or other (stream, object, plain), by the columns JMX shows for the class."""
+    for column, name in (("Text", "text"), ("ContentMap", "map"), ("BodyLength", "bytes")):
+        if column in shown:
+            return name
+    return "other"

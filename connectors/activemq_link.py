@@ -1,0 +1,230 @@
+"""One STOMP connection: stomp.py connects (failover, TLS), our own frame reader reads.
+
+stomp.py's reader loses bytes (see `stomp_frames`), so its thread is never started: its transport opens
+the socket, tries the next address, checks the certificate, and hands the socket over.
+
+Heart-beats: the broker is asked for them, so that a dead one is noticed. We promise none, because a slow
+disk must not look like a dead client; a newline is sent now and then while waiting, for brokers that end
+silent connections (Artemis, after a minute).
+"""
+
+import contextlib
+import select
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from dlq.connectors import secrets
+from dlq.connectors.activemq_socket import Address, address_of, open_socket
+from dlq.connectors.stomp_frames import Frame, FrameReader, encode, headers_of
+from dlq.core import units
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal, shorten
+
+_RECEIVE = 2**18
+_BROKER_BEAT_MS = 20_000
+_SILENCE = 3 * _BROKER_BEAT_MS / 1000
+_OWN_BEAT = 10.0
+_PIECE = 2**14
+
+
+class Link:
+    """A connected STOMP 1.2 session. Not safe for several threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        address = address_of(broker)
+        self.broker = broker
+        self.timeout = units.seconds(broker.timeout)
+        self._socket, self.node = open_socket(broker, address)
+        self._socket.settimeout(self.timeout)
+        self._reader = FrameReader()
+        self._inbox: deque[Frame] = deque()
+        self._heard = self._sent = time.monotonic()
+        self._asked = False
+        self._receipts: set[bytes] = set()
+        try:
+            self.server = self._login(address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def token(self) -> str:
+        """The subscription id to use: only frames that carry it are believed."""
+        return self._reader.token
+
+    @property
+    def artemis(self) -> bool:
+        """Whether the other side is Artemis, by its `server` header."""
+        return self.server.startswith("ActiveMQ-Artemis/")
+
+    @property
+    def version(self) -> str:
+        """5.18.6, 6.3.1, 2.56.0; empty when the broker does not say."""
+        return self.server.partition("/")[2].partition(" ")[0]
+
+    def _login(self, address: Address) -> str:
+        secret = secrets.password(self.broker)
+        if secret is None and address.user:
+            raise ConfigError(
+                f"brokers.{self.broker.name} has no password; set password_file, _command or _env"
+            )
+        headers = {"accept-version": "1.2", "host": address.hosts[0][0], "heart-beat": f"0,{_BROKER_BEAT_MS}"}
+        if address.user:
+            headers |= {"login": address.user, "passcode": secret or ""}
+        self.send(encode("CONNECT", headers))
+        found = headers_of(self._greeting().head)
+        if found.get("version") != "1.2":
+            raise BrokerError(f"{self.place}: the broker does not speak STOMP 1.2")
+        return found.get("server", "")
+
+    def _greeting(self) -> Frame:
+        deadline = time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            for frame in self._read(1.0):
+                if frame.command == b"ERROR":
+                    said = _said(headers_of(frame.head))
+                    raise AccessDenied(f"{self.place}: the broker refused: {said}; check user and password")
+                return frame
+        raise Unreachable(f"{self.place}: no answer; is this the STOMP port?")
+
+    @property
+    def place(self) -> str:
+        """The broker as error texts name it."""
+        return f"{self.broker.name} ({self.node})"
+
+    def send(self, data: bytes) -> None:
+        """Write bytes. Raises ConnectionLost.
+
+        Long data goes out in pieces, reading in between: a broker that is itself blocked in writing to
+        us would read nothing more.
+        """
+        for at in range(0, len(data), _PIECE):
+            if at:
+                self._read_what_is_there()
+            try:
+                self._socket.sendall(data[at : at + _PIECE])
+            except OSError as error:
+                raise self._lost(error) from error
+        self._sent = time.monotonic()
+
+    def _read_what_is_there(self) -> None:
+        readable, _, _ = (
+            select.select([self._socket], [], [], 0) if self._socket.fileno() < 1024 else ([], [], [])
+        )
+        if readable:
+            self._keep(self._read(0.001))
+
+    def _keep(self, frames: list[Frame]) -> None:
+        self._inbox.extend(frame for frame in self._without_errors(frames) if frame.command == b"MESSAGE")
+        self._receipts.update(frame.head for frame in frames if frame.command == b"RECEIPT")
+
+    def receive(self, wait: float) -> list[Frame]:
+        """Messages that are certain, waiting at most `wait` seconds for the first. ERROR raises."""
+        if not self._inbox:
+            frames = self._read(wait)
+            if frames:
+                self._asked = False
+            elif self._reader.pending and not self._asked:
+                self._asked = True
+                self.send(self._ping(self._reader.receipt()))
+            self._keep(frames)
+        messages = list(self._inbox)
+        self._inbox.clear()
+        return messages
+
+    def discard(self) -> None:
+        """Forget messages that were received and not asked for yet."""
+        self._inbox.clear()
+
+    def _ping(self, receipt: str) -> bytes:
+        """Something harmless that both brokers answer with a receipt."""
+        begin = encode("BEGIN", {"transaction": receipt, "receipt": receipt})
+        return begin + encode("ABORT", {"transaction": receipt})
+
+    def _read(self, wait: float) -> list[Frame]:
+        self._socket.settimeout(max(wait, 0.001))
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except TimeoutError:
+            self._check_silence()
+            return []
+        except OSError as error:
+            raise self._lost(error) from error
+        finally:
+            self._socket.settimeout(self.timeout)
+        if not data:
+            raise self._lost(None)
+        self._heard = time.monotonic()
+        return self._reader.feed(data)
+
+    def _check_silence(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > _SILENCE:
+            raise ConnectionLost(f"{self.place}: nothing was heard from the broker for {_SILENCE:.0f} s")
+        if now - self._sent > _OWN_BEAT:
+            self.send(b"\n")
+
+    def _lost(self, error: OSError | None) -> ConnectionLost:
+        said = self._reader.last_error()
+        silent = (error.strerror or str(error)) if error else "closed by the broker"
+        reason = shorten(for_terminal(said), 300) if said else silent
+        return ConnectionLost(f"{self.place}: the connection ended: {reason}")
+
+    def _without_errors(self, frames: list[Frame]) -> list[Frame]:
+        for frame in frames:
+            if frame.command == b"ERROR":
+                raise self.refusal(headers_of(frame.head))
+        return frames
+
+    def refusal(self, headers: Mapping[str, str]) -> BrokerError:
+        """An ERROR frame as one of our errors."""
+        said = _said(headers)
+        lower = said.lower()
+        if "not authorized" in lower or "does not have permission" in lower or "security" in lower:
+            return AccessDenied(f"{self.place}: {said}")
+        if "does not exist" in lower or "AMQ339001" in said:
+            return NotFound(f"{self.place}: {said}")
+        return BrokerError(f"{self.place}: {said}")
+
+    def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
+        """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""
+        receipt = self._reader.receipt()
+        self.send(encode(command, {**headers, "receipt": receipt}, body))
+        self.wait_for(receipt)
+
+    def ping(self) -> None:
+        """Wait until the broker has done all that was sent before."""
+        receipt = self._reader.receipt()
+        self.send(self._ping(receipt))
+        self.wait_for(receipt)
+
+    def new_receipt(self) -> str:
+        """A receipt id for a frame that the caller writes itself."""
+        return self._reader.receipt()
+
+    def wait_for(self, receipt: str) -> None:
+        """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time."""
+        line = f"receipt-id:{receipt}".encode()
+        deadline = time.monotonic() + self._patience
+        while line not in self._receipts:
+            if time.monotonic() > deadline:
+                raise ConnectionLost(f"{self.place}: no answer for {self._patience:.0f} s")
+            self._keep(self._read(1.0))
+        self._receipts.discard(line)
+
+    @property
+    def _patience(self) -> float:
+        return max(self.timeout, 30.0)
+
+    def close(self) -> None:
+        """Let go of the connection in order; never raises."""
+        with contextlib.suppress(BrokerError, OSError):
+            self.send(encode("DISCONNECT", {}))
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+def _said(headers: Mapping[str, str]) -> str:
+    return shorten(for_terminal(headers.get("message", "no reason given")), 300)

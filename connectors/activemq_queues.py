@@ -1,0 +1,74 @@
+"""What a broker tells of its queues: by Jolokia where configured, Artemis also over STOMP, else nothing."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.activemq_artemis import Management
+from dlq.connectors.activemq_jolokia import Jolokia, QueueFacts
+from dlq.core.errors import NotFound, UsageError
+from dlq.core.settings import Broker
+
+_WILD = re.compile(r"[*>#]")
+
+
+class Queues:
+    """Depths and names of one broker's queues. Every question is asked anew."""
+
+    def __init__(self, broker: Broker, kind: str) -> None:
+        self._broker, self.artemis = broker, kind == "artemis"
+        self.jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
+        self._management = Management(broker) if self.artemis and self.jolokia is None else None
+
+    def named(self, queue: str) -> list[str]:
+        """The queues that a name or pattern means; a pattern needs a list of queues.
+
+        Raises NotFound when the broker says that there is no such queue, UsageError when a pattern
+        cannot be resolved.
+        """
+        names = self._names()
+        if names is None:
+            if _WILD.search(queue):
+                place = f"brokers.{self._broker.name}"
+                raise UsageError(
+                    f"{queue!r} is a pattern, and {place} gives no list of queues; set jolokia_url"
+                )
+            return [queue]
+        pattern = pattern_of(queue)
+        found = sorted(name for name in names if pattern.fullmatch(name))
+        if not found and "::" not in queue:
+            raise NotFound(f"{self._broker.name} has no queue {queue!r}")
+        return found or [queue]
+
+    def _names(self) -> list[str] | None:
+        if self.jolokia is not None:
+            return list(self.jolokia.queues())
+        return self._management.queues() if self._management else None
+
+    def facts(self, queue: str) -> QueueFacts | None:
+        """What is known of one queue; None when nothing is."""
+        name = queue.rpartition("::")[2]
+        if self.jolokia is not None:
+            return self.jolokia.queues().get(name)
+        return self._management.facts(name) if self._management else None
+
+    def close(self) -> None:
+        """Let go of connections; never raises."""
+        if self._management is not None:
+            self._management.close()
+
+
+def pattern_of(queue: str) -> re.Pattern[str]:
+    """ActiveMQ's wildcards as a regular expression: `*` one word, `>` and `#` the rest."""
+    parts = {"*": r"[^.]+", ">": ".+", "#": ".+"}
+    return re.compile("".join(parts.get(c, re.escape(c)) for c in queue))
+
+
+def subscription(queue: str, artemis: bool, facts: QueueFacts | None) -> Mapping[str, str]:
+    """The destination headers of a SUBSCRIBE to `queue`."""
+    if not artemis:
+        return {"destination": f"/queue/{queue}"}
+    known: Mapping[str, Any] = facts.facts if facts else {}
+    address, routing = known.get("Address"), str(known.get("RoutingType") or "ANYCAST")
+    full = f"{address}::{queue}" if address and address != queue and "::" not in queue else queue
+    return {"destination": full, "subscription-type": "MULTICAST" if routing == "MULTICAST" else "ANYCAST"}

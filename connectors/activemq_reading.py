@@ -1,0 +1,195 @@
+"""Reading one queue: `take` consumes with acknowledgements held back, `browse` (Classic only) looks.
+
+Acknowledgements are `client-individual`, in blocks, one receipt at the end of a block: letters that STOMP
+cannot carry stay unacknowledged between others, which a cumulative acknowledgement could not express.
+NACK is never sent: in a DLQ it destroys the letter. What is not acknowledged goes back by UNSUBSCRIBE,
+which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq_lossy import INNER_NUL
+from dlq.connectors.base import Batch, Left, ReadRequest
+from dlq.connectors.stomp_frames import Frame, headers_of
+from dlq.core.errors import BrokerError
+from dlq.core.record import Record
+
+BATCH_ROWS = 1000
+_POLL = 0.05
+_IDLE_END = 2.0
+_STALLED_END = 6.0
+_UNACKED_END = 60.0
+"""Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
+of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
+
+
+class Started(NamedTuple):
+    """A connection, what to subscribe with, and how its frames become records."""
+
+    link: Link
+    subscribe: Mapping[str, str]
+    make: Callable[[Frame], Record]
+
+
+@dataclass
+class Walk:
+    """How one queue is read; `start` is given the number of letters that may still be read."""
+
+    request: ReadRequest
+    start: Callable[[int | None], Started]
+    browse: bool
+    depth: int | None
+    lossy: Callable[[Frame], str | None]
+    topology: Mapping[str, Any]
+    notes: Sequence[str]
+
+
+class StompReading:
+    """One walk over one queue; owns its connection. Positions count from 1."""
+
+    def __init__(self, walk: Walk, limit: int | None) -> None:
+        """Connects. Raises BrokerError."""
+        self._walk = walk
+        bounds = [bound for bound in (walk.depth, limit) if bound is not None]
+        self._goal = min(bounds) if bounds else None
+        self._link, self._subscribe, self._make = walk.start(self._goal)
+        self.complete = False
+        self.seen = self.position = 0
+        self._ended = self._subscribed = False
+        self._held: list[Record] = []
+        self._frames: deque[Frame] = deque()
+        self._unacked: deque[tuple[int, bytes]] = deque()
+        self._awaited: tuple[str, int] | None = None
+        self._settled = 0
+        self._quiet = 0.0
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        if self._goal == 0:
+            self.complete = True
+            return
+        self._link.request("SUBSCRIBE", self._subscribe)
+        self._subscribed = True
+        while not self._is_over():
+            records, left = self._some()
+            yield Batch(records, self.position, left=left)
+        yield from self._held_back()
+        self.complete = self._shown_in_full()
+
+    def _some(self) -> tuple[list[Record], list[Left]]:
+        """Letters until a batch is full or the broker pauses."""
+        request = self._walk.request
+        rows = min(request.batch_rows, BATCH_ROWS)
+        records: list[Record] = []
+        left: list[Left] = []
+        size = 0
+        while len(records) < rows and size < request.batch_bytes and not self._reached():
+            if not self._frames and not self._wait():
+                break
+            frame = self._frames.popleft()
+            size += len(frame.body)
+            self._take(frame, records, left)
+        return records, left
+
+    def _wait(self) -> bool:
+        asked = time.monotonic()
+        self._frames.extend(self._link.receive(_POLL))
+        self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
+        return bool(self._frames)
+
+    def _take(self, frame: Frame, records: list[Record], left: list[Left]) -> None:
+        if self._walk.browse and b"browser:end" in frame.head.split(b"\n"):
+            self._ended = True
+            return
+        self.seen += 1
+        reason = self._walk.lossy(frame)
+        record = self._make(frame)
+        if reason is not None:
+            left.append(Left(record.physical_id or "", reason))
+        elif frame.inner_nul:
+            self._held.append(record)
+        else:
+            self.position += 1
+            records.append(record)
+            if self._walk.request.mode == "drain":
+                self._unacked.append((self.position, _ack_id(frame.head)))
+
+    def _reached(self) -> bool:
+        return self._ended or (self._goal is not None and self.seen >= self._goal)
+
+    def _is_over(self) -> bool:
+        silence = _IDLE_END if self._walk.depth is None else _STALLED_END
+        return self._reached() or self._quiet > (_UNACKED_END if self._unacked else silence)
+
+    def _held_back(self) -> Iterator[Batch]:
+        """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""
+        if self._held:
+            yield Batch((), self.position)
+            self.position += len(self._held)
+            left = [Left(record.physical_id or "", INNER_NUL) for record in self._held]
+            yield Batch(self._held, self.position, left=left)
+
+    def _shown_in_full(self) -> bool:
+        if self._goal is not None:
+            return self.seen >= self._goal
+        return not self._walk.browse
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        frames: list[bytes] = []
+        while self._unacked and self._unacked[0][0] <= position:
+            reached, ack_id = self._unacked.popleft()
+            last = not self._unacked or self._unacked[0][0] > position
+            if last:
+                self._awaited = (self._link.new_receipt(), reached)
+                frames.append(b"ACK\nid:%b\nreceipt:%b\n\n\0" % (ack_id, self._awaited[0].encode()))
+            else:
+                frames.append(b"ACK\nid:%b\n\n\0" % ack_id)
+        if frames:
+            self._link.send(b"".join(frames))
+            self._quiet = 0.0
+
+    def settled(self) -> int:
+        """See `Reading`."""
+        if self._awaited is not None:
+            receipt, position = self._awaited
+            self._link.wait_for(receipt)
+            self._settled, self._awaited = position, None
+        return self._settled
+
+    def close(self) -> None:
+        """See `Reading`."""
+        try:
+            if self._subscribed:
+                self._link.request("UNSUBSCRIBE", {"id": self._link.token})
+        except BrokerError:
+            pass  # the broker gives the letters back by itself
+        self._link.close()
+
+
+def _ack_id(head: bytes) -> bytes:
+    """The `ack` header as it came: it goes back escaped as it is."""
+    at = head.find(b"\nack:")
+    begin = at + 5 if at >= 0 else 4
+    end = head.find(b"\n", begin)
+    return head[begin:] if end < 0 else head[begin:end]
+
+
+def mean_size(link: Link, destination: Mapping[str, str]) -> int:
+    """Mean frame size of the first letters, by browsing a few (Classic: changes nothing). 1024 for none."""
+    few = {"id": link.token, "ack": "client", "browser": "true", "activemq.prefetchSize": "32"}
+    link.request("SUBSCRIBE", {**destination, **few})
+    sizes: list[int] = []
+    while len(sizes) < 32:
+        frames = [frame for frame in link.receive(_POLL) if frame.command == b"MESSAGE"]
+        sizes += [len(frame.head) + len(frame.body) for frame in frames]
+        if not frames or headers_of(frames[-1].head).get("browser") == "end":
+            break
+    link.request("UNSUBSCRIBE", {"id": link.token})
+    link.discard()
+    return sum(sizes) // len(sizes) if sizes else 1024

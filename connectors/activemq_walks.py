@@ -1,0 +1,96 @@
+"""How one queue is read in each mode, on Classic and on Artemis."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq_lossy import lossy_on_artemis, lossy_on_classic
+from dlq.connectors.activemq_queues import Queues, subscription
+from dlq.connectors.activemq_reading import Started, Walk, mean_size
+from dlq.connectors.activemq_records import Place, record_maker
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.stomp_frames import Frame, headers_of
+from dlq.core.errors import HarmRefused
+from dlq.core.settings import Broker
+
+_WINDOW_BYTES = 48 * 2**20
+_WINDOW_LETTERS = 30_000
+_ALL = 2**31 - 1
+
+ARTEMIS_COPY = (
+    "copy on Artemis has to take the letters and give them back: there is no browsing over STOMP, and "
+    "management shows bodies cut at 256 bytes. If dlq is killed meanwhile, each letter has a delivery more; "
+    "after max-delivery-attempts (10) a letter moves from the DLQ to the DLQ and its origin is lost. "
+    "Use --mode drain, or insist with --force"
+)
+_BROWSE = (
+    "A browse changes nothing, but the broker may end it early: at 400 letters where a policy matches, "
+    "or at its memory limit. With --force the letters are taken and given back instead."
+)
+_TAKE_BACK = "The letters are taken and given back: marked as redelivered, and in front of newer ones."
+_TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
+_DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
+_UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; set jolokia_url."
+
+
+def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
+    """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
+    if queues.artemis and request.mode == "copy" and not request.force:
+        raise HarmRefused(ARTEMIS_COPY)
+    facts = queues.facts(queue)
+    browse = request.mode == "copy" and not request.force
+    kind = "artemis" if queues.artemis else "activemq"
+
+    def start(limit: int | None) -> Started:
+        link = Link(broker)
+        destination = subscription(queue, queues.artemis, facts)
+        window = _window(link, request, destination, browse, limit)
+        make = record_maker(request, Place(queue, kind, link.version, link.node))
+        return Started(link, {**destination, "id": link.token, **window}, make)
+
+    return Walk(
+        request=request,
+        start=start,
+        browse=browse,
+        depth=facts.depth if facts else None,
+        lossy=_lossy(queues, request, queue),
+        topology={"queue": queue, **dict(facts.facts if facts else {})},
+        notes=_notes(queues.artemis, browse, request, facts is not None),
+    )
+
+
+def _window(
+    link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
+) -> Mapping[str, str]:
+    """How far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis bytes."""
+    if browse:
+        return {"ack": "auto", "browser": "true"}
+    if link.artemis:
+        size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
+        return {"ack": "client-individual", "consumer-window-size": str(size)}
+    letters = _ALL
+    if request.mode == "drain":
+        letters = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size(link, destination)))
+    bound = min(letters, limit or _ALL)
+    return {"ack": "client-individual", "activemq.prefetchSize": "1" if request.careful else str(bound)}
+
+
+def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame], str | None]:
+    if queues.artemis:
+        return lambda frame: lossy_on_artemis(frame, request.include_empty)
+    jolokia = queues.jolokia
+
+    def look_up(frame: Frame) -> Mapping[str, Any] | None:
+        return jolokia.message(queue, headers_of(frame.head).get("message-id", "")) if jolokia else None
+
+    return lambda frame: lossy_on_classic(frame, request.include_empty, look_up)
+
+
+def _notes(artemis: bool, browse: bool, request: ReadRequest, sized: bool) -> list[str]:
+    if request.mode == "drain":
+        notes = [_DRAIN]
+    elif browse:
+        notes = [_BROWSE]
+    else:
+        notes = [_TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK]
+    return notes if sized else [*notes, _UNPROVEN]
