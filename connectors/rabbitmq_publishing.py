@@ -143,7 +143,7 @@ class RabbitPublisher:
             for method in self._link.take_methods():
                 _HANDLERS.get(type(method), _ignore)(self, method)
         except LinkLostError as error:
-            self._fail(translated(error, self._broker))
+            self._fail(ConnectionLost(f"{place_of(self._broker)}: the connection ended: {error}"))
         self._look_at_the_clock()
 
     def _take_returns(self) -> None:
