@@ -1,6 +1,5 @@
 """Pulls over the embedded broker: nothing lost, nothing twice, whatever fails in between."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ SOURCE = Source("orders", "shop", queue="orders.dlq")
 
 
 @pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Iterator[MemoryBroker]:
+def broker(request: pytest.FixtureRequest) -> MemoryBroker:
     broker = broker_at(f"memory:{request.node.nodeid}")
     broker.declare("orders.dlq")
-    yield broker
+    return broker
 
 
 @pytest.fixture

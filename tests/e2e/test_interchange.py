@@ -1,0 +1,85 @@
+"""Import and export, both ways."""
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+LETTERS = [
+    {
+        "broker_kind": "rabbitmq",
+        "queue": "orders.dlq",
+        "body_text": "{}",
+        "headers": {"x-death": [{"count": 1, "reason": "rejected", "queue": "orders"}], "odd": 1.5},
+    },
+    {
+        "broker_kind": "rabbitmq",
+        "queue": "orders.dlq",
+        "body_base64": "AAEC/w==",
+        "published_at": "2026-11-02T03:12:09Z",
+    },
+    {
+        "broker_kind": "activemq",
+        "queue": "ActiveMQ.DLQ",
+        "headers": {"message-id": "ID:a-1-2-3:1:1:1:1", "original-destination": "/queue/orders"},
+    },
+    {
+        "broker_kind": "rocketmq",
+        "topic": "%DLQ%pay",
+        "headers": {"reconsumeTimes": 17},
+        "properties": {"UNIQ_KEY": "7F", "KEYS": "17 o-17"},
+    },
+]
+CAPTURE = ("captured_at", "pull_id", "mode", "source")
+
+
+def write(path: Path, lines: list[Any]) -> str:
+    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return str(path)
+
+
+def records(dlq: Callable[..., Any], source: str) -> list[dict[str, Any]]:
+    sql = f"select * from records where source = '{source}' order by record_id"
+    return [{k: v for k, v in row.items() if k not in CAPTURE} for row in dlq("query", sql).rows]
+
+
+def test_export_then_import_is_the_identity(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    assert dlq("import", write(tmp_path / "a.jsonl.gz", LETTERS)).rows[0]["records"] == 4
+    assert dlq("export", "b.jsonl.gz").rows == [{"records": 4, "refused": 0}]
+    assert dlq("import", "b.jsonl.gz", "--source", "again").code == 0
+    assert records(dlq, "import") == records(dlq, "again")
+
+
+def test_pipes_carry_letters(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    dlq("import", write(tmp_path / "a.jsonl", LETTERS))
+    exported = dlq("export", "-").out
+    assert dlq("import", "-", "--source", "piped", stdin=exported).rows[0]["records"] == 4
+
+
+def test_importing_again_adds_nothing(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", LETTERS * 2)
+    dlq("import", path)
+    dlq("import", path)
+    assert len(records(dlq, "import")) == 8
+
+
+def test_bad_lines_are_named_and_good_ones_imported(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    bad = [
+        "{",
+        {"broker_kind": "kafka"},
+        {"broker_kind": "rabbitmq", "body_base64": "%"},
+        {"broker_kind": "rabbitmq", "qeue": "x"},
+    ]
+    done = dlq("import", write(tmp_path / "a.jsonl", [LETTERS[0], *bad, LETTERS[1]]))
+    assert done.code == 3
+    assert (done.rows[0]["records"], done.rows[0]["refused"]) == (2, 4)
+    for number in (2, 3, 4, 5):
+        assert f"line {number}:" in done.err
+    assert "did you mean 'queue'" in done.err
+
+
+def test_the_line_number_is_the_offset(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    dlq("import", write(tmp_path / "a.jsonl", LETTERS))
+    assert sorted(row["offset"] for row in records(dlq, "import")) == [1, 2, 3, 4]

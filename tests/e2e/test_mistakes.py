@@ -1,0 +1,86 @@
+"""A user's mistake gets one clear line and the right exit code, never a traceback."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROKER = '[brokers.shop]\nkind = "rabbitmq"\nurl = "amqp://guest@127.0.0.1:1/"\npassword_env = "SECRET"\n'
+SOURCE = '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\n'
+
+CONFIGURATIONS = {
+    "no TOML": ("[brokers", "dlq.toml"),
+    "an unknown key": (BROKER.replace("url", "urll"), "did you mean 'url'"),
+    "an unknown section": ("[broker.x]\n", "did you mean 'brokers'"),
+    "an unknown kind": ('[brokers.x]\nkind = "rabitmq"\n', "did you mean 'rabbitmq'"),
+    "an unknown broker": ('[sources.x]\nbroker = "nowhere"\nqueue = "q"\n', "nowhere"),
+    "a queue and a group": (BROKER + SOURCE + 'group = "g"\n', "exactly one of"),
+    "a bad key": (BROKER + SOURCE + 'key = "body:x"\n', "json:$.path"),
+    "a bad duration": ('[ledger]\nlease = "soon"\n', "duration"),
+    "a bad name": ('[sources."../x"]\nbroker = "b"\nqueue = "q"\n', "letters, digits"),
+}
+
+
+def one_line(text: str) -> bool:
+    return text.startswith("dlq: ") and len(text.splitlines()) == 1 and "Traceback" not in text
+
+
+@pytest.mark.parametrize("mistake", CONFIGURATIONS)
+def test_a_wrong_configuration_is_named_in_one_line(
+    dlq: Callable[..., Any], tmp_path: Path, mistake: str
+) -> None:
+    text, expected = CONFIGURATIONS[mistake]
+    (tmp_path / "dlq.toml").write_text(text)
+    done = dlq("pull")
+    assert done.code == 2
+    assert one_line(done.err), done.err
+    assert expected in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["pull", "ordrs"], "did you mean 'orders'"),
+        (["pull", "--mode", "move"], "copy or drain"),
+        (["pull", "--max-time", "long"], "duration"),
+        (["pull", "--limit", "x"], "limit"),
+        (["nonsense"], "nonsense"),
+        (["ls", "--where", "no_such = 1"], "no_such"),
+        (["ls", "--where", "1 = 1; drop table x"], ""),
+        (["show", "12345678"], "12345678"),
+        (["query", "copy (select 1) to '/tmp/x'"], "SELECT"),
+        (["query", "select * from read_csv('/etc/passwd')"], ""),
+        (["import", "missing.jsonl"], "missing.jsonl"),
+        (["ls", "-o", "xml"], "xml"),
+        (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
+    ],
+)
+def test_a_wrong_call_is_named_in_one_line(
+    dlq: Callable[..., Any], tmp_path: Path, words: list[str], expected: str
+) -> None:
+    (tmp_path / "dlq.toml").write_text(BROKER + SOURCE)
+    done = dlq(*words)
+    assert done.code == 2
+    assert one_line(done.err), done.err
+    assert expected in done.err
+
+
+def test_a_broker_that_is_not_there_is_4(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "dlq.toml").write_text(BROKER + SOURCE)
+    done = dlq("pull", SECRET="hush-hush")
+    assert done.code == 4
+    assert one_line(done.err), done.err
+    assert "127.0.0.1:1" in done.err
+    assert "hush-hush" not in done.err
+
+
+def test_a_password_variable_that_is_not_set_is_2(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "dlq.toml").write_text(BROKER + SOURCE)
+    done = dlq("pull")
+    assert done.code == 2
+    assert "SECRET" in done.err
+
+
+def test_common_options_stand_before_or_after_the_command(dlq: Callable[..., Any]) -> None:
+    assert dlq("-o", "json", "rules").out == dlq("rules", "-o", "json").out
