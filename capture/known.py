@@ -103,7 +103,8 @@ class Known:
             return np.zeros(len(ids), np.bool_)
         wanted = _words(ids)[:, 0]
         places = np.minimum(np.searchsorted(self._high, wanted), len(self._high) - 1)
-        return np.equal(self._high[places], wanted)
+        found: npt.NDArray[np.bool_] = self._high[places] == wanted
+        return found
 
     def _index(self, record_id: str) -> int | None:
         high, low = (int(part, 16) for part in (record_id[:16], record_id[16:]))
