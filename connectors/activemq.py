@@ -1,11 +1,18 @@
 """ActiveMQ Classic and Artemis over STOMP; which of the two it is, the broker says on connecting."""
 
+from collections.abc import Mapping, Sequence
+
+from dlq.connectors import activemq_hygiene
 from dlq.connectors.activemq_chain import ChainReading
+from dlq.connectors.activemq_inspect import inspection
 from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq_marker import committed, remove
+from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_records import bare_destination
 from dlq.connectors.activemq_walks import walk_of
-from dlq.connectors.base import Reading, ReadRequest
+from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, Reading, ReadRequest, Target
+from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
 
@@ -20,11 +27,53 @@ class StompConnector:
         link.close()
         self._queues = Queues(broker, self.kind)
 
+    def inspect(self, source: Source) -> Inspection:
+        """See `Connector`."""
+        return inspection(self._queues, queue_of(source), self.kind, self.version)
+
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector`."""
         names = self._queues.named(queue_of(request.source))
         walks = [walk_of(self._broker, self._queues, request, name) for name in names]
         return ChainReading(walks, request.limit)
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """See `Connector`."""
+        return activemq_hygiene.target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """See `Connector`."""
+        return activemq_hygiene.outline(record, target, provenance, keep_headers)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector`. A queue that exists is its own audience; nothing is known of a topic's."""
+        names = set(self._queues.names() or ())
+        return {t: [t.name] for t in targets if t.kind == "queue" and t.name.rpartition("::")[2] in names}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> StompPublisher:
+        """See `Connector`."""
+        del witness  # the markers are one, always
+        return StompPublisher(self._broker, plan, window)
+
+    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+        """See `Connector`."""
+        del since  # markers are persistent: they outlive a restart of the broker
+        link = Link(self._broker)
+        try:
+            sent = committed(link, plan)
+        finally:
+            link.close()
+        return {o.number: "sent" if o.provenance["dlq_replay_id"] in sent else "not_sent" for o in outgoing}
+
+    def forget(self, plan: str) -> None:
+        """See `Connector`."""
+        link = Link(self._broker)
+        try:
+            remove(link, plan)
+        finally:
+            link.close()
 
     def close(self) -> None:
         """See `Connector`."""

@@ -26,7 +26,7 @@ class Queues:
         Raises NotFound when the broker says that there is no such queue, UsageError when a pattern
         cannot be resolved.
         """
-        names = self._names()
+        names = self.names()
         if names is None:
             if _WILD.search(queue):
                 place = f"brokers.{self._broker.name}"
@@ -40,7 +40,8 @@ class Queues:
             raise NotFound(f"{self._broker.name} has no queue {queue!r}")
         return found or [queue]
 
-    def _names(self) -> list[str] | None:
+    def names(self) -> list[str] | None:
+        """All queues; None when the broker cannot be asked."""
         if self.jolokia is not None:
             return list(self.jolokia.queues())
         return self._management.queues() if self._management else None

@@ -84,6 +84,7 @@ def open_socket(broker: Broker, address: Address) -> tuple[socket.socket, str]:
     finally:
         log.removeHandler(reason)
     opened: socket.socket = transport.socket
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     host, port = transport.current_host_and_port
     if not transport.blocking:
         transport.shutdown_queue()  # made for the thread that is not started

@@ -23,13 +23,13 @@ ARTEMIS_COPY = (
     "after max-delivery-attempts (10) a letter moves from the DLQ to the DLQ and its origin is lost. "
     "Use --mode drain, or insist with --force"
 )
-_BROWSE = (
+BROWSE = (
     "A browse changes nothing, but the broker may end it early: at 400 letters where a policy matches, "
     "or at its memory limit. With --force the letters are taken and given back instead."
 )
 _TAKE_BACK = "The letters are taken and given back: marked as redelivered, and in front of newer ones."
-_TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
-_DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
+TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
+DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
 _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; set jolokia_url."
 
 
@@ -88,9 +88,9 @@ def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame]
 
 def _notes(artemis: bool, browse: bool, request: ReadRequest, sized: bool) -> list[str]:
     if request.mode == "drain":
-        notes = [_DRAIN]
+        notes = [DRAIN]
     elif browse:
-        notes = [_BROWSE]
+        notes = [BROWSE]
     else:
-        notes = [_TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK]
+        notes = [TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK]
     return notes if sized else [*notes, _UNPROVEN]

@@ -1,0 +1,64 @@
+"""What `dlq doctor` says of an ActiveMQ source."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlq.connectors.activemq_jolokia import QueueFacts
+from dlq.connectors.activemq_queues import Queues
+from dlq.connectors.activemq_walks import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
+from dlq.connectors.base import Inspection
+
+_SHOWN = {
+    "RoutingType": "routing type",
+    "Address": "address",
+    "MemoryPercentUsage": "memory used, percent of the queue's limit",
+    "DLQ": "the broker dead-lettered here since its start",
+    "Paused": "paused",
+}
+_EMPTY_BODIES = (
+    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue."
+)
+_NO_SIZE = "The queue's size cannot be asked: set jolokia_url, and the end of a pull can be proven."
+_CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
+_LEFT_ON_ARTEMIS = (
+    "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
+    "a letter moves from the DLQ to the DLQ and its origin is lost."
+)
+
+
+def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspection:
+    """Look at a queue, or at all queues of a pattern. Raises NotFound, UsageError, BrokerError."""
+    names = queues.named(queue)
+    found = {name: queues.facts(name) for name in names}
+    known = [facts for facts in found.values() if facts is not None]
+    artemis = kind == "artemis"
+    changes = {"copy": TAKE_BACK_ARTEMIS if artemis else BROWSE, "drain": DRAIN}
+    return Inspection(
+        version=f"{'Artemis' if artemis else 'ActiveMQ'} {version}",
+        depth=sum(facts.depth for facts in known) if len(known) == len(found) else None,
+        facts=_facts(found, known),
+        changes=changes,
+        harm={"copy": ARTEMIS_COPY} if artemis else {},
+        warnings=_warnings(artemis, known),
+    )
+
+
+def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"queues": ", ".join(found)} if len(found) > 1 else {}
+    facts |= {
+        "consumers": sum(each.consumers for each in known) if known else "unknown",
+        "in flight": sum(each.in_flight for each in known) if known else "unknown",
+    }
+    if len(known) == 1:
+        facts |= {label: known[0].facts[name] for name, label in _SHOWN.items() if name in known[0].facts}
+    return facts
+
+
+def _warnings(artemis: bool, known: Sequence[QueueFacts]) -> list[str]:
+    consumers = sum(each.consumers for each in known)
+    return [
+        *([_CONSUMERS.format(consumers)] if consumers else []),
+        *([] if known else [_NO_SIZE]),
+        *([_LEFT_ON_ARTEMIS] if artemis else []),
+        _EMPTY_BODIES,
+    ]
