@@ -1,7 +1,7 @@
 """The Parquet schema of a segment, and records to and from Arrow, column by column."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -117,7 +117,10 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
 
 def to_records(table: pa.Table) -> Iterator[Record]:
     """The rows of a segment (or of some of its columns) as records again."""
-    names = [name for name in table.column_names if name in SEGMENT.names]
-    required = dict.fromkeys(("record_id", "source", "broker", "broker_kind", "dead_letter_queue"), "")
-    for row in zip(*(_values(table[name], name) for name in names), strict=True):
-        yield Record(**{**required, **dict(zip(names, row, strict=True))})
+    columns = [
+        _values(table[name], name)
+        if name in table.column_names
+        else repeat(Record._field_defaults.get(name, ""), table.num_rows)
+        for name in COLUMNS
+    ]
+    return map(Record._make, zip(*columns, strict=True))
