@@ -141,7 +141,7 @@ def letters(store: Store, plan: str) -> Iterator[Letter]:
         file.readline()
         for number, line in enumerate(file):
             try:
-                found = json.loads(line)
+                found = json.loads(line.decode())
                 found["target"] = Target(*found["target"])
                 yield Letter(number, **found)
             except (ValueError, TypeError, LookupError) as error:
