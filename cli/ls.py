@@ -17,6 +17,7 @@ NARROW = ("record_id", "dead_at", "source", "cause", "advice")
 WIDE = (*NARROW, "exception_class", "attempts", "replay_state")
 """What fits on a terminal; machines get all columns of the design."""
 _WIDE_FROM = 110
+_IN_A_TABLE = 50
 _NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
 
 
@@ -33,7 +34,9 @@ def ls(
     columns: Annotated[
         str | None, typer.Option("--columns", metavar="A,B", help="These columns, in this order.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="At most so many; 0 shows all.")] = 50,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=0, help="At most so many; 0 is all (default: 50 in a table).")
+    ] = None,
 ) -> None:
     """List letters, the newest dead first.
 
@@ -49,20 +52,21 @@ def ls(
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and not columns
+    most = _IN_A_TABLE if limit is None and context.output == "table" else limit
     fitting = WIDE if context.console.width >= _WIDE_FROM else NARROW
     chosen = _chosen(columns) if columns else fitting if for_eyes else LS_COLUMNS
     checked = condition(where)
     connection = open_views(context)
     quoted = ", ".join(f'"{name}"' for name in chosen)
-    end = f"LIMIT {limit + 1}" if limit else ""
+    end = f"LIMIT {most + 1}" if most else ""
     found = run(connection, f"SELECT {quoted} FROM letters WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}")
-    shown: Iterable[tuple[Any, ...]] = islice(found.rows, limit) if limit else found.rows
+    shown: Iterable[tuple[Any, ...]] = islice(found.rows, most) if most else found.rows
     if for_eyes:
         _draw(context, chosen, shown)
     else:
         context.emit_rows(chosen, shown)
-    if limit and next(found.rows, None):
-        context.say(f"{limit} of {_count(connection, checked)} letters shown; --limit 0 shows all")
+    if most and next(found.rows, None):
+        context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
 
 
 def _chosen(columns: str) -> Sequence[str]:
@@ -84,7 +88,10 @@ def _draw(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for name in columns:
         table.add_column(name, no_wrap=True, min_width=12 if name == "record_id" else None)
     for row in rows:
-        texts = (_SHORT.get(name, str)(value or "") for name, value in zip(columns, row, strict=True))
+        texts = (
+            "" if value is None else _SHORT.get(name, str)(value)
+            for name, value in zip(columns, row, strict=True)
+        )
         table.add_row(*map(for_terminal, texts))
     context.console.print(table)
 
