@@ -56,7 +56,7 @@ class RabbitConnector:
         queue = request.source.queue or ""
         depth = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
         version = link.server_version
-        topology = self._learn(queue, version, request)
+        topology = self._learn(queue, version)
         if topology.kind == "stream":
             raise UsageError(f"source {request.source.name}: {queue} is a stream; dlq reads queues only")
         harm = rabbitmq_inspect.harm_of_copy(topology) if request.mode == "copy" else None
@@ -65,9 +65,9 @@ class RabbitConnector:
         notes = [*rabbitmq_inspect.notes_on(topology, request.mode, version), *topology.notes]
         return RabbitReading(link, request, depth.message_count, topology.document(), notes)
 
-    def _learn(self, queue: str, version: str, request: ReadRequest) -> Topology:
-        """Declares that must fail cost a connection of their own; only a copy needs to know that much."""
-        if self._broker.management_url or request.mode != "copy":
+    def _learn(self, queue: str, version: str) -> Topology:
+        """What must fail closes its channel, so it gets a connection of its own."""
+        if self._broker.management_url:
             return learn(self._broker, queue, version, None)
         connection = connect(self._broker)
         try:

@@ -18,7 +18,7 @@ from pika import spec
 from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.rabbitmq_record import record_maker
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import ConnectionLost, DlqError, UsageError
 from dlq.core.record import Record
 
 IDLE_SECONDS = 3.0
@@ -100,10 +100,19 @@ class RabbitReading:
         """Take what has come, as far as the batch has room."""
         came = self._link.take_deliveries(self._request.batch_rows - len(self._records))
         records = [self._make(delivery) for delivery in came]
+        if records and not self._received:
+            self._refuse_stream(records[0])
         self._records += records
         self._received += len(records)
         self._size += sum([record.body_size for record in records])
         return bool(came)
+
+    def _refuse_stream(self, first: Record) -> None:
+        """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
+        if self.topology.get("queue_type") is None and "x-stream-offset" in first.headers:
+            raise UsageError(
+                f"source {self._request.source.name}: {self._queue} is a stream; dlq reads queues only"
+            )
 
     def _is_full(self) -> bool:
         size = self._size - self._yielded_size

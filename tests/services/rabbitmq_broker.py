@@ -7,7 +7,9 @@
 Stops what it started by process id only. Works as root and as any other user.
 """
 
+import base64
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -18,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote
 
@@ -143,6 +146,19 @@ class Node:
         if done.returncode:
             raise RuntimeError(f"rabbitmqctl {arguments}: {done.stdout}")
         return done.stdout
+
+    def api(self, method: str, *path: str, **body: object) -> object:
+        """METHOD /api/path as guest, each part quoted: ten times cheaper than rabbitmqctl."""
+        connection = HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        login = base64.b64encode(b"guest:guest").decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        address = "/".join(["/api", *(quote(part, safe="") for part in path)])
+        connection.request(method, address, json.dumps(body), headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        assert answer.status < 300, f"{method} {address}: {answer.status} {content!r}"
+        return json.loads(content) if content else None
 
     def kill(self) -> None:
         """kill -9 of the node; `start` brings it back with what had reached the disk."""

@@ -15,10 +15,15 @@ from urllib.parse import unquote, urlsplit
 
 import pika
 import pytest
+from pika import frame, spec
 from services import rabbitmq4_install
 from services.rabbitmq_broker import PACKAGED, Node
 
+from dlq.connectors.amqp_duplex import DuplexLink
+from dlq.connectors.amqp_frames import encoded
 from dlq.connectors.base import Mode, ReadRequest
+from dlq.connectors.rabbitmq_connecting import parameters
+from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Broker, Source
 
 YOURS = os.environ.get("DLQ_TEST_RABBITMQ_URL")
@@ -110,14 +115,19 @@ class Rabbit:
             self.channel.basic_publish("", queue, body, wanted, mandatory=True)
 
     def fill(self, queue: str, number: int, body: bytes = b"letter %d", **properties: Any) -> None:
-        """Publish many numbered messages quickly and wait until all lie in the queue."""
-        channel = self.channel.connection.channel()
-        wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
+        """Publish many small numbered messages quickly and wait until all lie in the queue."""
         before = self.depth(queue)
+        wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
+        publish = encoded(1, spec.Basic.Publish(exchange="", routing_key=queue))
+        header = cache(lambda size: frame.Header(1, size, wanted).marshal())
+        link = DuplexLink(parameters(self.broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
         for i in range(number):
-            channel.basic_publish("", queue, body % i if b"%d" in body else body, wanted)
+            content = body % i if b"%d" in body else body
+            link.put(publish + header(len(content)) + frame.Body(1, content).marshal())
+        while link.unsent:
+            link.turn(1.0)
         self.wait_for(queue, before + number)
-        channel.close()
+        link.close()
 
     def dead_letters(self, number: int, kind: str = "classic", **properties: Any) -> str:
         """A queue of real dead letters: rejected by a consumer, with x-death and six headers."""
@@ -146,13 +156,18 @@ class Rabbit:
             time.sleep(0.02)
 
     def take(self, queue: str, number: int) -> list[tuple[Any, Any, bytes]]:
-        """Get and acknowledge messages as (method, properties, body)."""
+        """Take `number` messages away, as (method, properties, body)."""
+        channel = self.channel.connection.channel()
+        channel.basic_qos(prefetch_count=number)
         taken = []
-        deadline = time.monotonic() + 10
-        while len(taken) < number and time.monotonic() < deadline:
-            method, properties, body = self.channel.basic_get(queue, auto_ack=True)
-            if method is not None:
-                taken.append((method, properties, body))
+        for message in channel.consume(queue, inactivity_timeout=10):
+            if message[0] is not None:
+                taken.append(message)
+            if len(taken) == number or message[0] is None:
+                break
+        channel.basic_ack(0, multiple=True)
+        channel.cancel()
+        channel.close()
         return taken
 
 
@@ -172,8 +187,8 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
     else:
         vhost = f"test {next(_numbers)}/ü"
         url = rabbit_node.url_of(vhost)
-        rabbit_node.ctl("add_vhost", vhost)
-        rabbit_node.ctl("set_permissions", "-p", vhost, "guest", ".*", ".*", ".*")
+        rabbit_node.api("PUT", "vhosts", vhost)
+        rabbit_node.api("PUT", "permissions", vhost, "guest", configure=".*", write=".*", read=".*")
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.confirm_delivery()
@@ -181,4 +196,4 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
     if connection.is_open:
         connection.close()
     if rabbit_node is not None and rabbit_node.process and rabbit_node.process.poll() is None:
-        rabbit_node.ctl("delete_vhost", vhost)
+        rabbit_node.api("DELETE", "vhosts", vhost)
