@@ -49,7 +49,7 @@ def report(
     bounds = thresholds.parse(fail_on or [])
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     masks = context.settings.mask if mask else None
-    document = reports.make(context.store, replays(context), masks, compare)
+    document = reports.make(context.store, replays(context), masks, compare, chosen == "html")
     if out:
         reports.write(document, chosen or "terminal", out)
         context.say(f"report written to {out}")

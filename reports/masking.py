@@ -21,11 +21,13 @@ from dlq.core.settings import Mask
 
 MASKED = "[masked]"
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
-_NEVER_PERSONAL = {
+_OUR_IDS = {
     "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint", "incident_id",
-    "duplicate_group", "body_sha256", "pull_id", "plan", "analysis", "dlq_replay_id", "dlq_replay_of",
+    "duplicate_group", "body_sha256", "pull_id", "plan", "analysis",
 }  # fmt: skip
-"""Digests and names of our own making: long hex digits that no rule should spoil."""
+_OUR_HEADERS = {"dlq_replay_id", "dlq_replay_of"}
+_ID = re.compile(r"[0-9A-Za-z_-]+")
+"""Digests and names of our own making: long runs of digits that no rule should spoil."""
 _LARGEST_INFLATED = 64 * 2**20
 
 _ASCII_RUN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
@@ -88,7 +90,7 @@ class Masker:
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A JSON-able object with everything masked; its shape stays, but for what is left out."""
         return {
-            name: value if name in _NEVER_PERSONAL else self._member(name, value)
+            name: value if name in _OUR_IDS and _is_id(value) else self._member(name, value)
             for name, value in document.items()
             if name not in _LEFT_OUT
         }
@@ -108,7 +110,7 @@ class Masker:
 
     def _member(self, name: str, value: Any) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
-            return {header: self._header(header, item) for header, item in value.items()}
+            return {self.text(header): self._header(header, item) for header, item in value.items()}
         if name.endswith("base64") and isinstance(value, str):
             return self._base64(value)
         return self._value(value)
@@ -124,7 +126,9 @@ class Masker:
 
     def _header(self, name: str, value: Any) -> Any:
         hidden = any(fnmatchcase(name.lower(), pattern) for pattern in self._headers)
-        return MASKED if hidden else self._member(name, value) if name not in _NEVER_PERSONAL else value
+        if name in _OUR_HEADERS and _is_id(value):
+            return value
+        return MASKED if hidden else self._member(name, value)
 
     def _base64(self, value: str) -> str:
         try:
@@ -166,6 +170,12 @@ class Masker:
         for pattern, replacement in self._substitutions:
             text = pattern.sub(replacement, text)
         return text
+
+
+def _is_id(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_is_id(item) for item in value)
+    return isinstance(value, str) and _ID.fullmatch(value) is not None
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

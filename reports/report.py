@@ -12,7 +12,7 @@ from dlq.archive import analyses, views
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Mask, suggest
-from dlq.reports import compare, summary
+from dlq.reports import compare, sample, summary
 from dlq.reports.masking import Masker
 from dlq.reports.summary import Document
 
@@ -28,10 +28,12 @@ def make(
     replays: "pa.Table | None" = None,
     masks: Sequence[Mask] | None = None,
     before: str | None = None,
+    with_letters: bool = False,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
-    `masks` (None: as it is) masks everything in it. Raises UsageError when there is no analysis.
+    `masks` (None: as it is) masks everything in it; `with_letters` adds what HTML needs. Raises
+    UsageError when there is no analysis.
     """
     analysis = analyses.latest(store)
     if analysis is None:
@@ -42,6 +44,8 @@ def make(
         document = summary.gather(connection, analysis)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
+        if with_letters:
+            document["sample"] = sample.gather(connection)
     return document if masks is None else Masker(masks).document(document)
 
 
@@ -74,10 +78,17 @@ def _markdown(document: Document) -> str:
     return markdown.render(document)
 
 
+def _html(document: Document) -> str:
+    from dlq.reports import html
+
+    return html.render(document)
+
+
 FORMATS: Mapping[str, Callable[[Document], str]] = {
     "terminal": _terminal,
     "json": _json,
     "markdown": _markdown,
+    "html": _html,
 }
 _SUFFIXES: Mapping[str, str] = {".json": "json", ".md": "markdown", ".markdown": "markdown", ".html": "html"}
 

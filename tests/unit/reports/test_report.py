@@ -1,7 +1,11 @@
 """The report: its numbers, its formats, and what must not get into them."""
 
+import html as html_text
 import io
 import json
+import re
+from base64 import b64encode
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from dlq.archive.store import LocalStore
 from dlq.archive.views import REPLAYS
 from dlq.core.errors import UsageError
 from dlq.reports import report, summary, terminal, thresholds, timeline
+from dlq.reports.html import _script_data
 from dlq.reports.markdown import escape
 
 HOSTILE = "\x1b[31m<img src=x onerror=alert(1)>`|[x](http://evil)\u202e @all"
@@ -69,6 +74,10 @@ def store(tmp_path: Path) -> LocalStore:
 def ledger(*states: tuple[int, str]) -> pa.Table:
     rows = [{"record_id": an_id(n), "plan": "p", "state": state, "updated_at": 1} for n, state in states]
     return pa.Table.from_pylist(rows, REPLAYS)
+
+
+def rendered(name: str, store: LocalStore, **options: Any) -> str:
+    return report.FORMATS[name](report.make(store, with_letters=name == "html", **options))
 
 
 def test_every_letter_is_counted_once_in_every_view_of_them(store: LocalStore) -> None:
@@ -150,21 +159,21 @@ def test_every_format_renders_a_comparison_and_an_empty_archive(
     empty = LocalStore(str(tmp_path / "empty"))
     write_analysis(empty, LATEST, [])
 
-    assert "application_error" in report.FORMATS[name](report.make(store, before=EARLIER))
-    assert report.FORMATS[name](report.make(empty))
+    assert "application_error" in rendered(name, store, before=EARLIER)
+    assert rendered(name, empty)
 
 
-@pytest.mark.parametrize("name", ["terminal", "markdown"])
+@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
 def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: str) -> None:
-    text = report.FORMATS[name](report.make(store))
+    text = rendered(name, store)
 
     assert not {"\x1b", "\u202e"} & set(text)
 
 
 @pytest.mark.parametrize("name", report.FORMATS)
 def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
-    assert CANARY in report.FORMATS[name](report.make(store)).replace("\\", "")
-    assert CANARY not in report.FORMATS[name](report.make(store, masks=())).replace("\\", "")
+    assert CANARY in rendered(name, store).replace("\\", "")
+    assert CANARY not in rendered(name, store, masks=()).replace("\\", "")
 
 
 def test_markdown_of_strangers_is_inert() -> None:
@@ -176,8 +185,32 @@ def test_markdown_of_strangers_is_inert() -> None:
     )
 
 
+def test_html_of_strangers_is_text() -> None:
+    """What a browser makes of it is tested in one, with the services."""
+    document = {"a": "</script><img src=x onerror=alert(1)>", "b": ["\u2028 & <!--"]}
+
+    data = _script_data(document)
+
+    assert not {"<", ">", "&", "\u2028"} & set(data)
+    assert json.loads(data) == document
+
+
+def test_the_content_security_policy_names_the_script_and_the_style_by_their_hashes(
+    store: LocalStore,
+) -> None:
+    text = rendered("html", store)
+    policy = html_text.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
+    styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
+
+    assert "default-src 'none'" in policy
+    for body in (*styles, *scripts):
+        assert b64encode(sha256(body.encode()).digest()).decode() in policy
+    assert (len(styles), len(scripts)) == (1, 2)
+    assert not re.findall(r"<[^>]*\s(?:on\w+|style)=", text.split("<script")[0])
+
+
 def test_a_table_of_markdown_keeps_its_columns_whatever_the_names(store: LocalStore) -> None:
-    text = report.FORMATS["markdown"](report.make(store))
+    text = rendered("markdown", store)
 
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     for lines in tables:

@@ -1,0 +1,101 @@
+"""The report as one HTML file: no network, no server, opens from a ticket.
+
+Everything of strangers is text: the template escapes it, the script only ever sets text content, and
+the content security policy in the file lets no other script, style, image or connection happen.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.core.units import human_bytes, human_seconds
+from dlq.reports.headline import minutes, sentences
+
+Document = Mapping[str, Any]
+
+_LONG_TEXTS = {"failure_text", "body"}
+"""These keep their lines; every other text is one line."""
+_COLORS = 8
+"""Causes that get a colour of their own, the most frequent first; the rest share the last."""
+
+
+def render(document: Document) -> str:
+    """The whole file. `document` must hold `sample` (dlq.reports.sample)."""
+    safe = _visible(document)
+    styles, library, script = (_asset(name) for name in ("report.css", "chart.umd.min.js", "report.js"))
+    template = _environment().from_string(_asset("report.html.jinja"))
+    return template.render(
+        document=safe,
+        answer=[for_terminal(sentence) for sentence in sentences(document)],
+        colors={row["cause"]: min(place, _COLORS - 1) for place, row in enumerate(safe["causes"])},
+        matrix={(row["cause"], row["source"]): row["letters"] for row in safe["matrix"]},
+        data=_script_data(_for_script(safe)),
+        styles=Markup(styles),  # noqa: S704 (our own files, hashed below; nothing of strangers is in them)
+        scripts=[Markup(library), Markup(script)],  # noqa: S704
+        policy=_policy(styles, library, script),
+    )
+
+
+def _asset(name: str) -> str:
+    return files("dlq.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"minutes": minutes, "bytes": human_bytes, "seconds": human_seconds}
+    return environment
+
+
+def _policy(styles: str, *scripts: str) -> str:
+    """Only what is in this file may run, known by its hash; nothing may be loaded or sent."""
+    allowed = " ".join(_hash(script) for script in scripts)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src {_hash(styles)}; img-src data:; "
+        "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+def _visible(value: Any, name: str = "") -> Any:
+    """Control characters and bidirectional overrides as escapes, at any depth."""
+    if isinstance(value, str):
+        return "\n".join(lines_for_terminal(value)) if name in _LONG_TEXTS else for_terminal(value)
+    if isinstance(value, Mapping):
+        return {for_terminal(str(key)): _visible(item, str(key)) for key, item in value.items()}
+    return [_visible(item, name) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _for_script(document: Document) -> dict[str, Any]:
+    """What the script needs: the timeline, and the letters as columns and rows."""
+    letters = document["sample"]["letters"]
+    columns = list(letters[0]) if letters else []
+    return {
+        "causes": [row["cause"] for row in document["causes"]],
+        "timeline": document["timeline"],
+        "incidents": [
+            {name: row[name] for name in ("incident_id", "start", "end")} for row in document["incidents"]
+        ],
+        "columns": columns,
+        "rows": [list(row.values()) for row in letters],
+        "stories": {row["record_id"]: row for row in document["sample"]["stories"]},
+    }
+
+
+def _script_data(value: Any) -> Markup:
+    """JSON that cannot end its script element, whatever is in it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)  # noqa: S704 (every character that HTML could act on is escaped above)

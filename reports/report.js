@@ -1,0 +1,183 @@
+"use strict";
+// The report without a server: the chart, the search over the letters, and one letter at a time.
+// Everything in `data` was written by strangers: it only ever becomes text content.
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const data = JSON.parse(byId("data").textContent);
+  const letters = data.rows.map((row) => Object.fromEntries(data.columns.map((name, i) => [name, row[i]])));
+  for (const letter of letters) {
+    letter.cause ??= "no_verdict";
+    letter.advice ??= "no_verdict";
+    letter.haystack = data.columns.map((name) => letter[name] ?? "").join(" ").toLowerCase();
+  }
+  const PAGE = 25;
+  const SELECTS = { cause: "cause", source: "source", advice: "advice-filter" };
+  const state = { column: "died", descending: true, page: 0, exact: null, found: letters };
+
+  const element = (tag, attributes = {}, ...children) => {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children.filter((child) => child !== null && child !== undefined).map((child) => child instanceof Node ? child : String(child)));
+    return made;
+  };
+  const moment = (text) => (text ? text.slice(0, 19).replace("T", " ") : "");
+  const shorten = (text) => (text.length > 120 ? `${text.slice(0, 119)}…` : text);
+  const failure = (letter) => [letter.exception_class, letter.exception_message].filter(Boolean).join(": ");
+
+  // --- the list -------------------------------------------------------------------------------------
+  function search() {
+    const words = byId("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const chosen = Object.entries(SELECTS).map(([name, id]) => [name, byId(id).value]).filter(([, value]) => value);
+    if (state.exact) chosen.push(state.exact);
+    state.found = letters.filter((letter) =>
+      chosen.every(([name, value]) => letter[name] === value) && words.every((word) => letter.haystack.includes(word)));
+    const sign = state.descending ? -1 : 1;
+    const key = (letter) => letter[state.column] ?? "";
+    state.found.sort((a, b) => sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
+    state.page = 0;
+    draw();
+  }
+
+  function draw() {
+    const pages = Math.max(1, Math.ceil(state.found.length / PAGE));
+    const shown = state.found.slice(state.page * PAGE, (state.page + 1) * PAGE);
+    byId("list").tBodies[0].replaceChildren(...shown.map(row));
+    const only = state.exact ? `, only ${state.exact[0]} ${state.exact[1]}` : "";
+    byId("status").textContent = `${state.found.length.toLocaleString("en")} ${state.found.length === 1 ? "letter" : "letters"}${only}`;
+    byId("page").textContent = `Page ${state.page + 1} of ${pages}`;
+    byId("previous").disabled = state.page === 0;
+    byId("following").disabled = state.page >= pages - 1;
+    for (const button of document.querySelectorAll("button.sort")) {
+      const sorted = button.dataset.column === state.column;
+      button.closest("th").setAttribute("aria-sort", sorted ? (state.descending ? "descending" : "ascending") : "none");
+    }
+  }
+
+  function row(letter) {
+    const open = element("button", { type: "button", class: "plain" }, letter.record_id.slice(0, 12));
+    open.addEventListener("click", () => show(letter));
+    const cells = [moment(letter.died), letter.source, letter.cause, shorten(failure(letter)), letter.advice, letter.replay_state];
+    const drawn = cells.map((cell, place) => element("td", place === 3 ? { class: "text" } : {}, cell ?? ""));
+    return element("tr", {}, ...drawn, element("td", {}, open));
+  }
+
+  // --- one letter -----------------------------------------------------------------------------------
+  const list = (pairs) => element("dl", {}, ...pairs.filter(([, value]) => value !== null && value !== undefined && value !== "")
+    .flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  const block = (title, content) => (content ? [element("h3", {}, title), content] : []);
+  const text = (content) => (content ? element("pre", { tabindex: "0" }, content) : null);
+
+  function show(letter) {
+    const story = data.stories[letter.record_id] ?? {};
+    const close = element("button", { type: "button" }, "Close");
+    close.addEventListener("click", () => byId("letter").close());
+    const title = element("h2", { id: "letter-title" }, letter.record_id);
+    const deaths = [...(story.deaths ?? [])].reverse().map((d) => [moment(d.time), `${d.reason ?? "died"} in ${d.queue ?? "?"}${d.count > 1 ? `, ${d.count} times` : ""}`]);
+    byId("letter-content").replaceChildren(
+      element("header", {}, title, close),
+      list([["cause", letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
+        ["source", letter.source], ["lies in", letter.dead_letter_queue], ["died in", letter.origin], ["attempts", letter.attempts],
+        ["laps", letter.laps], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
+      ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), "dead since"]])),
+      ...block("Failure", text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
+      ...block("Identity", list([["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["body", `${letter.body_size ?? 0} bytes`]])),
+      ...block("Headers", story.headers && Object.keys(story.headers).length ? list(Object.entries(story.headers).sort()) : null),
+      ...block(`Body${story.body_note ? ` (${story.body_note})` : ""}`, text(story.body)),
+      ...block("All of it", text(`dlq show ${letter.record_id.slice(0, 12)}`)),
+    );
+    byId("letter").showModal();
+  }
+
+  // --- the timeline ---------------------------------------------------------------------------------
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const shade = (place) => css(`--c${Math.min(place, 7)}`);
+  let chart = null;
+
+  // Bands behind the bars: when incidents were.
+  const bands = {
+    id: "bands",
+    beforeDatasetsDraw({ ctx, chartArea, scales }) {
+      const starts = data.timeline.buckets.map((bucket) => Date.parse(bucket.start));
+      const place = (time) => Math.max(0, starts.findLastIndex((start) => start <= Date.parse(time)));
+      const half = scales.x.width / starts.length / 2;
+      ctx.save();
+      ctx.fillStyle = css("--alarm");
+      ctx.globalAlpha = 0.08;
+      for (const incident of data.incidents.filter((i) => i.start && i.end)) {
+        const left = scales.x.getPixelForValue(place(incident.start)) - half;
+        const right = scales.x.getPixelForValue(place(incident.end)) + half;
+        ctx.fillRect(left, chartArea.top, right - left, chartArea.height);
+      }
+      ctx.restore();
+    },
+  };
+
+  function drawTimeline() {
+    if (!byId("timeline")) return;
+    chart?.destroy();
+    const { buckets } = data.timeline;
+    const grid = { color: css("--line") };
+    const ticks = { color: css("--soft"), maxRotation: 0, autoSkipPadding: 24 };
+    chart = new Chart(byId("timeline"), {
+      type: "bar",
+      plugins: [bands],
+      data: {
+        labels: buckets.map((bucket) => moment(bucket.start).slice(5, 16)),
+        datasets: data.causes.map((cause, place) => ({
+          label: cause, data: buckets.map((bucket) => bucket.causes[cause] ?? 0), backgroundColor: shade(place),
+          barPercentage: 1, categoryPercentage: 0.92,
+        })),
+      },
+      options: {
+        animation: false, maintainAspectRatio: false, interaction: { mode: "index", intersect: false },
+        scales: { x: { stacked: true, grid: { display: false }, ticks }, y: { stacked: true, grid, ticks: { ...ticks, precision: 0 } } },
+        plugins: {
+          legend: { position: "bottom", labels: { color: css("--ink"), boxWidth: 12, boxHeight: 12 } },
+          tooltip: { filter: (item) => item.raw > 0 },
+        },
+      },
+    });
+  }
+
+  // --- wiring ---------------------------------------------------------------------------------------
+  function drill(name, value) {
+    byId("filters").reset();
+    state.exact = name in SELECTS ? null : [name, value];
+    if (name in SELECTS) byId(SELECTS[name]).value = value;
+    search();
+    byId("letters").scrollIntoView();
+    byId("search").focus({ preventScroll: true });
+  }
+
+  async function copy(button) {
+    const code = button.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      button.firstChild.data = "Copied";
+      setTimeout(() => { button.firstChild.data = "Copy"; }, 1500);
+    } catch {
+      getSelection().selectAllChildren(code); // a browser that lets no file use the clipboard
+    }
+  }
+
+  byId("filters").addEventListener("submit", (event) => event.preventDefault());
+  byId("filters").addEventListener("input", search);
+  byId("filters").addEventListener("reset", () => { state.exact = null; setTimeout(search); });
+  byId("previous").addEventListener("click", () => { state.page -= 1; draw(); });
+  byId("following").addEventListener("click", () => { state.page += 1; draw(); });
+  for (const button of document.querySelectorAll("button.sort")) {
+    button.addEventListener("click", () => {
+      state.descending = state.column === button.dataset.column ? !state.descending : false;
+      state.column = button.dataset.column;
+      search();
+    });
+  }
+  for (const button of document.querySelectorAll("button.drill")) {
+    button.addEventListener("click", () => drill(button.dataset.filter, button.dataset.value));
+  }
+  for (const button of document.querySelectorAll("button.copy")) button.addEventListener("click", () => copy(button));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+  addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details")) details.open = true; chart?.resize(); });
+  search();
+  drawTimeline();
+})();

@@ -1,0 +1,59 @@
+"""Letters to look at inside an HTML report: some of every kind, so that a search finds each of them.
+
+A report of a million letters stays small: of every source, cause and fingerprint it holds the latest
+ones, and of some of them the whole story. It says how many that are.
+"""
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from dlq.archive.user_sql import run
+from dlq.reports.body import preview
+from dlq.reports.summary import Document, objects
+
+if TYPE_CHECKING:
+    import duckdb
+
+_LETTERS = 2_000
+_OF_A_KIND = 200
+_STORIES = 100
+_TEXT = 240
+_LONG_TEXT = 4_000
+_BODY = 1_500
+
+_CHOOSE = f"""
+    CREATE TEMP TABLE sample AS
+    SELECT * FROM (
+        SELECT unnest(chosen) AS record_id, generate_subscripts(chosen, 1) AS place, kind FROM (
+            SELECT arg_max(record_id, coalesce(dead_at, captured_at), {_OF_A_KIND}) AS chosen,
+                   row_number() OVER (ORDER BY count(*) DESC) AS kind
+            FROM letters GROUP BY source, cause, fingerprint))
+    ORDER BY place, kind LIMIT {_LETTERS}"""
+_ROWS = f"""
+    SELECT l.record_id, source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
+           incident_id, exception_class, exception_message[:{_TEXT}] AS exception_message,
+           advice_reason[:{_TEXT}] AS advice_reason, evidence[:{_TEXT}] AS evidence,
+           message_id[:{_TEXT}] AS message_id, key[:{_TEXT}] AS key, published_at,
+           coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state
+    FROM letters l SEMI JOIN sample s ON s.record_id = l.record_id
+    ORDER BY died DESC, l.record_id"""
+_STORY = f"""
+    SELECT record_id, failure_text[:{_LONG_TEXT}] AS failure_text, deaths, headers, content_type,
+           content_encoding, broker_kind, flags, base64(body[:{_BODY}]) AS body_base64, body_size
+    FROM letters WHERE record_id IN (SELECT record_id FROM sample ORDER BY place, kind LIMIT {_STORIES})"""
+
+
+def gather(connection: "duckdb.DuckDBPyConnection") -> Document:
+    """`{letters: [row], stories: [story]}`; a story is deaths, headers, failure text and body of a letter."""
+    list(run(connection, _CHOOSE).rows)
+    stories = [_story(row) for row in objects(connection, _STORY)]
+    return {"letters": objects(connection, _ROWS), "stories": stories}
+
+
+def _story(row: dict[str, Any]) -> dict[str, Any]:
+    body = base64.b64decode(row.pop("body_base64") or "")
+    whole = len(body) == (row["body_size"] or 0)
+    opaque = "as stored" if row.pop("flags") and row["broker_kind"] != "rocketmq" else None
+    shown = preview(body, row["content_encoding"], opaque)
+    note = shown.note if whole else f"{shown.note}; its beginning".strip("; ")
+    return {**row, "body": shown.text, "body_kind": shown.kind, "body_note": note}

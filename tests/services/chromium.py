@@ -1,0 +1,138 @@
+"""A headless Chromium for tests, driven over its DevTools protocol."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import websocket
+
+_STARTUP_SECONDS = 60
+_ANSWER_SECONDS = 60
+
+
+class Page:
+    """One open page. `problems` collects what it logged, threw, or tried to load."""
+
+    def __init__(self, socket: websocket.WebSocket) -> None:
+        self._socket = socket
+        self._number = 0
+        self.problems: list[str] = []
+        self.requests: list[str] = []
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the protocol, and its answer."""
+        self._number += 1
+        self._socket.send(json.dumps({"id": self._number, "method": method, "params": parameters}))
+        while True:
+            message = json.loads(self._socket.recv())
+            if message.get("id") == self._number:
+                assert "error" not in message, f"{method}: {message['error']}"
+                return dict(message["result"])
+            self._note(message)
+
+    def _note(self, message: dict[str, Any]) -> None:
+        method, parameters = message.get("method"), message.get("params", {})
+        if method == "Runtime.exceptionThrown":
+            self.problems.append(
+                parameters["exceptionDetails"].get("exception", {}).get("description", "exception")
+            )
+        elif method == "Runtime.consoleAPICalled":
+            self.problems.append(f"console.{parameters['type']}: {parameters['args']}")
+        elif method == "Log.entryAdded":
+            self.problems.append(parameters["entry"]["text"])
+        elif method == "Page.javascriptDialogOpening":
+            self.problems.append(f"dialog: {parameters['message']}")
+            self.call("Page.handleJavaScriptDialog", accept=True)
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+
+    def open(self, url: str, width: int = 1200, height: int = 900, **media: str) -> None:
+        """Navigate, and wait until the page has loaded. `media` are features, e.g. prefers_color_scheme."""
+        features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
+        self.call("Page.navigate", url=url)
+        deadline = time.monotonic() + _ANSWER_SECONDS
+        while self.run("document.readyState === 'complete' && location.href") != url:
+            assert time.monotonic() < deadline, "the page did not load"
+            time.sleep(0.1)
+
+    def run(self, expression: str) -> Any:
+        """The value of a JavaScript expression; a promise is awaited."""
+        answer = self.call(
+            "Runtime.evaluate",
+            expression=expression,
+            returnByValue=True,
+            awaitPromise=True,
+            allowUnsafeEvalBlockedByCSP=False,
+        )
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def picture(self, path: Path, whole: bool = True) -> None:
+        """A screenshot as PNG."""
+        shot = self.call("Page.captureScreenshot", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+
+@contextmanager
+def chromium() -> Iterator[Page]:
+    """A page of a fresh Chromium with a profile of its own."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    assert program, "no Chromium: apt-get install chromium"
+    profile = Path(tempfile.mkdtemp(prefix="dlq-chromium-"))
+    process = subprocess.Popen(
+        [
+            program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--no-first-run", "--disable-background-networking", "--remote-debugging-port=0",
+            f"--user-data-dir={profile}", "about:blank",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(profile)},
+    )  # fmt: skip
+    try:
+        socket = websocket.create_connection(
+            _page_url(profile), timeout=_ANSWER_SECONDS, suppress_origin=True
+        )
+        yield Page(socket)
+        socket.close()
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(10)
+        shutil.rmtree(profile, ignore_errors=True)
+
+
+def _page_url(profile: Path) -> str:
+    from urllib.request import urlopen
+
+    deadline = time.monotonic() + _STARTUP_SECONDS
+    while time.monotonic() < deadline:
+        port_file = profile / "DevToolsActivePort"
+        if port_file.exists() and (words := port_file.read_text().split()):
+            with urlopen(f"http://127.0.0.1:{words[0]}/json/list", timeout=10) as answer:
+                pages = [target for target in json.load(answer) if target["type"] == "page"]
+            if pages:
+                return str(pages[0]["webSocketDebuggerUrl"])
+        time.sleep(0.1)
+    raise AssertionError("Chromium did not start")
