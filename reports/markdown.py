@@ -120,6 +120,17 @@ def _fingerprints(document: Document) -> str:
     )  # fmt: skip
 
 
+def _retention(document: Document) -> str:
+    columns = ("source", ">letters", "deleted from (UTC)", "to", "by")
+    return _table(
+        columns,
+        (
+            (r["source"], r["letters"], minutes(r["first"]), minutes(r["last"]), r["because"])
+            for r in document["retention"]
+        ),
+    )
+
+
 def _compare(document: Document) -> str:
     compared = document.get("compare")
     if compared is None:
@@ -150,5 +161,6 @@ _SECTIONS: Sequence[tuple[str, Callable[[Document], str]]] = (
     ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
     ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
     ("Replays", _rows("replay_states", "replay_state", ">letters")),
+    ("Still at the broker, until it deletes them", _retention),
     ("Against the earlier analysis", _compare),
 )

@@ -12,7 +12,7 @@ from dlq.archive import analyses, views
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Mask, suggest
-from dlq.reports import compare, sample, summary
+from dlq.reports import compare, retention, sample, summary
 from dlq.reports.masking import Masker
 from dlq.reports.summary import Document
 
@@ -42,6 +42,7 @@ def make(
         _known(store, before)
     with views.connect(store, replays, before=before) as connection:
         document = summary.gather(connection, analysis)
+        document["retention"] = retention.gather(connection, store)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         if with_letters:

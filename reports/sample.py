@@ -5,6 +5,8 @@ ones, and of some of them the whole story. It says how many that are.
 """
 
 import base64
+import json
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 _LETTERS = 2_000
 _OF_A_KIND = 200
 _STORIES = 100
+_LETTERS_BYTES = 1_200_000
+_STORIES_BYTES = 400_000
+"""With the chart library a report stays under 2 MB, whatever is in the letters."""
 _TEXT = 240
 _LONG_TEXT = 4_000
 _BODY = 1_500
@@ -35,19 +40,28 @@ _ROWS = f"""
            advice_reason[:{_TEXT}] AS advice_reason, evidence[:{_TEXT}] AS evidence,
            message_id[:{_TEXT}] AS message_id, key[:{_TEXT}] AS key, published_at,
            coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state
-    FROM letters l SEMI JOIN sample s ON s.record_id = l.record_id
-    ORDER BY died DESC, l.record_id"""
+    FROM letters l JOIN sample s ON s.record_id = l.record_id
+    ORDER BY s.place, s.kind"""
 _STORY = f"""
-    SELECT record_id, failure_text[:{_LONG_TEXT}] AS failure_text, deaths, headers, content_type,
+    SELECT l.record_id, failure_text[:{_LONG_TEXT}] AS failure_text, deaths, headers, content_type,
            content_encoding, broker_kind, flags, base64(body[:{_BODY}]) AS body_base64, body_size
-    FROM letters WHERE record_id IN (SELECT record_id FROM sample ORDER BY place, kind LIMIT {_STORIES})"""
+    FROM letters l
+    JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s ON s.record_id = l.record_id
+    ORDER BY s.place, s.kind"""
 
 
 def gather(connection: "duckdb.DuckDBPyConnection") -> Document:
     """`{letters: [row], stories: [story]}`; a story is deaths, headers, failure text and body of a letter."""
     list(run(connection, _CHOOSE).rows)
+    letters = objects(connection, _ROWS)
     stories = [_story(row) for row in objects(connection, _STORY)]
-    return {"letters": objects(connection, _ROWS), "stories": stories}
+    return {"letters": _within(_LETTERS_BYTES, letters), "stories": _within(_STORIES_BYTES, stories)}
+
+
+def _within(budget: int, rows: list[Document]) -> list[Document]:
+    """As many of the first rows as fit into `budget` bytes of JSON."""
+    sizes = accumulate(len(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")) for row in rows)
+    return rows[: sum(size <= budget for size in sizes)]
 
 
 def _story(row: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.core.text import for_terminal, shorten
-from dlq.core.units import human_bytes
+from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import sparkline
 from dlq.reports.headline import minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
@@ -141,6 +141,16 @@ def _replays(document: Document, width: int) -> RenderableType | None:
     return _rows("replay_states", "replay_state", ">letters")(document, width)
 
 
+def _retention(document: Document, _width: int) -> RenderableType | None:
+    table = _table("source", ">letters", "deleted from", "to", "by")
+    for row in document["retention"]:
+        by = f"{row['because']}, {human_seconds(row['kept_seconds'])}"
+        table.add_row(
+            _safe(row["source"]), f"{row['letters']:,}", minutes(row["first"]), minutes(row["last"]), by
+        )
+    return table if table.row_count else None
+
+
 def _compare(document: Document, _width: int) -> RenderableType | None:
     compared = document.get("compare")
     if compared is None:
@@ -171,6 +181,7 @@ _SECTIONS: Sequence[tuple[str, Callable[[Document, int], RenderableType | None]]
     ("Duplicates", _rows("duplicates", "kind", ">groups", ">letters")),
     ("Transactions", _rows("transactions", "state", ">transactions", ">copies", ">checks")),
     ("Replays", _replays),
+    ("Still at the broker, until it deletes them", _retention),
     ("Against the earlier analysis", _compare),
 )
 

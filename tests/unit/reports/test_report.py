@@ -16,8 +16,9 @@ from rich.console import Console
 
 from dlq.archive.store import LocalStore
 from dlq.archive.views import REPLAYS
+from dlq.core import clock
 from dlq.core.errors import UsageError
-from dlq.reports import report, summary, terminal, thresholds, timeline
+from dlq.reports import report, retention, summary, terminal, thresholds, timeline
 from dlq.reports.html import _script_data
 from dlq.reports.markdown import escape
 
@@ -140,6 +141,46 @@ def test_a_comparison_says_what_is_new_and_what_changed(store: LocalStore) -> No
     }  # fmt: skip
     assert [row["change"] for row in compared["fingerprints"]] == ["new"]
     assert compared["reclassified"] == 1
+
+
+def test_the_retention_clock_says_what_the_broker_will_delete(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    now = clock.now()
+    kept = {"mode": "copy", "broker_kind": "rabbitmq"}
+    hour = 3600 * 1_000_000
+    write_segment(
+        store,
+        "p-0",
+        [
+            letter(1, dead_at=now - hour, **kept),
+            letter(2, dead_at=now - 9 * hour, **kept),
+            letter(3, dead_at=now - hour, mode="drain"),
+        ],
+    )
+    write_analysis(store, LATEST, [])
+    store.put("topology/p.json", json.dumps({"source": "orders", "message_ttl": 5 * 3600 * 1000}).encode())
+    store.put("topology/a.json", json.dumps({"source": "orders", "message_ttl": 1}).encode())
+
+    (row,) = report.make(store)["retention"]
+
+    assert (row["source"], row["letters"], row["kept_seconds"]) == ("orders", 1, 5 * 3600)
+    assert row["first"] == row["last"] == clock.iso(now + 4 * hour)
+
+
+@pytest.mark.parametrize(
+    ("topology", "limit_ms"),
+    [
+        ({"brokers": {"a": {"file_reserved_hours": 72}, "b": {"file_reserved_hours": 48}}}, 48 * 3_600_000),
+        ({"brokers": {"a": {"file_reserved_hours": None}}}, None),
+        ({"message_ttl": 1000, "queue_type": "quorum"}, 1000),
+        ({"message_ttl": None}, None),
+        ({}, None),
+    ],
+)
+def test_a_limit_is_read_from_what_a_pull_learned(topology: dict[str, Any], limit_ms: int | None) -> None:
+    found = retention._limit(topology)
+
+    assert (found and found[1]) == limit_ms
 
 
 def test_without_an_analysis_the_user_is_told_what_to_do(tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""The retention clock: letters that also lie at their broker, and when it will delete them there.
+
+A pull writes down what it learned of its source (`topology/<pull>.json`): RocketMQ's fileReservedTime in
+hours, the message TTL of a RabbitMQ dead-letter queue in milliseconds. The archive keeps the letters.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dlq.archive.store import Store
+from dlq.archive.user_sql import run
+
+if TYPE_CHECKING:
+    import duckdb
+
+_HOUR_MS = 3_600_000
+_NEWEST = 200
+"""Topology files that are read at most, from the newest on."""
+_SQL = """
+    SELECT count(*)::BIGINT AS letters, min(dead_at + to_milliseconds(?)) AS from_time,
+           max(dead_at + to_milliseconds(?)) AS until_time
+    FROM records
+    WHERE source = ? AND (mode = 'copy' OR broker_kind = 'rocketmq')
+      AND dead_at + to_milliseconds(?) > now()"""
+
+
+def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[str, Any]]:
+    """`{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by age, the
+    most urgent first: how many letters it still has, and when the first and the last of them are deleted."""
+    found = []
+    for source, (because, kept_ms) in sorted(_limits(store).items()):
+        (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, kept_ms]).rows
+        if row[0]:
+            shown = {"because": because, "kept_seconds": kept_ms // 1000, "letters": row[0]}
+            found.append({"source": source, **shown, "first": row[1], "last": row[2]})
+    return sorted(found, key=lambda row: str(row["first"]))
+
+
+def _limits(store: Store) -> dict[str, tuple[str, int]]:
+    """source -> why and after how many milliseconds its broker deletes, by the latest pull of each."""
+    limits: dict[str, tuple[str, int]] = {}
+    seen: set[str] = set()
+    for name in sorted(store.list("topology/"), reverse=True)[:_NEWEST]:
+        topology = json.loads(store.get(name))
+        source = topology.get("source")
+        if source not in seen:
+            seen.add(source)
+            limit = _limit(topology)
+            if limit is not None:
+                limits[source] = limit
+    return limits
+
+
+def _limit(topology: Mapping[str, Any]) -> tuple[str, int] | None:
+    ttl = topology.get("message_ttl")
+    if isinstance(ttl, int):
+        return "message TTL of the dead-letter queue", ttl
+    brokers = topology.get("brokers")
+    facts = brokers.values() if isinstance(brokers, dict) else ()
+    hours = [fact["file_reserved_hours"] for fact in facts if fact.get("file_reserved_hours")]
+    return ("fileReservedTime of the broker", min(hours) * _HOUR_MS) if hours else None
