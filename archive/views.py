@@ -32,10 +32,11 @@ REPLAYS = pa.schema(
         ("record_id", pa.string()),
         ("plan", pa.string()),
         ("target", pa.string()),
-        ("state", pa.string()),
         ("lap", pa.int32()),
+        ("state", pa.string()),
         ("key", pa.string()),
         ("updated_at", pa.timestamp("us", tz="UTC")),
+        ("detail", pa.string()),
     ]
 )
 _VERDICT_WINS = ("attempts", "origin_kind", "origin")
