@@ -200,7 +200,7 @@ def _apply(context: Context, plan: str, document: dict[str, Any]) -> int:
         run = carry_out(context.store, context.settings, plan, brokers, book, stop, progress)
         states = counts(context.store, book, planfile.load(context.store, plan))
     for reason in run.lost:
-        context.complain(f"the connection was lost: {reason}")
+        context.complain(reason)
     done = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
     document = {**document, "plan": plan, "states": states, **done}
     context.emit(document, lambda: show_states(context, document))

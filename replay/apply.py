@@ -8,7 +8,7 @@ from itertools import islice
 
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import BrokerError, DlqError
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
@@ -40,7 +40,7 @@ class Run:
     outcomes: dict[str, int] = field(default_factory=dict)
     stopped: bool = False
     lost: list[str] = field(default_factory=list)
-    """Brokers whose connection ended in the middle, and why."""
+    """Brokers that failed in the middle, and why."""
     seconds: float = 0.0
 
 
@@ -59,8 +59,8 @@ def apply(
     """Send what of `plan` was never sent; every letter ends in a state of the ledger.
 
     Raises UsageError for a plan or an archive that was changed, Busy when the plan is being applied,
-    BrokerError when a broker can't be reached at all. A connection that ends in the middle is no
-    error here: what it leaves is `in_doubt`, and `Run.lost` says why.
+    BrokerError when a broker can't be reached at all. A broker that fails in the middle is no error
+    here: what it leaves is `in_doubt`, and `Run.lost` says why.
     """
     header = planfile.checked(store, plan)
     loader = Loader(store, lean=header.edits is None)
@@ -77,15 +77,19 @@ def apply(
             lane.send(store, broker, brokers, progress)
         run.seconds = time.monotonic() - started
         if status.is_over(status.counts(store, ledger, header)):
-            forget(header, brokers)
+            run.lost += forget(header, brokers)
         return run
 
 
-def forget(header: Header, brokers: Brokers) -> None:
-    """Nothing of the plan is open: remove what proved it from its brokers."""
-    if header.witness:
-        for broker in header.brokers:
+def forget(header: Header, brokers: Brokers) -> list[str]:
+    """Nothing of the plan is open: remove its witnesses; returns which could not be removed, and why."""
+    failed = []
+    for broker in header.brokers if header.witness else ():
+        try:
             brokers.get(broker).forget(header.plan)
+        except BrokerError as error:
+            failed.append(f"{broker}: the witness of the plan is still there: {error}")
+    return failed
 
 
 def outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
@@ -125,7 +129,7 @@ class _Lane:
             for sent in publisher.publish(self._outgoing(letters, progress)):
                 self._claims.answered(sent)
                 outcomes[sent.outcome] = outcomes.get(sent.outcome, 0) + 1
-        except ConnectionLost as error:
+        except BrokerError as error:
             self._run.lost.append(f"{broker}: {error}")
         finally:
             self._claims.end(_UNKNOWN)

@@ -86,7 +86,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, words: 
         states = status.counts(store, ledger, header)
         resolved.unknown, resolved.held = states["in_doubt"], states["held"]
         if status.is_over(states):
-            forget(header, brokers)
+            resolved.notes += forget(header, brokers)
         return resolved
 
 

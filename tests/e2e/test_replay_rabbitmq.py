@@ -1,0 +1,239 @@
+"""Back into a real RabbitMQ with the installed command: whatever breaks, each letter has one effect."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pika.exceptions import AMQPError
+from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
+
+from dlq.archive.store import LocalStore
+from dlq.replay import planfile
+
+__all__ = ["rabbit", "rabbit_node"]
+
+DLQ = str(Path(sys.executable).with_name("dlq"))
+Dlq = Callable[..., Any]
+WINDOW = 1000
+
+
+@dataclass
+class Shop:
+    """A dead-letter queue that was drained into an archive, and the queue where its letters died."""
+
+    rabbit: Rabbit
+    folder: Path
+    work: str
+    dlq: Dlq
+
+    def plan(self, *words: str) -> str:
+        done = self.dlq("replay", "plan", "--any-advice", *words, "-o", "json")
+        assert done.code == 0, done.err
+        return str(done.json["plan"])
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        """The command in the background."""
+        return subprocess.Popen(
+            [DLQ, *words, "-o", "json"],
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def wait_for(self, number: int, running: "subprocess.Popen[str]") -> None:
+        deadline = time.monotonic() + 60
+        while self.rabbit.depth(self.work) < number:
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def effects(self) -> Counter[str]:
+        """Take all that arrived, as a consumer would: record id -> how often it had an effect."""
+        time.sleep(0.3)
+        taken = self.rabbit.take(self.work, self.rabbit.depth(self.work))
+        return Counter(properties.headers["dlq_replay_of"] for _, properties, _ in taken)
+
+    def arrived(self) -> set[str]:
+        """Record ids in the queue, which stay there."""
+        channel = self.rabbit.connect()
+        ids = set()
+        for _ in range(self.rabbit.depth(self.work)):
+            _, properties, _ = channel.basic_get(self.work)
+            ids.add(properties.headers["dlq_replay_of"])
+        channel.connection.close()
+        return ids
+
+    def letters(self, plan: str) -> list[str]:
+        store = LocalStore(str(self.folder / "archive"))
+        return [one.record_id for one in planfile.letters(store, plan)]
+
+    def states(self, plan: str) -> dict[str, int]:
+        done = self.dlq("replay", "status", plan, "-o", "json")
+        return {state: count for state, count in done.json["states"].items() if count}
+
+
+@pytest.fixture
+def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[[int, str], Shop]]:
+    def make(number: int, kind: str = "classic") -> Shop:
+        letters = rabbit.queue()
+        work = rabbit.queue(kind, x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
+        rabbit.fill(work, number, b"order %d", message_id="m", headers={"app": "orders"})
+        channel = rabbit.connect()
+        for _ in range(number):
+            tag = channel.basic_get(work)[0].delivery_tag
+        channel.basic_nack(tag, multiple=True, requeue=False)
+        rabbit.wait_for(letters, number)
+        channel.connection.close()
+        broker = rabbit.broker()
+        (tmp_path / "dlq.toml").write_text(
+            f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
+            f'management_url = "{broker.management_url}"\n'
+            f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
+        )
+        done = dlq("pull", "-o", "json")
+        assert (done.code, done.json["sources"][0]["captured"]) == (0, number), done.err
+        return Shop(rabbit, tmp_path, work, dlq)
+
+    yield make
+    os.environ.pop(PASSWORD_VARIABLE, None)
+
+
+def once(shop: Shop, plan: str) -> None:
+    """Every letter of the plan had its effect, once."""
+    assert shop.effects() == Counter(shop.letters(plan))
+
+
+def test_letters_go_back_to_the_queue_where_they_died_once(shop: Callable[..., Shop]) -> None:
+    here = shop(300)
+    plan = here.plan()
+    done = here.dlq("replay", "apply", plan, "-o", "json")
+    assert (done.code, done.json["sent"], done.json["states"]["confirmed"]) == (0, 300, 300)
+    again = here.dlq("replay", "apply", plan, "-o", "json")
+    assert (again.code, again.json["sent"], again.json["skipped"]) == (0, 0, 300)
+    verified = here.dlq("verify", "-o", "json")
+    assert (verified.code, verified.json["balanced"]) == (0, True)
+    once(here, plan)
+
+
+def test_what_no_queue_takes_is_returned_and_said(shop: Callable[..., Shop]) -> None:
+    here = shop(20)
+    done = here.dlq("replay", "apply", here.plan("--to", "queue:nobody"), "-o", "json")
+    assert (done.code, done.json["states"]["returned"], done.json["states"]["confirmed"]) == (3, 20, 0)
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
+    shop: Callable[..., Shop], kind: str
+) -> None:
+    here = shop(6000, kind)
+    plan = here.plan("--witness")
+    running = here.start("replay", "apply", plan)
+    here.wait_for(500, running)
+    running.kill()
+    running.communicate()
+
+    resumed = here.dlq("replay", "apply", plan, "-o", "json")
+    assert resumed.code == 6
+    assert 0 < resumed.json["states"]["in_doubt"] <= WINDOW
+    assert here.dlq("verify").code == 6
+    resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
+    assert (resolved.code, resolved.json["resolved"]["unknown"]) == (0, 0), resolved.err
+    last = here.dlq("replay", "apply", plan, "-o", "json")
+    assert (last.code, last.json["states"]["confirmed"]) == (0, 6000), last.err
+    assert here.dlq("verify").code == 0
+    once(here, plan)
+
+
+def test_the_witness_leaves_nothing_behind(shop: Callable[..., Shop]) -> None:
+    here = shop(50)
+    plan = here.plan("--witness")
+    assert here.dlq("replay", "apply", plan).code == 0
+    node = here.rabbit.node
+    left = [
+        item["name"]
+        for kind in ("queues", "exchanges")
+        for item in json.loads(json.dumps(node.api("GET", kind, here.rabbit.vhost)))
+        if plan in item["name"]
+    ]
+    assert left == []
+
+
+def test_two_applies_at_once_send_each_letter_once(shop: Callable[..., Shop]) -> None:
+    here = shop(2000)
+    plan = here.plan("--rate", "1000")
+    running = [here.start("replay", "apply", plan) for _ in range(2)]
+    results = [(*process.communicate(timeout=120), process.returncode) for process in running]
+    codes = sorted(code for _, _, code in results)
+    assert codes in ([0, 7], [0, 0])
+    assert all("pid " in err for _, err, code in results if code == 7)
+    once(here, plan)
+
+
+def test_stop_leaves_nothing_in_doubt_and_apply_goes_on(shop: Callable[..., Shop]) -> None:
+    here = shop(2000)
+    plan = here.plan("--rate", "400")
+    running = here.start("replay", "apply", plan)
+    here.wait_for(100, running)
+    stopped = here.dlq("replay", "stop", plan, "-o", "json")
+    assert stopped.json["stopping"] is True
+    out, err = running.communicate(timeout=60)
+    states = json.loads(out)["states"]
+    assert (running.returncode, err) == (3, "")
+    assert states["in_doubt"] == states["sending"] == 0
+    assert states["confirmed"] + states["planned"] == 2000
+    assert here.dlq("replay", "apply", here.plan()).code == 0
+    once(here, plan)
+
+
+def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Shop]) -> None:
+    here = shop(2000)
+    plan = here.plan("--rate", "400")
+    running = here.start("replay", "apply", plan)
+    here.wait_for(50, running)
+    running.terminate()
+    out, _ = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert json.loads(out)["states"]["in_doubt"] == 0
+    assert set(here.states(plan)) == {"confirmed", "planned"}
+
+
+@on_private_nodes
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[..., Shop], kind: str) -> None:
+    here = shop(6000, kind)
+    plan = here.plan("--witness")
+    running = here.start("replay", "apply", plan)
+    here.wait_for(300, running)
+    here.rabbit.node.kill()
+    with contextlib.suppress(AMQPError):
+        here.rabbit.channel.connection.close()
+    out, err = running.communicate(timeout=120)
+    assert running.returncode == 6, err
+    states = json.loads(out)["states"]
+    assert 0 < states["in_doubt"] <= WINDOW
+    here.rabbit.node.start()
+    here.rabbit.channel = here.rabbit.connect()
+
+    # A witness proves nothing after a restart of the node: the operator looks at the queue.
+    resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
+    assert (resolved.code, resolved.json["resolved"]["unknown"]) == (6, states["in_doubt"])
+    arrived = here.arrived()
+    doubtful = [
+        row["record_id"]
+        for row in here.dlq("query", "select record_id, state from replays where state = 'in_doubt'").rows
+    ]
+    words = [word for one in doubtful if one in arrived for word in ("--sent", one)]
+    done = here.dlq("replay", "reconcile", plan, *words, "--all-not-sent", "-o", "json")
+    assert (done.code, done.json["resolved"]["unknown"]) == (0, 0), done.err
+    assert here.dlq("replay", "apply", plan).code == 0
+    once(here, plan)
