@@ -11,7 +11,7 @@ from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
-from dlq.connectors import amqp_table
+from dlq.connectors import amqp_edit
 
 CHANNEL = 1
 _METHOD, _HEADER, _BODY = 1, 2, 3
@@ -76,7 +76,7 @@ class Confirms:
 
     def returned(self, block: bytes, name: str) -> None:
         """A basic.return's content came: the header `name` says whose it is."""
-        tag = self._tags.get(amqp_table.text_header(block, name) or "")
+        tag = self._tags.get(amqp_edit.text_header(block, name) or "")
         if tag is not None:
             self._returned.add(tag)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from dlq.connectors import amqp_table
+from dlq.connectors import amqp_edit, amqp_table
 from dlq.connectors.base import Outline, Target
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
@@ -100,7 +100,7 @@ def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: b
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
-    return amqp_table.edit(
+    return amqp_edit.edit(
         _encoded(record) if block is None else block,
         _stripper(keep_headers),
         provenance,
@@ -134,7 +134,7 @@ def _encoded(record: Record) -> bytes:
     if micros is not None:
         properties["timestamp"] = micros // 1_000_000
     headers = {name: value for name, value in record.headers.items() if not is_broker_owned(name)}
-    return amqp_table.edit(amqp_table.EMPTY, set_headers=headers, set_properties=properties)
+    return amqp_edit.edit(amqp_edit.EMPTY, set_headers=headers, set_properties=properties)
 
 
 def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:

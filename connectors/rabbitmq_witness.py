@@ -16,7 +16,7 @@ from typing import Any
 
 from pika import exceptions, spec
 
-from dlq.connectors import amqp_table
+from dlq.connectors import amqp_edit
 from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq_connecting import connect, parameters, refusal, translated
@@ -190,7 +190,7 @@ def _read(link: Link, queue: str, wanted: Mapping[str, int]) -> set[str] | None:
     while left > 0 and silent < _SILENT_SECONDS:
         deliveries = link.take_deliveries(10_000)
         for delivery in deliveries:
-            replay_id = amqp_table.text_header(delivery.block, REPLAY_ID)
+            replay_id = amqp_edit.text_header(delivery.block, REPLAY_ID)
             if replay_id is not None and replay_id in wanted:
                 seen.add(replay_id)
         left -= len(deliveries)

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors import amqp_table
-from dlq.connectors.amqp_table import EMPTY, decode, edit, stable, text_header
+from dlq.connectors.amqp_edit import EMPTY, edit, text_header
+from dlq.connectors.amqp_table import decode, stable
 
 
 def sized(content: bytes) -> bytes:
