@@ -1,0 +1,278 @@
+"""ActiveMQ and Artemis letters get the verdict that their evidence bears, and no more."""
+
+from typing import Any
+
+import pytest
+from unit.analyzers.letters import imported
+
+THROWABLE = "java.lang.Throwable: "
+JMS = "javax.jms.JMSException: "
+POLICY = "RedeliveryPolicy {destination = null, collisionAvoidanceFactor = 0.15, maximumRedeliveries = 1, redeliveryDelay = 10}"
+CONSUMER = "ID:vm-33407-1795194807825-3:1:1:1"
+CONNECTION = "ID:vm-33407-1795194807825-3:1"
+
+
+def letter(
+    cause: str | None = None, kind: str = "activemq", version: str | None = None, **headers: str
+) -> Any:
+    own = {"original-destination": "/queue/orders", "message-id": "ID:b-1-1795195175398-1:1:-1:1:5"}
+    given = {
+        name.replace("_", "-") if name.startswith("original_") else name: text
+        for name, text in headers.items()
+    }
+    said = {"dlqDeliveryFailureCause": cause} if cause else {}
+    document = {"broker_kind": kind, "queue": "ActiveMQ.DLQ", "headers": {**own, **said, **given}}
+    return imported(document | ({"broker_version": version} if version else {}))
+
+
+TEXTS: list[tuple[str, dict[str, Any]]] = [
+    (
+        THROWABLE + f"Suppressing duplicate delivery on connection, consumer {CONSUMER}",
+        {
+            "cause": "suppressed_duplicate",
+            "mechanism": "audit",
+            "consumer_id": CONSUMER,
+            "connection_id": CONNECTION,
+        },
+    ),
+    (
+        JMS + "Suppressing duplicate delivery on connection, consumer ID:web-01-1-637000000000000000-1:0:1:1",
+        {"cause": "suppressed_duplicate", "connection_id": "ID:web-01-1-637000000000000000-1:0"},
+    ),
+    (
+        THROWABLE + f"Duplicate non transacted delivery to {CONSUMER}",
+        {"cause": "suppressed_duplicate", "consumer_id": CONSUMER},
+    ),
+    (
+        JMS + "Duplicate dispatch with transacted redeliver pending on another consumer, "
+        f"connection: {CONNECTION}",
+        {"cause": "suppressed_duplicate", "consumer_id": None, "connection_id": CONNECTION},
+    ),
+    (
+        THROWABLE
+        + f"Duplicate delivery to ActiveMQSession {{id={CONNECTION}:1,started=true,closed=false}} x@1",
+        {"cause": "suppressed_duplicate", "connection_id": CONNECTION},
+    ),
+    (
+        THROWABLE + f"Delivery[2] exceeds redelivery policy limit:{POLICY}, cause:null",
+        {
+            "cause": "redelivery_exhausted",
+            "mechanism": "redelivery_policy",
+            "attempts": 2,
+            "exception_class": None,
+        },
+    ),
+    (
+        THROWABLE + f"Delivery[2] exceeds redelivery policy limit:{POLICY}, "
+        "cause:java.lang.IllegalStateException: boom: order 42\nsecond line",
+        {"attempts": 2, "exception_class": "java.lang.IllegalStateException"},
+    ),
+    (
+        THROWABLE + f"Exceeded redelivery policy limit:{POLICY}, cause:java.lang.NullPointerException",
+        {"attempts": 2, "exception_class": "java.lang.NullPointerException"},
+    ),
+    (
+        THROWABLE + f"Exceeded ra redelivery policy limit:{POLICY}",
+        {"mechanism": "redelivery_policy", "attempts": 2},
+    ),
+    (
+        JMS + "Exceeded RedeliveryPolicy limit: 6 cause: kaboom",
+        {"mechanism": "redelivery_policy", "attempts": 7, "exception_message": "kaboom"},
+    ),
+    (
+        JMS + "Exceeded RedeliveryPolicy max redelivery limit: 3 cause: Exception -> x",
+        {"mechanism": "redelivery_policy", "attempts": 4, "exception_message": "x"},
+    ),
+    (
+        THROWABLE + f"Dispatch[2] to {CONSUMER} exceeds redelivery policy limit:{POLICY}",
+        {
+            "cause": "redelivery_exhausted",
+            "mechanism": "dispatch_check",
+            "attempts": 2,
+            "consumer_id": CONSUMER,
+        },
+    ),
+    (
+        THROWABLE + f"listener dispatch[2] to {CONSUMER} exceeds redelivery policy limit:{POLICY}",
+        {"mechanism": "dispatch_check", "attempts": 2},
+    ),
+    (
+        THROWABLE + f"dispatch to {CONSUMER} exceeds redelivery policy limit:{POLICY}",
+        {"mechanism": "dispatch_check", "attempts": 2},
+    ),
+    (
+        JMS + f"dispatch to {CONSUMER} exceeds redelivery policy limit:6",
+        {"mechanism": "dispatch_check", "attempts": 7, "consumer_id": CONSUMER},
+    ),
+    (
+        JMS + f"dispatch to {CONSUMER} exceeds RedeliveryPolicy limit: 4",
+        {"mechanism": "dispatch_check", "attempts": 5},
+    ),
+    (
+        THROWABLE + "duplicate from store for queue://a.b",
+        {"cause": "duplicate_from_store", "mechanism": "store_audit"},
+    ),
+    (THROWABLE + "duplicate paged in from cursor for queue://a", {"cause": "duplicate_from_store"}),
+    (THROWABLE + "duplicate paged in from store for topic://a", {"cause": "duplicate_from_store"}),
+    (
+        THROWABLE + f"TopicSubDiscard. ID:{CONSUMER}",
+        {"cause": "overflow", "mechanism": "discard", "consumer_id": CONSUMER},
+    ),
+    (THROWABLE + f"Subscription discard. ID:{CONSUMER}", {"cause": "overflow", "consumer_id": CONSUMER}),
+    (THROWABLE + "Message discarded", {"cause": "overflow", "consumer_id": None}),
+    (
+        "org.apache.activemq.ActiveMQMessageFormatException: java.io.UTFDataFormatException",
+        {"cause": "unreadable", "mechanism": "format"},
+    ),
+    (
+        "org.apache.activemq.DestinationDoesNotExistException: The destination temp-queue://x does not exist.",
+        {"cause": "unroutable", "mechanism": "none"},
+    ),
+    (
+        "com.acme.FooException: bar",
+        {
+            "cause": "redelivery_exhausted",
+            "exception_class": "com.acme.FooException",
+            "exception_message": "bar",
+        },
+    ),
+    (THROWABLE + "com.acme.NotOnBroker: bar\nmore", {"cause": "redelivery_exhausted"}),
+]
+
+
+def said(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in expected}
+
+
+def test_every_text_of_every_client_is_read(judge: Any) -> None:
+    rows = judge(*(letter(text, originalExpiration="0") for text, _ in TEXTS))
+    assert [said(row, expected) for row, (_, expected) in zip(rows, TEXTS, strict=True)] == [
+        e for _, e in TEXTS
+    ]
+    assert {(row["origin"], row["producer_id"], row["producer_seq"]) for row in rows} == {
+        ("orders", "ID:b-1-1795195175398-1:1:-1:1", 5)
+    }
+    assert not any(row["stale_evidence"] for row in rows)
+
+
+EXPIRED = THROWABLE + "Message Expired. Expiration:1795195175398"
+WITHOUT: list[tuple[Any, dict[str, Any]]] = [
+    (letter(EXPIRED, originalExpiration="1795195175398"), {"cause": "expired", "stale_evidence": False}),
+    (letter(EXPIRED), {"cause": "expired", "stale_evidence": False}),
+    (
+        letter(EXPIRED, originalExpiration="0"),
+        {"cause": "poison_ack", "mechanism": "nack", "stale_evidence": True},
+    ),
+    (
+        letter(EXPIRED, originalExpiration="0", redeliveryDelay="1000"),
+        {"mechanism": "redelivery_plugin", "stale_evidence": True},
+    ),
+    (
+        letter(originalExpiration="0"),
+        {"cause": "poison_ack", "mechanism": "nack", "evidence": "no dlqDeliveryFailureCause"},
+    ),
+    (letter(originalExpiration="5"), {"cause": "poison_ack", "mechanism": "nack"}),
+    (letter(originalExpiration="5", version="5.8.0"), {"cause": "expired", "mechanism": "expiry"}),
+    (letter(originalExpiration="5", version="5.18.6"), {"cause": "poison_ack", "mechanism": "nack"}),
+    (
+        letter(redeliveryDelay="1000", scheduledJobId="x"),
+        {"cause": "redelivery_exhausted", "mechanism": "redelivery_plugin", "attempts": None},
+    ),
+]
+
+
+def test_an_absent_or_old_cause_is_decided_by_the_other_headers(judge: Any) -> None:
+    rows = judge(*(made for made, _ in WITHOUT))
+    assert [said(row, expected) for row, (_, expected) in zip(rows, WITHOUT, strict=True)] == [
+        e for _, e in WITHOUT
+    ]
+
+
+def test_a_letter_put_there_by_hand_is_unknown(judge: Any) -> None:
+    by_hand = imported(
+        {
+            "broker_kind": "activemq",
+            "queue": "ActiveMQ.DLQ",
+            "headers": {"message-id": "x", "destination": "/queue/ActiveMQ.DLQ"},
+        }
+    )
+    [row] = judge(by_hand)
+    assert said(row, {"cause": "", "mechanism": "", "origin": "", "producer_id": ""}) == {
+        "cause": "unknown",
+        "mechanism": "none",
+        "origin": None,
+        "producer_id": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        (
+            {"_AMQ_ACTUAL_EXPIRY": "1762053729000"},
+            {"cause": "expired", "mechanism": "expiry", "origin": "orders"},
+        ),
+        (
+            {},
+            {
+                "cause": "redelivery_exhausted",
+                "mechanism": "redelivery_policy",
+                "origin": "orders",
+                "attempts": None,
+            },
+        ),
+        (
+            {"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"},
+            {"cause": "unknown", "mechanism": "none", "origin": None},
+        ),
+    ],
+)
+def test_artemis_says_only_where_it_died_and_whether_it_expired(
+    judge: Any, headers: dict[str, str], expected: Any
+) -> None:
+    own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
+    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": {**own, **headers}}))
+    assert said(row, expected) == expected
+
+
+EXAMPLES: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {
+            "broker_kind": "activemq", "queue": "ActiveMQ.DLQ",
+            "headers": {
+                "message-id": "ID:app1-36041-1795195175398-1:75:1:1:3", "original-destination": "/queue/orders",
+                "originalExpiration": "0",
+                "dlqDeliveryFailureCause": THROWABLE + "Suppressing duplicate delivery on connection, consumer ID:app1-36050-1795195175398-1:9:1:1",
+            },
+        },
+        {
+            "cause": "suppressed_duplicate", "mechanism": "audit", "origin": "orders",
+            "consumer_id": "ID:app1-36050-1795195175398-1:9:1:1", "producer_id": "ID:app1-36041-1795195175398-1:75:1:1",
+        },
+    ),
+    (
+        {
+            "broker_kind": "activemq", "queue": "ActiveMQ.DLQ",
+            "headers": {
+                "message-id": "ID:app1-36041-1795195175398-1:75:1:1:4", "original-destination": "/queue/orders",
+                "dlqDeliveryFailureCause": THROWABLE + "Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy "
+                "{destination = null, maximumRedeliveries = 6, redeliveryDelay = 1000}, cause:null",
+            },
+        },
+        {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy", "origin": "orders", "attempts": 7},
+    ),
+    (
+        {
+            "broker_kind": "artemis", "queue": "ExpiryQueue",
+            "headers": {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders", "_AMQ_ACTUAL_EXPIRY": "1762053729000"},
+        },
+        {"cause": "expired", "mechanism": "expiry", "origin": "orders"},
+    ),
+]  # fmt: skip
+
+
+def test_the_interchange_examples_get_their_verdicts(judge: Any) -> None:
+    rows = judge(*(imported(document) for document, _ in EXAMPLES))
+    assert [said(row, expected) for row, (_, expected) in zip(rows, EXAMPLES, strict=True)] == [
+        e for _, e in EXAMPLES
+    ]
