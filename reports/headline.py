@@ -39,6 +39,13 @@ def minutes(moment: str | None) -> str:
     return moment[:16].replace("T", " ") if moment else "unknown"
 
 
+def failure(row: Document) -> tuple[str, str]:
+    """What a fingerprint stands for: exception and message, or the cause and where it happened."""
+    if row["exception_class"]:
+        return str(row["exception_class"]), str(row["exception_message"] or "")
+    return str(row["cause"]), f"in {row['origin']}" if row["origin"] else ""
+
+
 def _how_many(document: Document) -> str:
     first, last = document["first"], document["last"]
     where = _plural(len(document["sources"]), "source")

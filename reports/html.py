@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes, human_seconds
-from dlq.reports.headline import minutes, sentences
+from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
 
@@ -51,6 +51,7 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.globals["failure"] = failure
     environment.filters |= {"minutes": minutes, "bytes": human_bytes, "seconds": human_seconds}
     return environment
 

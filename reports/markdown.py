@@ -7,7 +7,7 @@ from typing import Any
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import sparkline
-from dlq.reports.headline import minutes, sentences
+from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
 
@@ -108,16 +108,14 @@ def _matrix(document: Document) -> str:
 
 
 def _fingerprints(document: Document) -> str:
+    columns = (">letters", "failure", "message", "cause", "since", "example")
     return _table(
-        (">letters", "failure", "message", "cause", "since", "example"),
+        columns,
         (
-            (
-                r["letters"], r["exception_class"], r["exception_message"], r["cause"], minutes(r["first"]),
-                r["example"][:12],
-            )
+            (r["letters"], *failure(r), r["cause"], minutes(r["first"]), r["example"][:12])
             for r in document["fingerprints"]
         ),
-    )  # fmt: skip
+    )
 
 
 def _retention(document: Document) -> str:

@@ -21,31 +21,31 @@ _STEPS = (
         f'dlq query "{_RISKY}"',
         "{n} replays may or may not have arrived: reconcile their plans before anything is sent again",
     ),
-    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", "{n} letters came after this analysis"),
+    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", "{letters} came after this analysis"),
     _Step(
         lambda _n, waiting: waiting.get("replay", 0),
         "dlq replay plan --where \"advice = 'replay'\"",
-        "{n} letters may go back; planning sends nothing",
+        "{letters} may go back; planning sends nothing",
     ),
     _Step(
         lambda _n, waiting: waiting.get("fix_first", 0),
         "dlq ls --where \"advice = 'fix_first'\"",
-        "{n} letters would die again: mend the cause, then plan their replay",
+        "{letters} would die again: mend the cause, then plan their replay",
     ),
     _Step(
         lambda _n, waiting: waiting.get("check_first", 0),
         "dlq ls --where \"advice = 'check_first'\"",
-        "{n} letters may have been processed already: look into the business data first",
+        "{letters} may have been processed already: look into the business data first",
     ),
     _Step(
         lambda n, _waiting: n["unknown"],
         "dlq ls --where \"cause = 'unknown'\"",
-        "{n} letters carry no evidence; a rule of your own in dlq.toml can name their cause",
+        "{letters} carry no evidence; a rule of your own in dlq.toml can name their cause",
     ),
     _Step(
         lambda n, _waiting: n["confirmed"],
         "dlq verify",
-        "{n} letters went back: prove that nothing is lost or doubled",
+        "{letters} went back: prove that nothing is lost or doubled",
     ),
 )
 
@@ -54,13 +54,21 @@ def next_steps(document: Document) -> list[dict[str, str]]:
     """`{command, why}` for everything that is left to do; each command can be copied as it stands."""
     waiting = {row["advice"]: row["waiting"] for row in document["advice"]}
     counted = [(step, step.counted(document["counts"], waiting)) for step in _STEPS]
-    steps = [{"command": step.command, "why": step.why.format(n=f"{n:,}")} for step, n in counted if n]
+    steps = [
+        {"command": step.command, "why": step.why.format(n=f"{n:,}", letters=_letters(n))}
+        for step, n in counted
+        if n
+    ]
     return _look_at_the_top(document["fingerprints"]) + steps
+
+
+def _letters(count: int) -> str:
+    return "1 letter" if count == 1 else f"{count:,} letters"
 
 
 def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
     if not fingerprints:
         return []
     top = fingerprints[0]
-    why = f"one of the most frequent failure, {top['letters']:,} letters"
+    why = f"an example of the most frequent failure, {_letters(top['letters'])}"
     return [{"command": f"dlq show {top['example'][:12]}", "why": why}]

@@ -27,7 +27,7 @@ _SQL = """
 
 def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[str, Any]]:
     """`{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by age,
-    the most urgent first: how many letters it still has, and when the first and the last of them are deleted."""
+    the most urgent first: how many letters it still has, when the first and the last of them are deleted."""
     found = []
     for source, (because, kept_ms) in sorted(_limits(store).items()):
         (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, kept_ms]).rows

@@ -11,7 +11,7 @@ from rich.text import Text
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import sparkline
-from dlq.reports.headline import minutes, sentences
+from dlq.reports.headline import failure, minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
 
 Document = Mapping[str, Any]
@@ -92,16 +92,16 @@ def _matrix(document: Document, width: int) -> RenderableType | None:
 def _fingerprints(document: Document, width: int) -> RenderableType | None:
     table = _table(">letters", "example", "since", "failure")
     for row in document["fingerprints"]:
-        name = _safe(row["exception_class"] or row["cause"]).rpartition(".")[2]
-        failure = Text.assemble(
-            (name, "red"), ": " if row["exception_message"] else "", _safe(row["exception_message"])
+        name, message = failure(row)
+        said = Text.assemble(
+            (_safe(name.rpartition(".")[2]), "red"), f": {_safe(message)}" if message else ""
         )
         since = minutes(row["first"])
         table.add_row(
             f"{row['letters']:,}",
             _safe(row["example"])[:12],
             since if width >= _WIDE_FROM else since[5:],
-            failure,
+            said,
         )
     return table if table.row_count else None
 
