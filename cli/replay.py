@@ -66,7 +66,8 @@ def plan(
     from dlq.cli.replay_output import plan_document, show_plan
     from dlq.replay import edits
     from dlq.replay.brokers import Brokers
-    from dlq.replay.plan import Wanted, make
+    from dlq.replay.plan import make
+    from dlq.replay.wanted import Wanted
 
     context: Context = ctx.obj
     changes = edits.read(edit) if edit else edits.NO_EDITS

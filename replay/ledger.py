@@ -94,7 +94,7 @@ class Ledger(Protocol):
         """Reconcile: move replays on by evidence or an operator's word; returns how many moved."""
         ...
 
-    def rows(self) -> Iterator[tuple[list[object], ...]]:
+    def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
         """Everything, in chunks of columns in the order of REPLAYS."""
         ...
 
@@ -151,6 +151,6 @@ def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
         return pa.Table.from_batches([_batch(chunk) for chunk in ledger.rows()], schema=REPLAYS)
 
 
-def _batch(columns: tuple[list[object], ...]) -> pa.RecordBatch:
+def _batch(columns: tuple[Sequence[object], ...]) -> pa.RecordBatch:
     arrays = [pa.array(column, field.type) for column, field in zip(columns, REPLAYS, strict=True)]
     return pa.record_batch(arrays, schema=REPLAYS)

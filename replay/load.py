@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.archive import manifests
@@ -31,15 +32,23 @@ class Loader:
     def __init__(self, store: Store, lean: bool = False) -> None:
         """`lean`: without the maps that connectors find in the property block itself."""
         self._store, self._lean = store, lean
-        self._manifests = {manifest.stem: manifest for manifest in manifests.every(store)}
         self._stem = ""
         self._table = pa.table({})
+        self._look()
+
+    def _look(self) -> None:
+        """Which segment holds the letters of which stem now, and which stems were written again."""
+        committed = list(manifests.every(self._store))
+        self._manifests = {stem: manifest for manifest in committed for stem in manifest.replaces}
+        self._rewritten = set(self._manifests)
+        self._manifests |= {manifest.stem: manifest for manifest in committed}
 
     def check(self, segments: Mapping[str, str], plan: str) -> None:
         """The archive still holds what the plan was made from; raises UsageError before anything is sent."""
         for stem, digest in segments.items():
             manifest = self._manifests.get(stem)
-            if manifest is None or manifest.digest != digest or not self._is_there(manifest):
+            changed = manifest is None or (stem not in self._rewritten and manifest.digest != digest)
+            if manifest is None or changed or not self._is_there(manifest):
                 raise UsageError(
                     f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
                     "as it was; make a new plan with `dlq replay plan`"
@@ -59,8 +68,10 @@ class Loader:
         return found
 
     def _of_segment(self, stem: str, letters: Sequence[Letter]) -> list[Record]:
-        if stem != self._stem:
-            self._table, self._stem = self._read(stem), stem
+        if self._manifests[stem].stem != self._stem:
+            self._load(stem)
+        if stem in self._rewritten:
+            return self._by_id(letters)
         if letters[-1].row >= self._table.num_rows:
             raise ArchiveError(f"segment {stem} has fewer rows than the plan names")
         records = list(to_records(_rows(self._table, letters)))
@@ -69,13 +80,29 @@ class Loader:
                 raise ArchiveError(f"row {letter.row} of segment {stem} is not the letter {letter.record_id}")
         return records
 
-    def _read(self, stem: str) -> pa.Table:
-        manifest = self._manifests[stem]
+    def _load(self, stem: str) -> None:
+        try:
+            self._table = self._read(self._manifests[stem])
+        except ArchiveError:
+            self._look()  # `dlq retain` may have written it again meanwhile
+            self._table = self._read(self._manifests[stem])
+        self._stem = self._manifests[stem].stem
+
+    def _by_id(self, letters: Sequence[Letter]) -> list[Record]:
+        """Compaction has moved the rows, so that only their ids still say where they are."""
+        ids = pa.array([letter.record_id for letter in letters], pa.string())
+        rows = pc.index_in(ids, value_set=self._table["record_id"].combine_chunks())
+        if rows.null_count:
+            missing = letters[rows.is_null().index(True).as_py()].record_id
+            raise ArchiveError(f"retention has removed the letter {missing} from the archive")
+        return list(to_records(self._table.take(rows)))
+
+    def _read(self, manifest: Manifest) -> pa.Table:
         try:
             file = pq.ParquetFile(self._store.url(manifest.segment))
             return file.read(columns=_lean_columns(file) if self._lean else list(SENT_COLUMNS))
         except (OSError, pa.ArrowException) as error:
-            raise ArchiveError(f"cannot read segment {stem} of the archive: {error}") from error
+            raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
     def _is_there(self, manifest: Manifest) -> bool:
         try:

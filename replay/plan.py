@@ -3,7 +3,6 @@
 Nothing is sent and no letter is changed; the plan is a new file of the archive.
 """
 
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -23,12 +22,12 @@ from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
-from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger import Ledger
 from dlq.replay.letters import Letter, identity_of, lap_of, provenance, replay_key
 from dlq.replay.load import OUTLINE_COLUMNS
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
+from dlq.replay.wanted import Wanted
 
 ADVICE_LEFT_OUT = ("check_first", "never", "hold")
 NO_VERDICT = "no_verdict"
@@ -47,29 +46,8 @@ DEFAULT_TARGET = "failed"
 """`--to` unless told: back to the failed queue (its origin), or to RocketMQ's failed group alone, because a
 topic would deliver again to every group that subscribes to it."""
 _SAFE_TARGETS = {"rocketmq": "group"}
-_NAMES_IDS = re.compile(
-    r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
-)
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """What the user asked for. `rate` is messages a second."""
-
-    where: str | None = None
-    to: str = DEFAULT_TARGET
-    rate: float | None = None
-    limit: int | None = None
-    any_advice: bool = False
-    keep_headers: bool = False
-    witness: bool = False
-    edits: Edits = NO_EDITS
-
-    def takes_all(self) -> bool:
-        """The user insists, or names the letters one by one: advice does not leave them out."""
-        return self.any_advice or bool(_NAMES_IDS.fullmatch(self.where or ""))
 
 
 @dataclass

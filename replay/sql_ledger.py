@@ -8,19 +8,19 @@ anything is sent, and what became of it is written together with the next claim.
 import os
 import secrets
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError
+from dlq.replay import sql_statements as sql
 from dlq.replay.ledger import REPLAYS, Entry, Settlement
 from dlq.replay.letters import Letter
-from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
+from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
 
 _CHUNK_OF_KEYS = 5_000
 _CHUNK_OF_ROWS = 50_000
@@ -32,83 +32,9 @@ _SQLITE_SETTINGS = (
     "wal_autocheckpoint = 8000",
 )
 
-_TABLE = sa.Table(
-    "replays",
-    sa.MetaData(),
-    sa.Column("key", sa.String(64), primary_key=True),
-    sa.Column("plan", sa.String(64), nullable=False),
-    sa.Column("number", sa.BigInteger, nullable=False),
-    sa.Column("record_id", sa.String(64), nullable=False),
-    sa.Column("target", sa.Text, nullable=False),
-    sa.Column("lap", sa.Integer, nullable=False),
-    sa.Column("state", sa.String(16), nullable=False),
-    sa.Column("owner", sa.String(255), nullable=False),
-    sa.Column("lease_until", sa.BigInteger, nullable=False),
-    sa.Column("sent_at", sa.BigInteger, nullable=False),
-    sa.Column("updated_at", sa.BigInteger, nullable=False),
-    sa.Column("detail", sa.Text),
-)
-_T = _TABLE.c
-_INSERTED = (
-    "key",
-    "plan",
-    "number",
-    "record_id",
-    "target",
-    "lap",
-    "state",
-    "owner",
-    "lease_until",
-    "sent_at",
-    "updated_at",
-)
-
-_INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
-    "sqlite": lambda table: sqlite.insert(table).on_conflict_do_nothing(),
-    "postgresql": lambda table: postgresql.insert(table).on_conflict_do_nothing(),
-    "mysql": lambda table: sa.insert(table).prefix_with("IGNORE"),
-    "mariadb": lambda table: sa.insert(table).prefix_with("IGNORE"),
-}
-_KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
-_KNOWN = sa.select(_T.key, _T.state, _T.plan).where(_T.key.in_(_KEYS))
-_OURS = sa.select(_T.key).where(_T.key.in_(_KEYS), _T.owner == sa.bindparam("me"), _T.state == "sending")
-_RENEW = (
-    sa.update(_TABLE)
-    .where(_T.key.in_(_KEYS), _T.owner == sa.bindparam("me"), _T.state == "sending")
-    .values(lease_until=sa.bindparam("until"))
-)
-_SETTLE = {
-    state: sa.update(_TABLE)
-    .where(_T.key.in_(_KEYS), _T.owner == sa.bindparam("me"), _T.state.in_(sources))
-    .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
-    for state, sources in BY_OWNER.items()
-}
-_RESOLVE = {
-    state: sa.update(_TABLE)
-    .where(_T.key.in_(_KEYS), _T.state.in_(sources))
-    .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
-    for state, sources in BY_RECONCILE.items()
-}
-_RECLAIM = (
-    sa.update(_TABLE)
-    .where(
-        _T.key.in_(_KEYS),
-        sa.or_(_T.state.in_(MAY_SEND), sa.and_(_T.state.in_(MAY_SEND_AGAIN), _T.plan != sa.bindparam("of"))),
-    )
-    .values(
-        state="sending",
-        plan=sa.bindparam("of"),
-        owner=sa.bindparam("me"),
-        lease_until=sa.bindparam("until"),
-        sent_at=sa.bindparam("moment"),
-        updated_at=sa.bindparam("moment"),
-        detail=None,
-    )
-)
-
 
 class SqlLedger:
-    """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and _INSERT_IF_NEW knows."""
+    """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and sql.INSERT_IF_NEW knows."""
 
     def __init__(self, url: str, lease: float, clock: Clock = now) -> None:
         """`lease` in seconds. Creates the table where there is none; raises ArchiveError."""
@@ -121,16 +47,16 @@ class SqlLedger:
         if self._engine.dialect.name == "sqlite":
             sa.event.listen(self._engine, "connect", _open_sqlite)
             sa.event.listen(self._engine, "begin", _begin_sqlite)
-        insert = _INSERT_IF_NEW[self._engine.dialect.name](_TABLE)
-        self._insert = insert.compile(dialect=self._engine.dialect, column_keys=list(_INSERTED))
+        insert = sql.INSERT_IF_NEW[self._engine.dialect.name](sql.TABLE)
+        self._insert = insert.compile(dialect=self._engine.dialect, column_keys=list(sql.INSERTED))
         with self._transaction() as connection:
-            _TABLE.metadata.create_all(connection)
+            sql.TABLE.metadata.create_all(connection)
 
     def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
         keys = [letter.key for letter in letters]
         with self._transaction() as connection:
             self._settle(connection, settled)
-            known = {key: (state, of) for key, state, of in connection.execute(_KNOWN, {"keys": keys})}
+            known = {key: (state, of) for key, state, of in connection.execute(sql.KNOWN, {"keys": keys})}
             ours = self._insert_new(connection, plan, [x for x in letters if x.key not in known])
             return ours | self._reclaim(
                 connection, plan, [k for k, row in known.items() if _may_send(*row, plan)]
@@ -141,8 +67,8 @@ class SqlLedger:
             return set()
         mine = {"keys": keys, "me": self.owner}
         with self._transaction() as connection:
-            connection.execute(_RENEW, {**mine, "until": self._clock() + self._lease})
-            return set(connection.execute(_OURS, mine).scalars())
+            connection.execute(sql.RENEW, {**mine, "until": self._clock() + self._lease})
+            return set(connection.execute(sql.OURS, mine).scalars())
 
     def settle(self, settled: Sequence[Settlement]) -> None:
         with self._transaction() as connection:
@@ -152,7 +78,7 @@ class SqlLedger:
         moment = self._clock()
         with self._transaction() as connection:
             rows = connection.execute(
-                sa.select(_T.key, _T.owner, _T.lease_until).where(_T.state == "sending")
+                sa.select(sql.T.key, sql.T.owner, sql.T.lease_until).where(sql.T.state == "sending")
             ).all()
             dead = {owner for owner in {row.owner for row in rows} if _is_dead(owner)}
             over = {
@@ -167,17 +93,17 @@ class SqlLedger:
         found: dict[str, State] = {}
         with self._transaction(reading=True) as connection:
             for some in _chunks(keys):
-                found.update((key, state) for key, state, _ in connection.execute(_KNOWN, {"keys": some}))
+                found.update((key, state) for key, state, _ in connection.execute(sql.KNOWN, {"keys": some}))
         return found
 
     def counts(self, plan: str) -> Mapping[State, int]:
-        wanted = sa.select(_T.state, sa.func.count()).where(_T.plan == plan).group_by(_T.state)
+        wanted = sa.select(sql.T.state, sa.func.count()).where(sql.T.plan == plan).group_by(sql.T.state)
         with self._transaction(reading=True) as connection:
             return {row[0]: row[1] for row in connection.execute(wanted)}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
-        columns = [_TABLE.c[name] for name in Entry._fields]
-        wanted = sa.select(*columns).where(_T.plan == plan, _T.state == state).order_by(_T.number)
+        columns = [sql.TABLE.c[name] for name in Entry._fields]
+        wanted = sa.select(*columns).where(sql.T.plan == plan, sql.T.state == state).order_by(sql.T.number)
         with self._transaction(reading=True) as connection:
             return [Entry(*row) for row in connection.execute(wanted)]
 
@@ -185,11 +111,12 @@ class SqlLedger:
         with self._transaction() as connection:
             return self._resolve(connection, keys, state, detail)
 
-    def rows(self) -> Iterator[tuple[list[object], ...]]:
+    def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
         with self._transaction(reading=True) as connection:
-            found = connection.execute(sa.select(*(_TABLE.c[f.name] for f in REPLAYS)))
-            for chunk in found.partitions(_CHUNK_OF_ROWS):
-                yield tuple(list(column) for column in zip(*chunk, strict=True))
+            # The driver's own cursor: a Row object for each replay costs as much as reading it.
+            cursor = connection.execute(sa.select(*(sql.TABLE.c[f.name] for f in REPLAYS))).cursor
+            while cursor is not None and (chunk := cursor.fetchmany(_CHUNK_OF_ROWS)):
+                yield tuple(zip(*chunk, strict=True))
 
     def close(self) -> None:
         self._engine.dispose()
@@ -214,21 +141,21 @@ class SqlLedger:
             (x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters
         ]
         if not self._insert.positional:
-            rows = [dict(zip(_INSERTED, row, strict=True)) for row in rows]
+            rows = [dict(zip(sql.INSERTED, row, strict=True)) for row in rows]
         # The compiled text and plain tuples: SQLAlchemy's own executemany costs twice the insert itself.
         done = connection.exec_driver_sql(str(self._insert), rows)
         keys = [letter.key for letter in letters]
         if done.rowcount == len(rows):
             return set(keys)
-        return set(connection.execute(_OURS, {"keys": keys, "me": self.owner}).scalars())
+        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _reclaim(self, connection: sa.Connection, plan: str, keys: Sequence[str]) -> set[str]:
         if not keys:
             return set()
         moment = self._clock()
         mine = {"keys": keys, "me": self.owner}
-        connection.execute(_RECLAIM, {**mine, "of": plan, "moment": moment, "until": moment + self._lease})
-        return set(connection.execute(_OURS, mine).scalars())
+        connection.execute(sql.RECLAIM, {**mine, "of": plan, "moment": moment, "until": moment + self._lease})
+        return set(connection.execute(sql.OURS, mine).scalars())
 
     def _settle(self, connection: sa.Connection, settled: Sequence[Settlement]) -> None:
         moment = self._clock()
@@ -237,12 +164,13 @@ class SqlLedger:
             keys = [one.key for one in group]
             values = {"me": self.owner, "moment": moment, "why": why or None}
             for some in _chunks(keys):
-                connection.execute(_SETTLE[state], {"keys": some, **values})
+                connection.execute(sql.SETTLE[state], {"keys": some, **values})
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
         values = {"moment": self._clock(), "why": why}
         return sum(
-            connection.execute(_RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
+            connection.execute(sql.RESOLVE[state], {"keys": some, **values}).rowcount
+            for some in _chunks(keys)
         )
 
 

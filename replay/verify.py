@@ -78,7 +78,7 @@ def _books(store: Store, source: str, found: Sequence[Manifest], replays: _Repla
         books.purged += manifest.purged
         ids = _checked_ids(store, manifest, books)
         _count(books, ids, replays)
-        seen.append(ids)
+        seen += [ids, _purged_ids(store, manifest, books)]
     doubled = sum(map(len, seen)) - pc.count_distinct(pa.chunked_array(seen, pa.string())).as_py()
     if doubled:
         books.problems.append(f"{doubled} letters are in the archive twice")
@@ -96,6 +96,17 @@ def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
         return pa.array([], pa.string())
     if len(ids) != manifest.rows or digest_of_ids(ids.to_pylist()) != manifest.digest:
         books.problems.append(f"segment {manifest.stem} is not what its manifest says")
+    return ids
+
+
+def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
+    """The ids that retention has left of removed letters."""
+    try:
+        ids = segments.purged_ids(store, manifest).combine_chunks()
+    except (OSError, pa.ArrowException, ArchiveError, UsageError):
+        ids = pa.array([], pa.string())
+    if len(ids) != manifest.purged:
+        books.problems.append(f"segment {manifest.stem} does not name all the letters that were removed")
     return ids
 
 

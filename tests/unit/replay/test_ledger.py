@@ -230,7 +230,7 @@ def test_entries_come_in_the_order_of_the_plan(ledger: SqlLedger) -> None:
 def test_everything_comes_out_in_columns(ledger: SqlLedger) -> None:
     ledger.claim("plan", letters(1, 2))
     [columns] = ledger.rows()
-    assert dict(zip(REPLAYS.names, columns, strict=True))["record_id"] == ["record1", "record2"]
+    assert dict(zip(REPLAYS.names, columns, strict=True))["record_id"] == ("record1", "record2")
 
 
 def test_a_ledger_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:

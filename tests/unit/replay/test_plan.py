@@ -16,8 +16,9 @@ from dlq.core.errors import FormatTooNew, UsageError
 from dlq.core.settings import Settings
 from dlq.replay import edits, planfile
 from dlq.replay.ledger import Ledger, Settlement
-from dlq.replay.plan import FIX_FIRST, Wanted, make
+from dlq.replay.plan import FIX_FIRST, make
 from dlq.replay.planfile import Header
+from dlq.replay.wanted import Wanted
 
 
 class Planning:
