@@ -122,14 +122,10 @@ def _configured(known: Iterable[str]) -> str:
 
 
 def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from rich.table import Table
-
+    from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
-    table = Table(*columns, box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(*(for_terminal(_text(value)) for value in row))
-    context.console.print(table)
+    draw(context.console, columns, [[for_terminal(_text(value)) for value in row] for row in rows])
 
 
 def _json(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

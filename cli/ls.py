@@ -1,7 +1,7 @@
 """dlq ls: the letters, one a line."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +60,11 @@ def ls(
     quoted = ", ".join(f'"{name}"' for name in chosen)
     end = f"LIMIT {most + 1}" if most else ""
     found = run(connection, f"SELECT {quoted} FROM letters WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}")
-    shown: Iterable[tuple[Any, ...]] = islice(found.rows, most) if most else found.rows
+    first = next(found.rows, None)
+    if first is None:
+        context.say("no letters" if where else "the archive is empty: dlq pull or dlq import fills it")
+    every: Iterable[tuple[Any, ...]] = chain([first] if first else [], found.rows)
+    shown = islice(every, most) if most else every
     if for_eyes:
         _draw(context, chosen, shown)
     else:

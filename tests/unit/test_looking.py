@@ -71,6 +71,30 @@ def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
     assert "\\u001b[2J" in out
 
 
+def test_rows_too_wide_for_the_terminal_stand_one_below_the_other(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    _code, out, _err = dlq(
+        "-o", "table", "query", "select record_id, source, 'x' as x from letters order by 1 limit 1"
+    )
+
+    assert out.splitlines() == [
+        "row 1",
+        f"  record_id  {LETTERS[0].record_id}",
+        "  source     orders",
+        "  x          x",
+    ]
+
+
+def test_an_empty_archive_says_what_fills_it(
+    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert dlq("ls", "--where", "cause = 'overflow'") == (0, "", "no letters\n")
+    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
+    assert dlq("ls") == (0, "", "the archive is empty: dlq pull or dlq import fills it\n")
+
+
 def test_a_table_of_ls_has_prefixes_that_show_takes(dlq: Dlq) -> None:
     _head, first, *_rest = dlq("-o", "table", "ls")[1].splitlines()
 
