@@ -42,10 +42,6 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
-DEFAULT_TARGET = "failed"
-"""`--to` unless told: back to the failed queue (its origin), or to RocketMQ's failed group alone, because a
-topic would deliver again to every group that subscribes to it."""
-_SAFE_TARGETS = {"rocketmq": "group"}
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
 
@@ -125,8 +121,7 @@ class Planner:
         self, record: Record, advice: str | None, stem: str, row: int, wanted: Wanted
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, record.broker)
-        to = _SAFE_TARGETS.get(record.broker_kind, "origin") if wanted.to == DEFAULT_TARGET else wanted.to
-        target = self._brokers.get(broker).target_of(record, to) if broker else None
+        target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
         if broker is None or target is None:
             self._tally.left_out["no_target" if broker else "no_broker"] += 1
             return None
