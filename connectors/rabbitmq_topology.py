@@ -36,13 +36,14 @@ class Topology:
     policy: Mapping[str, Any] = field(default_factory=dict)
     policies_known: bool = False
     delivery_limit: int | None = None
-    consumers: int | None = None
     unacknowledged: int | None = None
     bindings: tuple[str, ...] = ()
     alternate_exchanges: tuple[str, ...] = ()
     """Alternate exchanges of other exchanges that route to this queue."""
     delivery_limits: Mapping[str, int] = field(default_factory=dict)
     """The limits of all quorum queues of the virtual host that have one, by queue."""
+    dead_letter_exchanges: Mapping[str, str] = field(default_factory=dict)
+    """The dead-letter exchanges of all queues of the virtual host that have one, by queue."""
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
@@ -59,7 +60,6 @@ class Topology:
             "policy": dict(self.policy),
             "policies_known": self.policies_known,
             "delivery_limit": self.delivery_limit,
-            "consumers": self.consumers,
             "message_ttl": self.setting("message-ttl"),
             "expires": self.setting("expires"),
             "max_length": self.setting("max-length"),
@@ -67,6 +67,7 @@ class Topology:
             "bindings": list(self.bindings),
             "alternate_exchanges": list(self.alternate_exchanges),
             "delivery_limits": dict(self.delivery_limits),
+            "dead_letter_exchanges": dict(self.dead_letter_exchanges),
         }
 
 
@@ -126,23 +127,32 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
     }
     others = management.get("queues", vhost, columns="name,type,arguments,effective_policy_definition") or []
     limits = {str(other["name"]): _limit_of(other, version) for other in others}
+    targets = {str(other["name"]): _dead_letter_exchange(other) for other in others}
     return Topology(
         kind=str(found.get("type", "classic")),
         arguments=_mapping(found.get("arguments")),
         policy=policy,
-        policies_known=True,
+        # Missing until the node's statistics have seen a new queue.
+        policies_known="effective_policy_definition" in found,
         delivery_limit=_limit_of(found, version),
-        consumers=found.get("consumers"),
         unacknowledged=found.get("messages_unacknowledged"),
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
         alternate_exchanges=tuple(sorted(_alternates(management) & set(sources))),
         delivery_limits={name: limit for name, limit in limits.items() if limit is not None},
+        dead_letter_exchanges={name: target for name, target in targets.items() if target is not None},
     )
 
 
 def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     policy = _mapping(queue.get("effective_policy_definition"))
     return limit_in_force(queue.get("type"), _mapping(queue.get("arguments")), policy, version)
+
+
+def _dead_letter_exchange(queue: Mapping[str, Any]) -> str | None:
+    """An argument of the queue wins over a policy."""
+    arguments, policy = _mapping(queue.get("arguments")), _mapping(queue.get("effective_policy_definition"))
+    found = arguments.get("x-dead-letter-exchange", policy.get("dead-letter-exchange"))
+    return None if found is None else str(found)
 
 
 def _alternates(management: Management) -> set[str]:
