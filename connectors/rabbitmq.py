@@ -62,7 +62,10 @@ class RabbitConnector:
         harm = rabbitmq_inspect.harm_of_copy(topology) if request.mode == "copy" else None
         if harm and not request.force:
             raise HarmRefused(f"source {request.source.name}: {harm}")
-        notes = [*rabbitmq_inspect.notes_on(topology, request.mode, version), *topology.notes]
+        notes = [
+            *rabbitmq_inspect.notes_on(topology, request.mode, version, depth.consumer_count),
+            *topology.notes,
+        ]
         return RabbitReading(link, request, depth.message_count, topology.document(), notes)
 
     def _learn(self, queue: str, version: str) -> Topology:

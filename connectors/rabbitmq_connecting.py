@@ -4,6 +4,7 @@ Everything that talks to RabbitMQ starts here: `parameters` for a connection, `r
 code of the broker, `translated` for an exception of pika.
 """
 
+import re
 import ssl
 from collections.abc import Mapping
 from urllib.parse import unquote, urlsplit
@@ -109,6 +110,7 @@ def connect(broker: Broker) -> pika.BlockingConnection:
         raise translated(error, broker) from error
 
 
+_CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
 _LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
 _BY_CODE: Mapping[int, type[BrokerError]] = {
     402: AccessDenied, 403: AccessDenied, 404: NotFound, 405: AccessDenied, 530: AccessDenied,
@@ -146,10 +148,11 @@ def translated(error: BaseException, broker: Broker) -> DlqError:
     if isinstance(inner, exceptions.ConnectionClosedByBroker):
         return refusal(inner.reply_code, inner.reply_text, broker)
     where = place_of(broker)
-    if isinstance(error, exceptions.ProbableAuthenticationError):
-        return AccessDenied(f"{where}: the broker refused user or password")
-    if isinstance(error, exceptions.ProbableAccessDeniedError):
-        return AccessDenied(f"{where}: there is no such virtual host, or the user may not enter it")
+    if isinstance(error, exceptions.ProbableAuthenticationError | exceptions.ProbableAccessDeniedError):
+        said = _CLOSED.search(str(error))  # pika keeps the code and the text of the refusal as text only
+        if said:
+            return refusal(int(said[1]), said[2], broker)
+        return AccessDenied(f"{where}: the broker refused the user, the password or the virtual host")
     if isinstance(inner, ssl.SSLError):
         return Unreachable(f"{where}: TLS failed: {_reason(inner)}; is ca_file right, and is it a TLS port?")
     if isinstance(error, _LOST):

@@ -60,14 +60,18 @@ def change_by_copy(topology: Topology, version: str) -> str:
     )
 
 
-def notes_on(topology: Topology, mode: str, version: str) -> list[str]:
+def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> list[str]:
     """Sentences for the user of a pull."""
     notes = [change_by_copy(topology, version)] if mode == "copy" else []
-    if topology.consumers:
-        notes.append(f"{topology.consumers} other consumers take letters from this queue too")
+    if consumers:
+        notes.append(f"{_consumers(consumers)} letters from this queue too")
     if topology.setting("single-active-consumer"):
         notes.append("the queue has a single active consumer; while another one is active, nothing comes")
     return notes
+
+
+def _consumers(number: int) -> str:
+    return "1 other consumer takes" if number == 1 else f"{number} other consumers take"
 
 
 def inspect(broker: Broker, queue: str) -> Inspection:
@@ -144,7 +148,7 @@ def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[st
             length, int
         )
         and depth >= 0.8 * length,
-        f"{consumers} consumers take letters from this queue": consumers > 0,
+        f"{_consumers(consumers)} letters from this queue": consumers > 0,
         "the user may not read this queue: no pull is possible": not rights["read"],
         "the user may not write to the default exchange: no replay to a queue is possible": not rights[
             "write to the default exchange"

@@ -31,6 +31,7 @@ _CONFIGURATION = """\
 vm_memory_high_watermark.absolute = 2GB
 disk_free_limit.absolute = 50MB
 log.file.level = info
+collect_statistics_interval = 300
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {http_port}
 """

@@ -155,6 +155,15 @@ class Rabbit:
             assert time.monotonic() < deadline, f"{queue} holds {self.depth(queue)}, not {number}"
             time.sleep(0.02)
 
+    def wait_for_statistics(self, queue: str) -> None:
+        """A new queue's policy is shown by the management API when its first statistics are in."""
+        deadline = time.monotonic() + 20
+        while "effective_policy_definition" not in dict(
+            self.node.api("GET", "queues", self.vhost, queue) or {}
+        ):
+            assert time.monotonic() < deadline, "no statistics"
+            time.sleep(0.1)
+
     def take(self, queue: str, number: int) -> list[tuple[Any, Any, bytes]]:
         """Take `number` messages away, as (method, properties, body)."""
         channel = self.channel.connection.channel()

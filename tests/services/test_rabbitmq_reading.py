@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from contract import Place, ReadingContract, drained, letters
-from services.rabbitmq_fixtures import KINDS, Rabbit, on_rabbitmq_4, request
+from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 
 from dlq.connectors.rabbitmq import RabbitConnector
 from dlq.core.errors import HarmRefused, UsageError
@@ -144,9 +144,12 @@ def test_a_copy_is_refused_where_looking_can_kill(rabbit: Rabbit, kind: str) -> 
             connector.read(request(queue, "copy"))
 
 
+@on_private_nodes
 def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Rabbit) -> None:
     unlimited = {"x_delivery_limit": -1} if rabbit.version >= (4,) else {}
-    reading = RabbitConnector(rabbit.broker()).read(request(rabbit.queue("quorum", **unlimited), "copy"))
+    queue = rabbit.queue("quorum", **unlimited)
+    rabbit.wait_for_statistics(queue)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy"))
     reading.close()
     assert ("back of the queue" in reading.notes[0]) == (rabbit.version < (4, 3))
 
