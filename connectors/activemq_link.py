@@ -124,9 +124,7 @@ class Link:
         """Messages that are certain, waiting at most `wait` seconds for the first. ERROR raises."""
         if not self._inbox:
             frames = self._read(wait)
-            if frames:
-                self._asked = False
-            elif self._reader.pending and not self._asked:
+            if not frames and self._reader.pending and not self._asked:
                 self._asked = True
                 self.send(self._ping(self._reader.receipt()))
             self._keep(frames)
@@ -157,7 +155,9 @@ class Link:
         if not data:
             raise self._lost(None)
         self._heard = time.monotonic()
-        return self._reader.feed(data)
+        frames = self._reader.feed(data)
+        self._asked = self._asked and not frames
+        return frames
 
     def _check_silence(self) -> None:
         now = time.monotonic()

@@ -159,12 +159,14 @@ class ActiveMq:
     def java(self, source: str, *arguments: str, **properties: str | int) -> subprocess.Popen[str]:
         """Start a client program beside this file with the broker's own client jars."""
         text = (HERE / source).read_text()
-        if not self.version.startswith("5."):
+        if not self.artemis and not self.version.startswith("5."):
             text = text.replace("javax.jms", "jakarta.jms")
         program = self.folder / source
         program.write_text(text)
-        settings = [f"-D{name}={value}" for name, value in {"ow": self.openwire, **properties}.items()]
-        command = ["java", *settings, "-cp", f"{self.home}/*", str(program), *arguments]
+        given = {"ow": self.openwire, "user": self.user, "password": self.password, **properties}
+        settings = [f"-D{name}={value}" for name, value in given.items()]
+        jars = install(CLASSIC[0]) if self.artemis else self.home
+        command = ["java", *settings, "-cp", f"{jars}/*", str(program), *arguments]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

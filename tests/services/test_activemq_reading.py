@@ -1,0 +1,211 @@
+"""Reading ActiveMQ Classic and Artemis: nothing is lost, nothing that STOMP cannot carry is acknowledged."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import contract
+import pytest
+from contract import ReadingContract
+from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
+
+from dlq.connectors.activemq import StompConnector
+from dlq.connectors.stomp_frames import encode
+from dlq.core.errors import HarmRefused, NotFound
+from dlq.core.record import FLAG_INNER_NUL
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.activemq
+
+
+@on_all
+class TestContract(ReadingContract):
+    @pytest.fixture
+    def place(self, stomp: Place) -> contract.Place:
+        sent = iter(range(10**6))
+        stomp.send(b"")  # the queue exists before the first test looks
+        stomp.drain()
+
+        def fill(number: int) -> list[bytes]:
+            bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
+            stomp.send(*bodies)
+            return bodies
+
+        return contract.Place(stomp.connector, Source("letters", "legacy", queue=stomp.queue), fill)
+
+
+@on_all
+def test_a_drain_keeps_bodies_headers_and_origin_byte_for_byte(stomp: Place) -> None:
+    body = bytes(range(256)) + b"\0MESSAGE\n\n\0"
+    odd = {"correlation-id": "a:b\\c\nd\re", "ünïcode": "wört 😀", "empty": ""}
+    stomp.send(body, **odd)
+    [record] = stomp.drain()
+    assert record.body == body
+    assert {name: record.headers[name] for name in odd} == odd
+    assert record.correlation_id == odd["correlation-id"]
+    assert record.raw_properties is not None
+    assert b"correlation-id:a\\cb\\\\c\\nd\\re" in record.raw_properties.split(b"\n")
+    assert (record.persistent, record.dead_letter_queue) == (True, stomp.queue)
+
+
+@on_all
+def test_large_letters_come_whole(stomp: Place) -> None:
+    bodies = [os.urandom(10 * 2**20), b"x" * 3_000_000]
+    stomp.send(*bodies)
+    assert [record.body for record in stomp.drain()] == bodies
+
+
+@on_all
+def test_a_limit_leaves_the_rest_and_its_order(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(50)])
+    assert [r.body for r in stomp.drain(limit=20)] == [b"%d" % n for n in range(20)]
+    assert [r.body for r in stomp.drain()] == [b"%d" % n for n in range(20, 50)]
+
+
+@on_all
+def test_ids_are_the_same_in_every_delivery(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(30)], header="h")
+    looked = stomp.pull("copy", force=True)[0]
+    again = stomp.pull("copy", force=True)[0]
+    taken = stomp.drain()
+    assert len({r.record_id for r in taken}) == 30
+    assert {r.record_id for r in looked} == {r.record_id for r in again} == {r.record_id for r in taken}
+
+
+@on_all
+def test_a_queue_that_is_not_there_is_said(stomp: Place) -> None:
+    with pytest.raises(NotFound, match=r"no queue 'no\.such\.queue'"):
+        stomp.connector.read(stomp.request(queue="no.such.queue"))
+
+
+@on_all
+def test_a_pattern_reads_every_queue_it_means(stomp: Place) -> None:
+    for name in ("a", "b"):
+        stomp.send(name.encode(), queue=f"{stomp.queue}.DLQ.{name}")
+    stomp.send(b"other", queue=f"{stomp.queue}.other")
+    found = stomp.drain(queue=f"{stomp.queue}.DLQ.*")
+    assert [(r.dead_letter_queue, r.body) for r in found] == [
+        (f"{stomp.queue}.DLQ.a", b"a"),
+        (f"{stomp.queue}.DLQ.b", b"b"),
+    ]
+
+
+@on_classic
+def test_a_browse_changes_nothing_and_is_complete_only_by_count(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(40)])
+    records, _, reading = stomp.pull("copy")
+    assert (len(records), reading.snapshot, reading.complete) == (40, 40, True)
+    assert not any(record.redelivered for record in stomp.drain())
+
+
+@on_classic
+def test_a_browse_that_the_broker_caps_is_not_complete_and_force_takes_all(stomp: Place) -> None:
+    capped = f"ttl.{stomp.queue}"  # a queue with a policy: a browse shows 400
+    stomp.send(*[b"x"] * 500, queue=capped)
+    records, _, reading = stomp.pull("copy", capped)
+    assert (len(records), reading.snapshot, reading.complete) == (400, 500, False)
+    records, _, reading = stomp.pull("copy", capped, force=True)
+    assert (len(records), reading.complete) == (500, True)
+    assert len(stomp.drain(capped)) == 500
+
+
+@on_classic
+def test_a_memory_limit_stalls_no_drain(stomp: Place) -> None:
+    small = f"mem.{stomp.queue}"  # 200 KiB
+    stomp.send(*[b"x" * 2048] * 300, queue=small)
+    assert len(stomp.drain(small)) == 300
+
+
+@on_classic
+def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    connector = StompConnector(settings_of(stomp.broker, jolokia=False))
+    records, _, reading = replace(stomp, connector=connector).pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
+    assert any("not proven" in note for note in reading.notes)
+
+
+def text(destination: Any, body: bytes, **headers: str) -> bytes:
+    """A SEND without content-length, which brokers keep as a text message."""
+    return encode("SEND", {**destination, "persistent": "true", **headers})[:-1] + body + b"\0"
+
+
+@on_classic
+def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) -> None:
+    stomp.java("ActiveMqBodies.java", stomp.queue)
+    records, left, _ = stomp.pull("drain")
+    assert [r.body for r in records] == [
+        b"\x00\x01\x02\xff",
+        b"",
+        b"",
+        "emoji 😀 é".encode(),
+        b"after nul",
+        b"last",
+        b"nul\0in\0MESSAGE\n text",
+    ]
+    assert [r.flags for r in records] == [None] * 6 + [FLAG_INNER_NUL]
+    assert sorted(reason.split(":")[0] for reason in left) == [
+        "a message of class map",
+        "a message of class other",
+        "a message of class other",
+        "a message of class other",
+        "a text with NUL",
+    ]
+    again, still, _ = stomp.pull("drain")
+    assert ([r.body for r in again], len(still)) == ([b"nul\0in\0MESSAGE\n text"], 5)
+
+
+@on_classic
+def test_without_jolokia_empty_texts_need_the_word_of_the_operator(stomp: Place) -> None:
+    stomp.send_frames([text(stomp.destination(), b""), text(stomp.destination(), b"full")])
+    place = replace(stomp, connector=StompConnector(settings_of(stomp.broker, jolokia=False)))
+    records, left, _ = place.pull("drain")
+    assert ([r.body for r in records], len(left)) == ([b"full"], 1)
+    assert [r.body for r in place.drain(include_empty=True)] == [b""]
+
+
+@on_artemis
+def test_artemis_refuses_a_copy_unless_forced_and_then_counts_no_delivery(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(30)])
+    with pytest.raises(HarmRefused, match="--force"):
+        stomp.connector.read(stomp.request("copy"))
+    for _ in range(12):
+        assert len(stomp.pull("copy", force=True)[0]) == 30
+    records = stomp.drain()
+    assert [r.body for r in records] == [b"%d" % n for n in range(30)]
+    assert not any(record.redelivered for record in records)
+
+
+@on_artemis
+def test_map_and_stream_messages_stay_on_artemis(stomp: Place) -> None:
+    stomp.java("ActiveMqBodies.java", stomp.queue)
+    records, left, _ = stomp.pull("drain")
+    assert [r.body for r in records] == [b"\x00\x01\x02\xff", "emoji 😀 é".encode(), b"after nul", b"last"]
+    assert len(left) == 7
+
+
+@on_classic
+def test_dead_letters_say_where_and_why_they_died(stomp: Place) -> None:
+    origin = f"ttl.{stomp.queue}"
+    stomp.send(b"late", queue=origin, expires="1")
+    [record] = stomp.drain("ActiveMQ.DLQ")
+    assert (record.origin_kind, record.origin) == ("queue", origin)
+    assert record.failure_text == "java.lang.Throwable: Message Expired. Expiration:1"
+
+
+@on_artemis
+def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
+    stomp.send(b"late", expires="1000")
+    [record] = stomp.drain("ExpiryQueue")
+    assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
+    assert record.headers["_AMQ_ACTUAL_EXPIRY"]
+    assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]
+
+
+@on_all
+def test_doctor_says_version_and_depth(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    seen = stomp.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    assert (seen.version.split()[1], seen.depth) == (stomp.broker.version, 2)
+    assert set(seen.changes) == {"copy", "drain"}
+    assert bool(seen.harm) == stomp.broker.artemis
