@@ -33,6 +33,8 @@ class Manifest:
     """Stems that a compaction wrote again into this segment: they no longer count."""
     purged: int = 0
     """Rows that retention has removed from this segment's letters."""
+    purged_ids: str = ""
+    """The file that keeps the ids of the removed letters, so that they stay known."""
 
 
 def name_of(stem: str) -> str:

@@ -5,6 +5,7 @@ Both names appear only when their bytes are durable; the third step, the acknowl
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,13 @@ _REPEATING = [
     "routing_key",
 ]
 
+PARQUET: Mapping[str, Any] = {
+    "compression": "zstd",
+    "use_dictionary": _REPEATING,
+    "write_statistics": [*_REPEATING, "record_id", "captured_at", "dead_at"],
+}
+"""How pyarrow writes a segment."""
+
 
 def segment_name(source: str, stem: str, micros: int) -> str:
     """segments/source=S/date=D/<stem>.parquet; source names are checked by the configuration."""
@@ -41,13 +49,7 @@ def segment_name(source: str, stem: str, micros: int) -> str:
 def encode(table: pa.Table) -> pa.Buffer:
     """A table as the bytes of a Parquet file."""
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table,
-        sink,
-        compression="zstd",
-        use_dictionary=_REPEATING,
-        write_statistics=[*_REPEATING, "record_id", "captured_at", "dead_at"],
-    )
+    pq.write_table(table, sink, **PARQUET)
     return sink.getvalue()
 
 
@@ -88,6 +90,14 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
     return pq.read_table(store.url(manifest.segment), columns=["record_id"], partitioning=None)["record_id"]
+
+
+def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
+    """The ids of the letters that retention has removed from one segment."""
+    if not manifest.purged_ids:
+        return pa.chunked_array([], pa.string())
+    with store.open(manifest.purged_ids) as file:
+        return pq.read_table(file)["record_id"]
 
 
 def remove_uncommitted(store: Store, source: str) -> int:

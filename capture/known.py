@@ -34,7 +34,7 @@ class Known:
     """The ids of one source. `unsettled` are the manifests whose letters may come again, by owner number."""
 
     def __init__(self, store: Store, source: str, unique_ids: bool = False) -> None:
-        """Reads the record ids of all the source's segments."""
+        """Reads the record ids of all the source's segments, and of what retention has removed from them."""
         self.unsettled: list[Manifest] = []
         self._unique_ids = unique_ids
         self._recent: set[str] = set()
@@ -45,6 +45,9 @@ class Known:
             ids = segments.record_ids(store, manifest)
             words.append(_words(ids.to_pylist()))
             owners.append(self._owners(manifest, ids))
+            purged = segments.purged_ids(store, manifest)
+            words.append(_words(purged.to_pylist()))
+            owners.append(np.full(len(purged), SEEN, np.int32))
         self._sort(words, owners)
 
     def _owners(self, manifest: Manifest, ids: pa.ChunkedArray) -> npt.NDArray[np.int32]:

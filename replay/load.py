@@ -1,6 +1,6 @@
 """The records that a plan names, read segment by segment, only the columns that sending needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,6 +53,10 @@ class Loader:
                     f"plan {plan} names letters of segment {stem}, which is no longer in the archive "
                     "as it was; make a new plan with `dlq replay plan`"
                 )
+
+    def sources(self, segments: Iterable[str]) -> list[str]:
+        """The sources that these segments were captured from."""
+        return sorted({self._manifests[stem].source for stem in segments if stem in self._manifests})
 
     def records(self, letters: Sequence[Letter]) -> list[Record]:
         """The records of these letters; raises ArchiveError when one is not where the plan says."""
