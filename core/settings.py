@@ -17,6 +17,8 @@ from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError
 
 BROKER_KINDS = ("rabbitmq", "activemq", "artemis", "rocketmq", "memory")
+RETAIN_STATES = ("replayed", "waiting")
+"""Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -90,6 +92,7 @@ class Profile:
     mode: str | None = None
     limit: int | None = None
     max_time: str | None = None
+    analyze: bool = True
     report: tuple[str, ...] = ()
     fail_on: tuple[str, ...] = ()
     metrics: str | None = None
@@ -105,6 +108,8 @@ class Retain:
     max_age: str | None = None
     states: tuple[str, ...] = ("replayed",)
     max_size: str | None = None
+    analyses: int = 30
+    """So many analyses are kept, the newest."""
 
 
 @dataclass(frozen=True)
@@ -295,7 +300,15 @@ def _check(settings: Settings) -> None:
         _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
     for profile in settings.profiles.values():
         _one_of(f"profiles.{profile.name}.mode", profile.mode, ("copy", "drain"))
-    for duration in (settings.ledger.lease, settings.replay.ramp_wait, settings.retain.max_age):
+    for state in settings.retain.states:
+        _one_of("retain.states", state, RETAIN_STATES)
+    if settings.retain.max_size is not None:
+        units.size(settings.retain.max_size)
+    durations = [settings.ledger.lease, settings.replay.ramp_wait, settings.retain.max_age]
+    durations += [
+        value for profile in settings.profiles.values() for value in (profile.max_time, profile.alarm_timeout)
+    ]
+    for duration in durations:
         if duration is not None:
             units.seconds(duration)
 
