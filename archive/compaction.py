@@ -1,0 +1,193 @@
+"""Writing segments again: many small ones as one, and without the letters that retention removes.
+
+First the new segment, then its manifest: from then on the old segments, which it `replaces`, no longer
+count, and they are deleted. A crash before leaves a segment without a manifest, which the next pull
+removes; a crash after leaves segments that do not count, which `sweep` removes.
+
+The ids of removed letters stay in `purged/`: a letter that comes again is known, and another one with
+the same bytes gets an id of its own instead of a removed letter's, and of its entry in the ledger.
+"""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dlq.archive import manifests, segments
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import SEGMENT
+from dlq.archive.store import Store
+from dlq.core.clock import from_iso, now
+from dlq.core.errors import ArchiveError
+from dlq.core.identity import digest_of_ids
+
+ROWS = 100_000
+BYTES = 32 * 2**20
+"""A compacted segment has about so many letters, or stored bytes, at most."""
+_ROW_GROUP_ROWS = 10_000
+_ROW_GROUP_BYTES = 32 * 2**20
+
+Removals = Mapping[str, pa.Array]
+"""Manifest stem -> record ids of the letters to remove from its segment."""
+
+
+def size_of(store: Store, manifest: Manifest) -> int:
+    """The stored bytes of a segment."""
+    if not manifest.segment:
+        return 0
+    with store.open(manifest.segment) as file:
+        return file.seek(0, os.SEEK_END)
+
+
+def groups(
+    store: Store, committed: Sequence[Manifest], removals: Removals, compact: bool
+) -> list[list[Manifest]]:
+    """Which segments of one source to write again, each group as one segment."""
+    alone = [[manifest] for manifest in committed if manifest.stem in removals]
+    if not compact:
+        return alone
+    small = [m for m in committed if m.rows < ROWS // 2 and size_of(store, m) < BYTES // 2]
+    merged = [group for kind in _kinds(small) for group in _filled(store, kind)]
+    together = {manifest.stem for group in merged for manifest in group}
+    return merged + [group for group in alone if group[0].stem not in together]
+
+
+def _kinds(small: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+    """Only segments of one mode and equally settled go together: both say what a pull may conclude."""
+    for mode, settled in sorted({(m.mode, m.settled) for m in small}):
+        kind = [m for m in small if (m.mode, m.settled) == (mode, settled)]
+        yield sorted(kind, key=lambda manifest: manifest.created_at)
+
+
+def _filled(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
+    group: list[Manifest] = []
+    rows = size = 0
+    for manifest in kind:
+        bytes_ = size_of(store, manifest)
+        if group and (rows + manifest.rows > ROWS or size + bytes_ > BYTES):
+            yield from [group] if len(group) > 1 else []
+            group, rows, size = [], 0, 0
+        group.append(manifest)
+        rows, size = rows + manifest.rows, size + bytes_
+    if len(group) > 1:
+        yield group
+
+
+def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manifest:
+    """Write the letters of `old`, which are of one kind, as one segment; without those to remove.
+
+    The caller holds the source's lock. Raises ArchiveError, also for a segment that is not what its
+    manifest says: damage is not written again under a new digest.
+    """
+    first, last = old[0], max(manifest.created_at for manifest in old)
+    pull = f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
+    stem = f"{pull}-00001"
+    content, kept, gone = _content(store, old, removals)
+    name = segments.segment_name(first.source, stem, from_iso(last) or now()) if kept else ""
+    if kept:
+        store.put(name, memoryview(content))
+    manifest = Manifest(
+        stem=stem,
+        pull_id=pull,
+        source=first.source,
+        mode=first.mode,
+        segment=name,
+        rows=len(kept),
+        digest=digest_of_ids(kept),
+        created_at=last,
+        checkpoint=_furthest(old),
+        settled=first.settled,
+        settled_ids=() if first.settled else tuple(sorted({i for m in old for i in m.settled_ids})),
+        replaces=tuple(dict.fromkeys(stem for m in old for stem in (*m.replaces, m.stem))),
+        purged=len(gone),
+        purged_ids=_write_purged(store, first.source, stem, gone),
+    )
+    manifests.write(store, manifest)
+    for replaced in old:
+        _delete(store, replaced)
+    return manifest
+
+
+def sweep(store: Store, source: str) -> None:
+    """Delete what a crash has left of replaced segments. The caller holds the source's lock."""
+    committed = list(manifests.every(store, source))
+    replaced = {stem for manifest in committed for stem in manifest.replaces}
+    for name in store.list("manifests/"):
+        if name.rpartition("/")[2].removesuffix(".json") in replaced:
+            _delete(store, manifests.load(store, name))
+    named = {manifest.purged_ids for manifest in committed}
+    for name in store.list(f"purged/source={source}/"):
+        if name not in named:
+            store.delete(name)
+
+
+def _delete(store: Store, manifest: Manifest) -> None:
+    """The manifest last: while it is there, `sweep` finds the files."""
+    for name in (manifest.segment, manifest.purged_ids, manifests.name_of(manifest.stem)):
+        if name:
+            store.delete(name)
+
+
+def _content(
+    store: Store, old: Sequence[Manifest], removals: Removals
+) -> tuple[pa.Buffer, list[str], list[str]]:
+    """The new segment's bytes, the ids in it, and the ids of all letters ever removed from `old`."""
+    sink = pa.BufferOutputStream()
+    kept: list[str] = []
+    gone = [i for manifest in old for i in segments.purged_ids(store, manifest).to_pylist()]
+    with pq.ParquetWriter(sink, SEGMENT, **segments.PARQUET) as writer:
+        waiting: list[pa.Table] = []
+        for manifest in old:
+            table = _checked(store, manifest)
+            leaves = pc.is_in(table["record_id"], value_set=removals.get(manifest.stem, _NOBODY))
+            gone += table["record_id"].filter(leaves).to_pylist()
+            waiting.append(table.filter(pc.invert(leaves)))
+            kept += waiting[-1]["record_id"].to_pylist()
+            if _is_row_group(waiting):
+                writer.write_table(pa.concat_tables(waiting))
+                waiting = []
+        if waiting:
+            writer.write_table(pa.concat_tables(waiting))
+    return sink.getvalue(), kept, gone
+
+
+_NOBODY = pa.array([], pa.string())
+
+
+def _is_row_group(tables: Sequence[pa.Table]) -> bool:
+    rows, size = (sum(getattr(table, name) for table in tables) for name in ("num_rows", "nbytes"))
+    return rows >= _ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES
+
+
+def _checked(store: Store, manifest: Manifest) -> pa.Table:
+    if not manifest.segment:
+        return SEGMENT.empty_table()
+    try:
+        with store.open(manifest.segment) as file:
+            table = pq.read_table(file, schema=SEGMENT)
+    except (OSError, pa.ArrowException) as error:
+        raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
+    if digest_of_ids(table["record_id"].to_pylist()) != manifest.digest:
+        raise ArchiveError(f"segment {manifest.stem} is not what its manifest says; see dlq verify")
+    return table
+
+
+def _furthest(old: Sequence[Manifest]) -> dict[str, int]:
+    reached: dict[str, int] = {}
+    for manifest in old:
+        for place, offset in manifest.checkpoint.items():
+            reached[place] = max(offset, reached.get(place, 0))
+    return reached
+
+
+def _write_purged(store: Store, source: str, stem: str, gone: Sequence[str]) -> str:
+    if not gone:
+        return ""
+    name = f"purged/source={source}/{stem}.parquet"
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table({"record_id": pa.array(gone, pa.string())}), sink, compression="zstd")
+    store.put(name, memoryview(sink.getvalue()))
+    return name

@@ -1,0 +1,88 @@
+"""One round of keeping the archive small: first looked at, then done, source by source."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dlq.archive import clutter, compaction, manifests
+from dlq.archive.manifests import Manifest
+from dlq.archive.retention import Choice, choose
+from dlq.archive.store import Store
+from dlq.core.clock import now
+from dlq.core.errors import Busy
+from dlq.core.settings import Retain
+
+ANALYSIS_LOCK = "analysis"
+"""Held while an analysis reads segments, and while segments are written again."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a round would do. `groups`: source -> segments to write as one; `clutter`: names to delete."""
+
+    choice: Choice
+    groups: Mapping[str, Sequence[Sequence[Manifest]]]
+    clutter: Sequence[str]
+    segments: int
+    """Segments with letters, before."""
+
+    @property
+    def segments_after(self) -> int:
+        """Segments with letters when the work is done."""
+        rewritten = [group for groups in self.groups.values() for group in groups]
+        gone = sum(1 for group in rewritten for manifest in group if manifest.rows)
+        return self.segments - gone + sum(1 for group in rewritten if self._rows_left(group))
+
+    def _rows_left(self, group: Sequence[Manifest]) -> int:
+        return sum(m.rows - len(self.choice.removals.get(m.stem, ())) for m in group)
+
+
+@dataclass
+class Done:
+    """What was done. `busy`: sources that another run holds, with who that is."""
+
+    bytes: int = 0
+    busy: list[str] = field(default_factory=list)
+
+
+def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -> Work:
+    """What there is to do; nothing is changed. Raises UsageError, ArchiveError."""
+    committed = list(manifests.every(store))
+    choice = choose(store, committed, rules, replays, now())
+    groups = {
+        source: compaction.groups(
+            store, [m for m in committed if m.source == source], choice.removals, compact
+        )
+        for source in sorted({manifest.source for manifest in committed})
+    }
+    segments = sum(1 for manifest in committed if manifest.rows)
+    return Work(choice, groups, clutter.find(store, rules.analyses), segments)
+
+
+def do(store: Store, work: Work) -> Done:
+    """Do it. A crash at any point loses nothing; the next round mends it. Raises Busy, ArchiveError."""
+    done = Done()
+    with store.lock("retain"), store.lock(ANALYSIS_LOCK):
+        for source, groups in work.groups.items():
+            try:
+                with store.lock(f"source-{source}"):
+                    compaction.sweep(store, source)
+                    fresh = {manifest.stem: manifest for manifest in manifests.every(store, source)}
+                    done.bytes += sum(_rewrite(store, fresh, group, work.choice) for group in groups)
+            except Busy as error:
+                done.busy.append(str(error))
+        for name in work.clutter:
+            store.delete(name)
+        clutter.sweep_temporaries(store)
+    return done
+
+
+def _rewrite(
+    store: Store, fresh: Mapping[str, Manifest], group: Sequence[Manifest], choice: Choice
+) -> int:
+    """Returns the bytes gained. A group that a pull has changed meanwhile waits for the next round."""
+    if any(fresh.get(manifest.stem) != manifest for manifest in group):
+        return 0
+    before = sum(compaction.size_of(store, manifest) for manifest in group)
+    return before - compaction.size_of(store, compaction.rewrite(store, group, choice.removals))

@@ -1,0 +1,99 @@
+"""Which letters may leave the archive: by age, by what became of them, and by the archive's size.
+
+Never a letter whose replay is planned, under way, in doubt or held, and never one of a segment that is
+not settled: its broker may still deliver it again. What a copy has left in its queue is not settled.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dlq.archive.compaction import size_of
+from dlq.archive.manifests import Manifest
+from dlq.archive.store import Store
+from dlq.core import units
+from dlq.core.settings import Retain
+
+_OPEN = pa.array(["planned", "sending", "in_doubt", "held"])
+_COLUMNS = ["record_id", "captured_at"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What leaves (stem -> record ids); `bytes` is those letters' share of their segments."""
+
+    removals: Mapping[str, pa.Array]
+    kept: int
+    bytes: int
+
+    @property
+    def removed(self) -> int:
+        """How many letters leave."""
+        return sum(map(len, self.removals.values()))
+
+
+class _Letters:
+    """Which letters the ledger and the rules allow to leave."""
+
+    def __init__(self, store: Store, rules: Retain, replays: pa.Table | None) -> None:
+        self._store, self._states = store, rules.states
+        rows = pa.table({"record_id": [], "state": []}) if replays is None else replays
+        state = rows["state"].cast(pa.string())
+        self._open = rows.filter(pc.is_in(state, value_set=_OPEN))["record_id"].cast(pa.string())
+        self._replayed = rows.filter(pc.equal(state, "confirmed"))["record_id"].cast(pa.string())
+
+    def removable(self, manifest: Manifest) -> pa.Table:
+        """Record ids and capture times of what may leave this segment."""
+        if not (manifest.settled and manifest.rows):
+            return pa.table({name: [] for name in _COLUMNS})
+        with self._store.open(manifest.segment) as file:
+            letters = pq.read_table(file, columns=_COLUMNS)
+        ids = letters["record_id"]
+        replayed = pc.is_in(ids, value_set=self._replayed.combine_chunks())
+        allowed = pa.array([False] * len(ids))
+        if "replayed" in self._states:
+            allowed = pc.or_(allowed, replayed)
+        if "waiting" in self._states:
+            allowed = pc.or_(allowed, pc.invert(replayed))
+        is_open = pc.is_in(ids, value_set=self._open.combine_chunks())
+        return letters.filter(pc.and_(allowed, pc.invert(is_open)))
+
+
+def choose(
+    store: Store, committed: Sequence[Manifest], rules: Retain, replays: pa.Table | None, now: int
+) -> Choice:
+    """What `rules` remove from the archive at the time `now`. `replays` is the ledger's table.
+
+    Age comes first. Where the segments are still larger than `max_size`, whatever may leave the oldest
+    segments leaves, one segment after the other. Raises UsageError, ArchiveError.
+    """
+    letters = _Letters(store, rules, replays)
+    oldest_first = sorted(committed, key=lambda manifest: manifest.created_at)
+    chosen: dict[str, pa.Array] = {}
+    if rules.max_age is not None:
+        before = now - int(units.seconds(rules.max_age) * 1_000_000)
+        for manifest in oldest_first:
+            chosen[manifest.stem] = _captured_before(letters.removable(manifest), before)
+    sizes = {manifest.stem: size_of(store, manifest) for manifest in committed}
+    rows = {manifest.stem: manifest.rows for manifest in committed}
+
+    def freed() -> int:
+        return sum(sizes[stem] * len(ids) // rows[stem] for stem, ids in chosen.items() if len(ids))
+
+    if rules.max_size is not None:
+        surplus = sum(sizes.values()) - units.size(rules.max_size)
+        for manifest in oldest_first:
+            if freed() >= surplus:
+                break
+            chosen[manifest.stem] = letters.removable(manifest)["record_id"].combine_chunks()
+    removals = {stem: ids for stem, ids in chosen.items() if len(ids)}
+    removed = sum(map(len, removals.values()))
+    return Choice(removals, sum(rows.values()) - removed, freed())
+
+
+def _captured_before(letters: pa.Table, moment: int) -> pa.Array:
+    captured = letters["captured_at"].cast(pa.int64())
+    return letters["record_id"].filter(pc.less(captured, moment)).combine_chunks()

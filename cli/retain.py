@@ -1,0 +1,68 @@
+"""`dlq retain`: keep the archive from growing for ever."""
+
+from typing import Annotated
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.cli.exit import ExitCode
+from dlq.cli.looking import replays
+from dlq.core.units import human_bytes
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(retain)
+
+
+def retain(
+    ctx: typer.Context,
+    apply: Annotated[
+        bool, typer.Option("--apply/--dry-run", help="Do it; without --apply it only says what it would do.")
+    ] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Also write many small segments as few.")
+    ] = False,
+) -> int:
+    """Remove what [retain] lets go: replayed letters by age or size, and old analyses. A dry run by default.
+
+    Never removed: letters whose replay is planned, under way, in doubt or held, and letters that their
+    broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger stay
+    valid.
+
+    Example: dlq retain --compact && dlq retain --compact --apply
+    """
+    from dlq.archive import housekeeping
+
+    context: Context = ctx.obj
+    rules = context.settings.retain
+    if rules.max_age is None and rules.max_size is None:
+        context.say("[retain] has neither max_age nor max_size: no letter is removed")
+    work = housekeeping.look(context.store, rules, replays(context), compact)
+    done = housekeeping.do(context.store, work) if apply else None
+    document = {
+        "removed": work.choice.removed,
+        "kept": work.choice.kept,
+        "bytes": work.choice.bytes if done is None else done.bytes,
+        "segments": work.segments_after,
+        "segments_before": work.segments,
+        "clutter": len(work.clutter),
+        "applied": apply,
+    }
+    context.emit(document, lambda: _show(context, document))
+    for problem in done.busy if done else ():
+        context.complain(f"{problem}; its letters wait for the next time")
+    return ExitCode.PARTLY if done and done.busy else ExitCode.DONE
+
+
+def _show(context: Context, document: dict[str, int]) -> None:
+    would = "" if document["applied"] else "would "
+    lines = (
+        f"{would}remove {document['removed']:,} letters, {would}keep {document['kept']:,}",
+        f"{document['segments_before']:,} segments, {document['segments']:,} afterwards; "
+        f"{human_bytes(max(0, document['bytes']))} less",
+        f"{would}delete {document['clutter']:,} files of old analyses and facts",
+    )
+    context.console.print("\n".join(lines))
+    if not document["applied"]:
+        context.say("Nothing was changed; --apply does it.")
