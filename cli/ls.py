@@ -18,7 +18,6 @@ WIDE = (*NARROW, "exception_class", "attempts", "replay_state")
 """What fits on a terminal; machines get all columns of the design."""
 _WIDE_FROM = 110
 _IN_A_TABLE = 50
-_NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
 
 
 def register(app: typer.Typer) -> None:
@@ -47,7 +46,7 @@ def ls(
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
     from dlq.archive.user_sql import condition, run
-    from dlq.archive.views import LS_COLUMNS
+    from dlq.archive.views import LS_COLUMNS, newest, on_the_first_page
     from dlq.cli.looking import open_views
 
     context: Context = ctx.obj
@@ -57,9 +56,8 @@ def ls(
     chosen = _chosen(columns) if columns else fitting if for_eyes else LS_COLUMNS
     checked = condition(where)
     connection = open_views(context)
-    quoted = ", ".join(f'"{name}"' for name in chosen)
-    end = f"LIMIT {most + 1}" if most else ""
-    found = run(connection, f"SELECT {quoted} FROM letters WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}")
+    page = on_the_first_page(connection, most + 1) if most and where is None else checked
+    found = run(connection, newest(chosen, page, most + 1 if most else 0))
     first = next(found.rows, None)
     if first is None:
         context.say("no letters" if where else "the archive is empty: dlq pull or dlq import fills it")
