@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlq.cli.context import Context
-from dlq.cli.exit import ExitCode, worst
+from dlq.cli.exit import ExitCode
 from dlq.core.errors import Busy, UsageError
 
 if TYPE_CHECKING:
-    from dlq.replay.apply import Run
     from dlq.replay.reconcile import Words
 
 Plan = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, or the beginning of it.")]
@@ -63,6 +62,7 @@ def plan(
 
     Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
+    from dlq.cli.applying import carry_out
     from dlq.cli.replay_output import plan_document, show_plan
     from dlq.replay import edits
     from dlq.replay.brokers import Brokers
@@ -78,18 +78,34 @@ def plan(
     if apply_now:
         for line in differences:
             context.say(line)
-        return _apply(context, header.plan, plan_document(header))
+        return carry_out(context, header.plan, plan_document(header))
     context.emit(plan_document(header), lambda: show_plan(context, header, differences))
     return ExitCode.DONE
 
 
-def apply(ctx: typer.Context, plan: Plan) -> int:
+def apply(
+    ctx: typer.Context,
+    plan: Plan,
+    ramp: Annotated[
+        bool,
+        typer.Option("--ramp", help="Send 1, 10, 100, ... letters, and stop when they come back to the DLQ."),
+    ] = False,
+    max_harm: Annotated[
+        float,
+        typer.Option("--max-harm", min=0, max=100, help="With --ramp: the percentage of a step that may."),
+    ] = 10.0,
+) -> int:
     """Send what of a plan was never sent; nothing that a broker confirmed is sent twice.
 
-    Example: dlq replay apply 20261121T0301
+    With --ramp the sources are pulled after each step, in their configured mode, to see what came back.
+
+    Example: dlq replay apply 20261121T0301 --ramp
     """
+    from dlq.cli.applying import carry_out, ramp_up
+
     context: Context = ctx.obj
-    return _apply(context, _found(context, plan), {})
+    found = _found(context, plan)
+    return ramp_up(context, found, max_harm / 100) if ramp else carry_out(context, found, {})
 
 
 def status(
@@ -102,6 +118,7 @@ def status(
 
     Example: dlq replay status
     """
+    from dlq.cli.applying import code_of_states
     from dlq.cli.replay_output import list_plans, show_states
     from dlq.replay import ledger, planfile
     from dlq.replay.status import counts
@@ -118,7 +135,7 @@ def status(
     sent = header.letters - states["planned"] - states["sending"]
     document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
     context.emit(document, lambda: show_states(context, document))
-    return _code_of_states(states)
+    return code_of_states(states)
 
 
 def reconcile(
@@ -181,45 +198,6 @@ def stop(ctx: typer.Context, plan: Plan) -> None:
         request_stop(context.store, found)
     text = "stopping" if stopping else "nobody is applying it"
     context.emit({"plan": found, "stopping": stopping}, lambda: context.console.print(f"{found}: {text}"))
-
-
-def _apply(context: Context, plan: str, document: dict[str, Any]) -> int:
-    from dlq.cli.replay_output import progress_of, show_states
-    from dlq.replay import ledger, planfile
-    from dlq.replay.apply import apply as carry_out
-    from dlq.replay.brokers import Brokers
-    from dlq.replay.pace import Stop, stopping_on_signals
-    from dlq.replay.status import counts
-
-    stop = Stop(context.store, plan)
-    with (
-        Brokers(context.settings) as brokers,
-        ledger.opened(context.settings.ledger, context.store) as book,
-        progress_of(context, plan) as progress,
-        stopping_on_signals(stop),
-    ):
-        run = carry_out(context.store, context.settings, plan, brokers, book, stop, progress)
-        states = counts(context.store, book, planfile.load(context.store, plan))
-    for reason in run.lost:
-        context.complain(reason)
-    done = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
-    document = {**document, "plan": plan, "states": states, **done}
-    context.emit(document, lambda: show_states(context, document))
-    if stop.signalled:
-        return ExitCode.INTERRUPTED
-    return worst(_code_of_states(states), _code_of_run(run))
-
-
-def _code_of_states(states: Any) -> ExitCode:
-    doubt = ExitCode.IN_DOUBT if states["in_doubt"] else ExitCode.DONE
-    partly = ExitCode.PARTLY if states["returned"] or states["refused"] else ExitCode.DONE
-    return worst(doubt, partly)
-
-
-def _code_of_run(run: "Run") -> ExitCode:
-    return worst(
-        ExitCode.BROKER if run.lost else ExitCode.DONE, ExitCode.PARTLY if run.stopped else ExitCode.DONE
-    )
 
 
 def _found(context: Context, plan: str) -> str:

@@ -120,6 +120,8 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
         rate = document["sent"] / document["seconds"]
         context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
     _section(context, "states", {state: count for state, count in states.items() if count}, {})
+    for step in document.get("steps", ()):
+        context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back")
     context.console.print(f"\nNext: {_next(plan, states)}")
 
 

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -33,6 +34,7 @@ class Run:
 
     plan: str
     total: int
+    at_most: int | None = None
     sent: int = 0
     """Letters given to the broker by this run, whatever became of them."""
     skipped: int = 0
@@ -47,6 +49,10 @@ class Run:
 Progress = Callable[[Run], None]
 
 
+Send = Callable[[int | None], Run]
+"""Send at most so many letters of the plan, or all that are left."""
+
+
 def apply(
     store: Store,
     settings: Settings,
@@ -56,29 +62,48 @@ def apply(
     stop: Stop | None = None,
     progress: Progress = lambda _run: None,
 ) -> Run:
-    """Send what of `plan` was never sent; every letter ends in a state of the ledger.
+    """Send what of `plan` was never sent; every letter ends in a state of the ledger. Raises as `applying`.
 
-    Raises UsageError for a plan or an archive that was changed, Busy when the plan is being applied,
-    BrokerError when a broker can't be reached at all. A broker that fails in the middle is no error
-    here: what it leaves is `in_doubt`, and `Run.lost` says why.
+    A broker that fails in the middle is no error here: what it leaves is `in_doubt`, and `Run.lost` says why.
+    """
+    with applying(store, settings, plan, brokers, ledger, stop or Stop(store, plan), progress) as send:
+        return send(None)
+
+
+@contextmanager
+def applying(
+    store: Store,
+    settings: Settings,
+    plan: str,
+    brokers: Brokers,
+    ledger: Ledger,
+    stop: Stop,
+    progress: Progress = lambda _run: None,
+) -> Iterator[Send]:
+    """Hold a plan, and send some of it at a time.
+
+    Raises UsageError for a plan or an archive that was changed, Busy when the plan is being applied, and
+    from `send` BrokerError when a broker can't be reached at all.
     """
     header = planfile.checked(store, plan)
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
-    with store.lock(f"plan-{plan}"):
-        asked = stop or Stop(store, plan)
-        asked.forget_old_requests()
-        ledger.expire()
-        run = Run(plan, header.letters)
+
+    def send(at_most: int | None) -> Run:
+        run = Run(plan, header.letters, at_most)
         started = time.monotonic()
         for broker in header.brokers:
-            lane = _Lane(header, settings, ledger, loader, changes, run, asked)
-            lane.send(store, broker, brokers, progress)
+            _Lane(header, settings, ledger, loader, changes, run, stop).send(store, broker, brokers, progress)
         run.seconds = time.monotonic() - started
         if status.is_over(status.counts(store, ledger, header)):
             run.lost += forget(header, brokers)
         return run
+
+    with store.lock(f"plan-{plan}"):
+        stop.forget_old_requests()
+        ledger.expire()
+        yield send
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:
@@ -141,13 +166,18 @@ class _Lane:
     def _outgoing(self, letters: Iterator[Letter], progress: Progress) -> Iterator[Outgoing]:
         """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
         try:
-            while not self._run.stopped and (some := list(islice(letters, self._chunk))):
+            while not self._run.stopped and (some := list(islice(letters, self._room()))):
                 progress(self._run)
                 claimed = self._claims.claim(some)
                 self._run.skipped += len(some) - len(claimed)
                 yield from self._hand_out(claimed)
         except DlqError as error:
             self._failure = error
+
+    def _room(self) -> int:
+        """How many letters to claim next."""
+        most = self._run.at_most
+        return self._chunk if most is None else min(self._chunk, most - self._run.sent)
 
     def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
         for letter, record in zip(claimed, self._loader.records(claimed), strict=True):
