@@ -1,0 +1,97 @@
+"""The consumer's own log beside the letters: which suppression left which letter, and which left none.
+
+A line that poison-acks names message and consumer before any text of users, all in its first line, so
+logs are read line by line in parallel, however long a record is. Layouts put stamp and logger before or
+behind the message, with or without a date, so that no stamp is read: the join leans on the message id
+and the consumer id, the time on `brokerOutTime`, which every dispatch carries.
+"""
+
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlq.analyzers.reading import spark_url
+from dlq.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STATES = ("explained", "letters_without_line", "lines_without_letter")
+
+_ACKED = (
+    r"suppressing duplicate delivery on connection, poison acking: "
+    r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
+    r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
+)
+_FIELD = r"(?<![A-Za-z])%s = ([^,}]+)"
+_MESSAGE_ID = _FIELD % "messageId"
+_CONSUMER_ID = _FIELD % "consumerId"
+_DESTINATION = _FIELD % "destination"
+_OUT_TIME = r"(?<![A-Za-z])brokerOutTime = (\d{1,15})"
+_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |$)"
+"""What follows is written by users and may look like any field."""
+
+
+def files(patterns: Sequence[str]) -> list[str]:
+    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
+    found: list[str] = []
+    for pattern in patterns:
+        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
+        names = [name for name in names if Path(name).is_file()]
+        if not names:
+            raise UsageError(f"--client-log {pattern}: there is no such file")
+        found += names
+    return list(dict.fromkeys(str(Path(name).resolve()) for name in found))
+
+
+def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (the last dispatch)."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    reader = spark.read.option("__globPaths__", "false")
+    text = reader.text([spark_url(path) for path in paths]).filter(
+        F.col("value").contains("MessageDispatch {") & F.col("value").rlike(_ACKED)
+    )
+    dispatch = F.substring_index("value", "MessageDispatch {", -1)
+    known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
+    fields = text.select(
+        F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
+        F.regexp_extract(known, _CONSUMER_ID, 1).alias("log_consumer_id"),
+        F.regexp_extract(known, _DESTINATION, 1).alias("log_destination"),
+        F.regexp_extract(known, _OUT_TIME, 1).try_cast("bigint").alias("out_ms"),
+    )
+    grouped = fields.filter("log_message_id <> ''").groupBy("log_message_id", "log_consumer_id")
+    return grouped.agg(
+        F.first("log_destination").alias("log_destination"),
+        F.timestamp_millis(F.max("out_ms")).alias("log_time"),
+    )
+
+
+def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
+    """Letters and lines side by side: state (of STATES), record_id, message_id, consumer_id, destination, time."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
+    same = (F.col("message_id") == F.col("log_message_id")) & (
+        F.col("consumer_id").isNull() | (F.col("consumer_id") == F.col("log_consumer_id"))
+    )
+    state = (
+        F.when(F.col("log_message_id").isNull(), "letters_without_line")
+        .when(F.col("record_id").isNull(), "lines_without_letter")
+        .otherwise("explained")
+    )
+    return letters.join(found, same, "full_outer").select(
+        state.alias("state"),
+        "record_id",
+        F.coalesce("message_id", "log_message_id").alias("message_id"),
+        F.coalesce("consumer_id", "log_consumer_id").alias("consumer_id"),
+        F.col("log_destination").alias("destination"),
+        F.col("log_time").alias("time"),
+    )
+
+
+def counts(joined: "DataFrame") -> dict[str, int]:
+    """How many letters and lines have each state."""
+    found = {row["state"]: int(row["count"]) for row in joined.groupBy("state").count().collect()}
+    return {state: found.get(state, 0) for state in STATES}

@@ -1,0 +1,170 @@
+"""Bursts of suppressed duplicates, and the client's own log beside them."""
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from dlq.analyzers import bursts, client_log
+from dlq.core.errors import UsageError
+
+PRODUCER = "ID:shop-36041-1795195175398-1:75:1:1"
+CONSUMER = "ID:vm-33407-1795194807825-3:1:1:1"
+COLUMNS = (
+    "record_id string, source string, broker string, cause string, connection_id string, consumer_id string, "
+    "producer_id string, producer_seq bigint, origin string, message_id string, dead_at timestamp, fingerprint string, "
+    "user_rule string, advice string, advice_reason string, incident_id string"
+)
+
+
+def suppressed(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "record_id": f"r{number}",
+        "source": "legacy",
+        "broker": "amq",
+        "cause": "suppressed_duplicate",
+        "connection_id": "ID:vm-33407-1795194807825-3:1",
+        "consumer_id": CONSUMER,
+        "producer_id": PRODUCER,
+        "producer_seq": number,
+        "origin": "orders",
+        "message_id": f"{PRODUCER}:{number}",
+        "advice": "check_first",
+        "advice_reason": "before",
+        **changes,
+    }
+
+
+def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> Any:
+    names = [column.split()[0] for column in COLUMNS.split(", ")]
+    return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], COLUMNS)
+
+
+def marked(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row.record_id: row.asDict() for row in bursts.mark(frame(spark, rows)).collect()}
+
+
+def test_one_reconnect_is_one_incident_and_each_letter_is_told_what_it_shows(spark: SparkSession) -> None:
+    rows = [suppressed(n) for n in (40, 41, 42)] + [
+        suppressed(9, cause="expired"),
+        suppressed(8, connection_id=None),
+    ]
+    said = marked(spark, rows)
+    assert len({said[f"r{n}"]["incident_id"] for n in (40, 41, 42)}) == 1
+    assert said["r9"]["incident_id"] is said["r8"]["incident_id"] is None
+    assert said["r9"]["advice_reason"] == "before"
+    assert "one of 3 letters" in said["r40"]["advice_reason"]
+    assert "40 to 42 came without a gap" in said["r41"]["advice_reason"]
+    assert "often processed" in said["r40"]["advice_reason"]
+    assert "often never processed" in said["r41"]["advice_reason"]
+    [incident] = bursts.incidents(bursts.mark(frame(spark, rows))).collect()
+    assert (incident["size"], incident["sources"], incident["first_record_id"]) == (3, ["legacy"], "r40")
+
+
+def test_other_connections_are_other_incidents(spark: SparkSession) -> None:
+    said = marked(spark, [suppressed(1), suppressed(2, connection_id="ID:vm-1-1795194807825-3:2")])
+    assert said["r1"]["incident_id"] != said["r2"]["incident_id"]
+
+
+def test_a_gap_in_the_sequence_ends_a_range(spark: SparkSession) -> None:
+    said = marked(spark, [suppressed(n) for n in (1, 2, 7)])
+    assert "1 to 2 came without a gap" in said["r2"]["advice_reason"]
+    assert "without a gap" not in said["r7"]["advice_reason"]
+
+
+def test_what_no_audit_remembers_is_another_fault(spark: SparkSession) -> None:
+    newest = 10_000
+    oldest = bursts.oldest_known(newest)
+    said = marked(spark, [suppressed(newest), suppressed(oldest), suppressed(oldest - 1)])
+    assert "no audit could have known it" in said[f"r{oldest - 1}"]["advice_reason"]
+    assert "no audit" not in said[f"r{oldest}"]["advice_reason"]
+
+
+def test_an_audit_of_2048_remembers_33_arrays_of_64_bits() -> None:
+    assert bursts.oldest_known(2_111) == 0
+    assert bursts.oldest_known(2_112) == 64
+    assert bursts.oldest_known(10_000) == 7_936
+
+
+def test_more_producers_than_an_audit_remembers_are_said(spark: SparkSession) -> None:
+    rows = [suppressed(n, producer_id=f"{PRODUCER[:-1]}{n}") for n in range(65)]
+    assert "more producers than an audit remembers" in marked(spark, rows)["r3"]["advice_reason"]
+
+
+def test_the_users_own_advice_stays(spark: SparkSession) -> None:
+    said = marked(spark, [suppressed(1, user_rule="mine", advice="never", advice_reason="we know")])
+    assert said["r1"]["advice_reason"] == "we know"
+
+
+def dispatch(number: int, consumer: str = CONSUMER, text: str = "payload") -> str:
+    return (
+        f"MessageDispatch {{commandId = 0, responseRequired = false, consumerId = {consumer}, destination = queue://orders, "
+        f"message = ActiveMQTextMessage {{commandId = 5, responseRequired = true, messageId = {PRODUCER}:{number}, "
+        f"originalDestination = null, originalTransactionId = null, producerId = {PRODUCER}, destination = queue://orders, "
+        "transactionId = null, deliveryTime = 0, expiration = 0, timestamp = 1, arrival = 0, brokerInTime = 1, "
+        f"brokerOutTime = 1795194809{number:03d}, correlationId = x, messageId = ID:forged-1-1-1:1:1:1:1, replyTo = null, "
+        f"properties = {{messageId = ID:forged}}, readOnlyProperties = true, text = {text}}}, redeliveryCounter = 1}}"
+    )
+
+
+def line(number: int, **changes: Any) -> str:
+    consumer = changes.get("consumer", CONSUMER)
+    return f"{consumer} suppressing duplicate delivery on connection, poison acking: {dispatch(number, **changes)}"
+
+
+LAYOUTS = (
+    "3695 [ActiveMQ Session Task-2] WARN org.apache.activemq.ActiveMQMessageConsumer - {}",
+    "22:19:29.672 [ActiveMQ Session Task-2] WARN org.apache.activemq.ActiveMQMessageConsumer -- {}",
+    "2026-11-20 22:19:37,092 | WARN  | {} | org.apache.activemq.ActiveMQMessageConsumer | ActiveMQ Session Task-1",
+)
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Three layouts, a text of several lines, a line twice, one without a letter, and other lines."""
+    texts = [
+        layout.format(line(n, text="first\nmessageId = ID:x\nlast")) for n, layout in enumerate(LAYOUTS, 1)
+    ]
+    others = [
+        "22:19:28 INFO Successfully reconnected to tcp://broker:61616",
+        f"WARN delivering duplicate {dispatch(7)}, pending transaction completion on ID:x will rollback",
+        LAYOUTS[0].format(
+            f"Duplicate non transacted dispatch to consumer: {CONSUMER}, poison acking: {dispatch(9)}"
+        ),
+        LAYOUTS[0].format(line(1)),
+    ]
+    path = tmp_path / "client [1].log"
+    path.write_text("\n".join(texts + others))
+    return path
+
+
+def test_letters_and_lines_explain_each_other(spark: SparkSession, log: Path) -> None:
+    letters = frame(spark, [suppressed(n) for n in (1, 2, 3, 4)])
+    joined = client_log.join(letters, client_log.lines(spark, [str(log)])).cache()
+    assert client_log.counts(joined) == {"explained": 3, "letters_without_line": 1, "lines_without_letter": 1}
+    listed = {row.state: row for row in joined.filter("state <> 'explained'").collect()}
+    assert listed["letters_without_line"].record_id == "r4"
+    assert listed["lines_without_letter"].message_id == f"{PRODUCER}:9"
+    assert listed["lines_without_letter"].destination == "queue://orders"
+    assert joined.filter("record_id = 'r2'").first().time.timestamp() == 1795194809.002
+
+
+def test_another_consumer_of_the_same_message_explains_nothing(spark: SparkSession, log: Path) -> None:
+    letters = frame(spark, [suppressed(2, consumer_id="ID:vm-1-1795194807825-3:1:1:2")])
+    assert client_log.counts(client_log.join(letters, client_log.lines(spark, [str(log)])))["explained"] == 0
+
+
+def test_logs_are_found_by_glob_and_read_compressed(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    with gzip.open(tmp_path / "old.log.gz", "wt") as packed:
+        packed.write(line(5))
+    found = client_log.files([str(tmp_path / "*.gz"), str(log)])
+    assert len(found) == 2
+    ids = {row.log_message_id for row in client_log.lines(spark, found).collect()}
+    assert ids == {f"{PRODUCER}:{n}" for n in (1, 2, 3, 5, 9)}
+
+
+def test_a_log_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no such file"):
+        client_log.files([str(tmp_path / "none*.log")])
