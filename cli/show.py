@@ -51,17 +51,14 @@ def show(
 def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
     from dlq.connectors.remoting import ProtocolError
     from dlq.connectors.rocket_bodies import COMPRESSED, plain_body
-    from dlq.core.record import FLAG_AMQP10_BODY
-    from dlq.reports.body import preview
+    from dlq.reports.body import opaque, preview
 
     body = base64.b64decode(letter["body_base64"] or "")
     kind, flags = letter["broker_kind"], letter["flags"] or 0
-    opaque = None
-    if kind == "rabbitmq" and flags & FLAG_AMQP10_BODY:
-        opaque = "an encoded AMQP 1.0 section"
+    no_text = opaque(kind, flags)
     if kind == "rocketmq" and flags & COMPRESSED:
         try:
             body = plain_body(body, flags)
         except ProtocolError as error:
-            opaque = str(error)
-    return preview(body, letter["content_encoding"], opaque, full)
+            no_text = str(error)
+    return preview(body, letter["content_encoding"], no_text, full)

@@ -4,6 +4,7 @@ import json
 import zlib
 from typing import NamedTuple
 
+from dlq.core.record import FLAG_AMQP10_BODY
 from dlq.core.units import human_bytes
 
 _SHOWN = {"text": 16 * 1024, "hex": 512}
@@ -20,14 +21,20 @@ class Preview(NamedTuple):
     note: str = ""
 
 
+def opaque(broker_kind: str, flags: int | None) -> str | None:
+    """Why a body is no text, whatever its bytes look like; None: nothing says so."""
+    encoded = broker_kind == "rabbitmq" and (flags or 0) & FLAG_AMQP10_BODY
+    return "an encoded AMQP 1.0 section" if encoded else None
+
+
 def preview(
-    body: bytes, encoding: str | None = None, opaque: str | None = None, full: bool = False
+    body: bytes, encoding: str | None = None, no_text: str | None = None, full: bool = False
 ) -> Preview:
-    """The body for eyes. `encoding` is its content encoding; `opaque` says why it is no text, if so."""
+    """The body for eyes. `encoding` is its content encoding; `no_text` says why it is none, if so."""
     if not body:
         return Preview("empty", "")
-    plain, note = (body, opaque) if opaque else _unpacked(body, encoding, full)
-    text = None if opaque else _as_text(plain)
+    plain, note = (body, no_text) if no_text else _unpacked(body, encoding, full)
+    text = None if no_text else _as_text(plain)
     if text is None:
         limit = len(plain) if full else _SHOWN["hex"]
         return Preview("hex", _hex(plain[:limit]), _told(note, limit, len(plain)))

@@ -6,11 +6,11 @@ ones, and of some of them the whole story. It says how many that are.
 
 import base64
 import json
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
-from dlq.reports.body import preview
+from dlq.reports.body import opaque, preview
 from dlq.reports.summary import Document, objects
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ _LETTERS_BYTES = 1_200_000
 _STORIES_BYTES = 400_000
 """With the chart library a report stays under 2 MB, whatever is in the letters."""
 _TEXT = 240
+_HEADERS = 60
 _LONG_TEXT = 4_000
 _BODY = 1_500
 
@@ -67,7 +68,9 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
 def _story(row: dict[str, Any]) -> dict[str, Any]:
     body = base64.b64decode(row.pop("body_base64") or "")
     whole = len(body) == (row["body_size"] or 0)
-    opaque = "as stored" if row.pop("flags") and row["broker_kind"] != "rocketmq" else None
-    shown = preview(body, row["content_encoding"], opaque)
+    kind, flags = row["broker_kind"], row.pop("flags")
+    encoding = "zlib" if kind == "rocketmq" and (flags or 0) & 1 else row["content_encoding"]
+    shown = preview(body, encoding, opaque(kind, flags))
     note = shown.note if whole else f"{shown.note}; its beginning".strip("; ")
-    return {**row, "body": shown.text, "body_kind": shown.kind, "body_note": note}
+    headers = {name[:_TEXT]: value[:_TEXT] for name, value in islice(row["headers"].items(), _HEADERS)}
+    return {**row, "headers": headers, "body": shown.text, "body_kind": shown.kind, "body_note": note}

@@ -1,0 +1,61 @@
+"""The same metrics to an OpenTelemetry collector, by OTLP over HTTP. Needs `dlq[otlp]`."""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlq.core.errors import UsageError
+from dlq.reports.metrics import Metric
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics.export import Metric as SdkMetric
+
+_PATH = "/v1/metrics"
+_TIMEOUT = 10.0
+
+
+def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> None:
+    """Send them once to the collector at `url` (http://host:4318). Times are seconds since the epoch.
+
+    `started` is when the archive began: its counters count from there, not from the start of this
+    process. Raises UsageError when the SDK is missing or the collector does not take them.
+    """
+    try:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics
+        from opentelemetry.sdk.metrics.export import ScopeMetrics as Scope
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+    except ImportError as error:
+        raise UsageError("OTLP needs the OpenTelemetry SDK: pip install 'dlq[otlp]'") from error
+    # It would log the address and a traceback for every attempt.
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+    points = [_converted(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
+    resource = Resource.create({"service.name": "dlq"})
+    scope = Scope(InstrumentationScope("dlq"), points, "")
+    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT)
+    try:
+        result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
+    finally:
+        exporter.shutdown()
+    if result is not MetricExportResult.SUCCESS:
+        raise UsageError(f"the collector at {url} did not take the metrics")
+
+
+def _endpoint(url: str) -> str:
+    return url if url.endswith(_PATH) else url.rstrip("/") + _PATH
+
+
+def _converted(metric: Metric, started: int, now: int) -> "SdkMetric":
+    from opentelemetry.sdk.metrics import export
+
+    is_counter = metric.kind == "counter"
+    points = [
+        export.NumberDataPoint(dict(labels), started if is_counter else now, now, value)
+        for labels, value in sorted(metric.samples.items())
+    ]
+    data: export.Sum | export.Gauge = export.Gauge(points)
+    if is_counter:
+        data = export.Sum(points, export.AggregationTemporality.CUMULATIVE, is_monotonic=True)
+    unit = "s" if metric.name.endswith("_seconds") else "1"
+    return export.Metric(metric.name, metric.help, unit, data)
