@@ -2,9 +2,7 @@
 
 import io
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +11,7 @@ from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Mask, suggest
 from dlq.reports import compare, retention, sample, summary
+from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
 from dlq.reports.summary import Document
 
@@ -108,14 +107,4 @@ def format_of_file(path: str) -> str:
 
 def write(document: Document, format_: str, path: str) -> None:
     """Write the report to a file, whole or not at all. Raises UsageError when that cannot be done."""
-    text = FORMATS[format_](document)
-    target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
-        temporary.replace(target)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise UsageError(f"cannot write {path}: {error.strerror}") from error
+    write_text(path, FORMATS[format_](document))
