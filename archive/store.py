@@ -92,7 +92,9 @@ class LocalStore:
             _fsync_folder(path.parent)
         except OSError as error:
             temporary.unlink(missing_ok=True)
-            raise ArchiveError(f"cannot write {name} in the archive {self.location}: {error.strerror}") from error
+            raise ArchiveError(
+                f"cannot write {name} in the archive {self.location}: {error.strerror}"
+            ) from error
 
     def get(self, name: str) -> bytes:
         try:

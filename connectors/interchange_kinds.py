@@ -102,7 +102,9 @@ def _artemis(document: Mapping[str, Any], headers: Texts, properties: Texts) -> 
         "origin": queue,
         "dead_at": _from_millis(headers.get("_AMQ_ACTUAL_EXPIRY")),
     }
-    return columns | ({"physical_id": headers["_AMQ_ORIG_MESSAGE_ID"]} if "_AMQ_ORIG_MESSAGE_ID" in headers else {})
+    return columns | (
+        {"physical_id": headers["_AMQ_ORIG_MESSAGE_ID"]} if "_AMQ_ORIG_MESSAGE_ID" in headers else {}
+    )
 
 
 def _rocketmq(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
