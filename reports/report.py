@@ -90,6 +90,7 @@ FORMATS: Mapping[str, Callable[[Document], str]] = {
     "markdown": _markdown,
     "html": _html,
 }
+"""Name -> the document as text. html needs a document that was made `with_letters`."""
 _SUFFIXES: Mapping[str, str] = {".json": "json", ".md": "markdown", ".markdown": "markdown", ".html": "html"}
 
 
