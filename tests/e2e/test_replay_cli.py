@@ -1,0 +1,220 @@
+"""`dlq replay` and `dlq verify` as a user types them, on the embedded broker."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.connectors.memory import MemoryBroker
+
+LETTERS = 12
+DEATH = {"queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1}
+
+
+class Desk:
+    """A configuration with the embedded broker, and the command."""
+
+    def __init__(self, folder: Path, dlq: Callable[..., Any]) -> None:
+        self.folder, self._dlq = folder, dlq
+        self.broker = MemoryBroker(str(folder / "broker.db"))
+        (folder / "dlq.toml").write_text(
+            f'[brokers.shop]\nkind = "memory"\nurl = "memory://{folder}/broker.db"\n'
+            '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\nmode = "drain"\n'
+            '[replay]\nramp_wait = "0s"\n'
+        )
+
+    def dies(self, number: int, start: int = 0) -> None:
+        headers = {"x-death": [DEATH], "x-first-death-queue": "orders", "app": "shop"}
+        for n in range(start, start + number):
+            properties = {"message_id": f"m{n}", "delivery_mode": "2"}
+            self.broker.put(
+                "orders.dlq",
+                {
+                    "broker_kind": "rabbitmq",
+                    "headers": headers,
+                    "properties": properties,
+                    "body_text": f"order {n}",
+                },
+            )
+
+    def __call__(self, *words: str) -> Any:
+        return self._dlq(*words, "-o", "json")
+
+    def say(self, *words: str) -> Any:
+        return self._dlq(*words, "-o", "table", "--no-color")
+
+    def plan(self, *words: str) -> str:
+        done = self("replay", "plan", "--any-advice", *words)
+        assert done.code == 0, done.err
+        return str(done.json["plan"])
+
+
+@pytest.fixture
+def desk(tmp_path: Path, dlq: Callable[..., Any]) -> Desk:
+    found = Desk(tmp_path, dlq)
+    found.dies(LETTERS)
+    found.broker.declare("orders")
+    assert found("pull").code == 0
+    return found
+
+
+def test_plan_apply_status_and_verify_have_the_keys_of_the_design(desk: Desk) -> None:
+    made = desk("replay", "plan", "--any-advice", "--where", "source = 'orders'")
+    assert made.code == 0
+    assert made.json["selected"] == LETTERS
+    assert made.json["targets"] == {"queue:orders": LETTERS}
+    assert made.json["left_out"] == {}
+    assert len(made.json["digest"]) == 64
+    plan = made.json["plan"]
+
+    waiting = desk("replay", "status", plan)
+    assert (waiting.code, waiting.json["states"]["planned"]) == (0, LETTERS)
+
+    applied = desk("replay", "apply", plan)
+    zero = dict.fromkeys(("planned", "sending", "returned", "refused", "in_doubt", "held"), 0)
+    assert applied.code == 0
+    assert applied.json["states"] == {**zero, "confirmed": LETTERS}
+    assert (applied.json["plan"], applied.json["sent"], applied.json["skipped"]) == (plan, LETTERS, 0)
+    assert desk.broker.depth("orders") == LETTERS
+
+    again = desk("replay", "apply", plan[:-2])
+    assert (again.code, again.json["sent"], again.json["skipped"]) == (0, 0, LETTERS)
+
+    books = desk("verify")
+    assert (books.code, books.json["balanced"]) == (0, True)
+    [source] = books.json["sources"]
+    assert (source["captured"], source["replayed"], source["waiting"]) == (LETTERS, LETTERS, 0)
+
+
+def test_letters_without_a_verdict_are_left_out_unless_named(desk: Desk) -> None:
+    made = desk("replay", "plan")
+    assert (made.json["selected"], made.json["left_out"]) == (0, {"no_verdict": LETTERS})
+    [first, *_] = desk("ls").json
+    named = desk("replay", "plan", "--where", f"record_id in ('{first['record_id']}')")
+    assert (named.json["selected"], named.json["left_out"]) == (1, {})
+
+
+def test_what_arrives_carries_where_it_came_from_and_no_death_history(desk: Desk) -> None:
+    desk("replay", "apply", desk.plan("--limit", "1"))
+    [letter] = desk.broker.letters("orders")
+    assert letter["body_text"] == "order 0"
+    assert letter["headers"]["dlq_replay_lap"] == "1"
+    assert {"dlq_replay_id", "dlq_replay_of", "app"} <= letter["headers"].keys()
+    assert not any(name.startswith("x-") for name in letter["headers"])
+
+
+def test_returned_letters_are_exit_3_and_go_with_a_new_plan(desk: Desk) -> None:
+    plan = desk.plan("--to", "queue:later")
+    failed = desk("replay", "apply", plan)
+    assert (failed.code, failed.json["states"]["returned"]) == (3, LETTERS)
+    assert desk("replay", "status", plan).code == 3
+    desk.broker.declare("later")
+    assert desk("replay", "apply", plan).json["sent"] == 0
+    assert desk("replay", "apply", desk.plan("--to", "queue:later")).json["sent"] == LETTERS
+
+
+def test_plan_and_apply_in_one_step(desk: Desk) -> None:
+    done = desk("replay", "plan", "--any-advice", "--apply")
+    assert done.code == 0
+    assert (done.json["selected"], done.json["sent"]) == (LETTERS, LETTERS)
+    assert {"plan", "digest", "left_out", "targets", "states", "skipped", "seconds"} <= done.json.keys()
+
+
+def test_a_letter_that_died_again_goes_on_its_second_lap(desk: Desk) -> None:
+    desk("replay", "apply", desk.plan())
+    for letter in desk.broker.letters("orders")[:3]:
+        headers = {**letter["headers"], "x-death": [DEATH], "x-first-death-queue": "orders"}
+        desk.broker.put(
+            "orders.dlq", {**{k: v for k, v in letter.items() if k != "queue"}, "headers": headers}
+        )
+    desk.broker.sql("DELETE FROM letters WHERE queue = 'orders'")
+    assert desk("pull").json["sources"][0]["captured"] == 3
+    made = desk("replay", "plan", "--any-advice", "--where", "replay_state is null")
+    assert made.json["selected"] == 3
+    assert desk("replay", "apply", made.json["plan"]).json["sent"] == 3
+    assert {one["headers"]["dlq_replay_lap"] for one in desk.broker.letters("orders")} == {"2"}
+
+
+def test_a_ramp_reaches_the_end_with_a_healthy_consumer(desk: Desk) -> None:
+    done = desk("replay", "apply", desk.plan(), "--ramp")
+    assert done.code == 0, done.err
+    assert [step["sent"] for step in done.json["steps"]] == [1, 10, 1]
+    assert (done.json["harm"], done.json["left"]) == (0, 0)
+
+
+def test_an_edit_is_shown_and_sent(desk: Desk) -> None:
+    assert desk("export", "letters.jsonl").code == 0
+    [line, *_] = [json.loads(text) for text in (desk.folder / "letters.jsonl").read_text().splitlines()]
+    line["body_text"] = "mended"
+    line["headers"]["app"] = "\x1b[31mshop 2"
+    (desk.folder / "edits.jsonl").write_text(json.dumps(line) + "\n")
+    where = ("--where", f"record_id = '{line['record']['record_id']}'", "--edit", "edits.jsonl")
+    shown = desk.say("replay", "plan", *where)
+    assert "+mended" in shown.out
+    assert "\x1b[31m" not in shown.out
+    desk("replay", "apply", desk("replay", "plan", *where).json["plan"])
+    [sent] = desk.broker.letters("orders")
+    assert (sent["body_text"], sent["headers"]["app"]) == ("mended", "\x1b[31mshop 2")
+
+
+def test_people_are_told_what_happens_and_what_to_type_next(desk: Desk) -> None:
+    shown = desk.say("replay", "plan", "--any-advice").out
+    assert "queue:orders" in shown
+    assert "x-death" in shown
+    plan = shown.split("Next: dlq replay apply ")[1].strip()
+    applied = desk.say("replay", "apply", plan).out
+    assert f"{LETTERS}  confirmed" in applied
+    assert "Next: dlq verify" in applied
+    assert plan in desk.say("replay", "status").out
+    assert "balanced" in desk.say("verify").out
+
+
+def test_nothing_to_stop_is_said(desk: Desk) -> None:
+    done = desk("replay", "stop", desk.plan())
+    assert (done.code, done.json["stopping"]) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("replay", "apply", "nonsense"), "no plan"),
+        (("replay", "status", "nonsense"), "no plan"),
+        (("replay", "stop", "nonsense"), "no plan"),
+        (("replay", "reconcile", "nonsense"), "no plan"),
+        (("replay", "plan", "--where", "nonsens = 1"), "nonsens"),
+        (("replay", "plan", "--to", "topic:x"), "--to"),
+        (("replay", "plan", "--rate", "0"), "rate"),
+        (("replay", "plan", "--edit", "missing.jsonl"), "missing.jsonl"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(desk: Desk, words: tuple[str, ...], text: str) -> None:
+    done = desk(*words)
+    assert done.code == 2
+    assert text in done.err
+    assert len(done.err.splitlines()) == 1
+
+
+def test_reconcile_words_exclude_each_other(desk: Desk) -> None:
+    done = desk("replay", "reconcile", desk.plan(), "--all-sent", "--all-not-sent")
+    assert done.code == 2
+    assert "exclude" in done.err
+
+
+def test_a_changed_plan_is_refused(desk: Desk) -> None:
+    plan = desk.plan()
+    file = desk.folder / "archive" / "plans" / f"{plan}.jsonl"
+    file.write_text(file.read_text().replace('"orders"', '"other"'))
+    done = desk("replay", "apply", plan)
+    assert done.code == 2
+    assert "was changed" in done.err
+    assert desk.broker.depth("orders") == 0
+
+
+def test_a_damaged_segment_is_exit_6(desk: Desk) -> None:
+    [segment] = (desk.folder / "archive" / "segments").rglob("*.parquet")
+    segment.write_bytes(b"damaged")
+    done = desk("verify")
+    assert (done.code, done.json["balanced"]) == (6, False)
+    assert "cannot be read" in done.err
