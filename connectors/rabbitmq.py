@@ -17,7 +17,7 @@ from dlq.connectors.base import (
     ReadRequest,
     Target,
 )
-from dlq.connectors.rabbitmq_connecting import connect, parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq_connecting import asking, parameters, place_of, refusal, translated
 from dlq.connectors.rabbitmq_publishing import RabbitPublisher
 from dlq.connectors.rabbitmq_reading import RabbitReading
 from dlq.connectors.rabbitmq_topology import Topology, learn, version_of
@@ -72,11 +72,8 @@ class RabbitConnector:
         """What must fail closes its channel, so it gets a connection of its own."""
         if self._broker.management_url:
             return learn(self._broker, queue, version, None)
-        connection = connect(self._broker)
-        try:
+        with asking(self._broker) as connection:
             return learn(self._broker, queue, version, connection.channel)
-        finally:
-            connection.close()
 
     def _link(self) -> Link:
         versions: list[str] = []

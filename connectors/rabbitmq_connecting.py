@@ -4,9 +4,10 @@ Everything that talks to RabbitMQ starts here: `parameters` for a connection, `r
 code of the broker, `translated` for an exception of pika.
 """
 
+import contextlib
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from urllib.parse import unquote, urlsplit
 
 import pika
@@ -111,6 +112,21 @@ def connect(broker: Broker) -> pika.BlockingConnection:
 
 
 _CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
+
+
+@contextlib.contextmanager
+def asking(broker: Broker) -> Iterator[pika.BlockingConnection]:
+    """A connection for some questions, closed after them; what pika raises within is translated."""
+    connection = connect(broker)
+    try:
+        yield connection
+    except exceptions.AMQPError as error:
+        raise translated(error, broker) from error
+    finally:
+        with contextlib.suppress(exceptions.AMQPError):
+            connection.close()
+
+
 _LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
 _BY_CODE: Mapping[int, type[BrokerError]] = {
     402: AccessDenied, 403: AccessDenied, 404: NotFound, 405: AccessDenied, 530: AccessDenied,

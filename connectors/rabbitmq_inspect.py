@@ -7,7 +7,7 @@ from typing import Any
 from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq_connecting import connect, translated
+from dlq.connectors.rabbitmq_connecting import asking
 from dlq.connectors.rabbitmq_topology import Topology, learn, version_of
 from dlq.core.settings import Broker
 from dlq.core.units import human_bytes, human_seconds
@@ -76,8 +76,7 @@ def _consumers(number: int) -> str:
 
 def inspect(broker: Broker, queue: str) -> Inspection:
     """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
-    connection = connect(broker)
-    try:
+    with asking(broker) as connection:
         version = str(connection._impl.server_properties["version"])
         declared = connection.channel().queue_declare(queue, passive=True).method
         topology = learn(broker, queue, version, connection.channel)
@@ -85,11 +84,6 @@ def inspect(broker: Broker, queue: str) -> Inspection:
             "read": _may(connection.channel, _try_to_read(queue)),
             "write to the default exchange": _may(connection.channel, _try_to_write),
         }
-    except ChannelClosedByBroker as error:
-        raise translated(error, broker) from error
-    finally:
-        if connection.is_open:
-            connection.close()
     return _inspection(topology, version, declared.message_count, declared.consumer_count, rights)
 
 
@@ -141,6 +135,8 @@ def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[st
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
     found = {
+        "set management_url to see policies, bindings and other queues' limits": not topology.policies_known
+        and not topology.notes,
         f"letters older than {_milliseconds(ttl)} {onward}: pull in time": ttl is not None,
         f"the queue itself goes, with its letters, when unused for {_milliseconds(expires)}": expires
         is not None,

@@ -105,8 +105,6 @@ def learn(broker: Broker, queue: str, version: str, new_channel: Callable[[], An
             reasons.append(f"{error}; policies, bindings and limits stay unknown")
         finally:
             management.close()
-    else:
-        reasons.append("without management_url policies, bindings and other queues' limits stay unknown")
     found = declared_arguments(new_channel, queue) if new_channel else None
     if found is None:
         return Topology(notes=tuple(reasons))

@@ -6,7 +6,9 @@ that stop, starve or configure the node start a private one all the same.
 
 import os
 import time
+import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
@@ -16,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 import pika
 import pytest
 from pika import frame, spec
+from pika.exceptions import AMQPError
 from services import rabbitmq4_install
 from services.rabbitmq_broker import PACKAGED, Node
 
@@ -187,6 +190,22 @@ def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:
     return ReadRequest(**settings)
 
 
+def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int) -> None:
+    """Messages by AMQP 1.0; the poisoned one has a property that AMQP 0-9-1 has no type for."""
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(
+        f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
+        timeout=10, virtual_host=f"vhost:{rabbit.vhost}",
+    )  # fmt: skip
+    sender = connection.create_sender(f"/queues/{queue}")
+    for i in range(number):
+        properties = {"poison": uuid.UUID(int=7)} if i == poisoned else {}
+        sender.send(Message(body=b"%d" % i, inferred=True, properties=properties, durable=True))
+    connection.close()
+
+
 @pytest.fixture
 def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
     """A virtual host of its own on each version, and a channel into it."""
@@ -201,8 +220,9 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
     connection = pika.BlockingConnection(pika.URLParameters(url))
     channel = connection.channel()
     channel.confirm_delivery()
-    yield Rabbit(url, vhost, rabbit_node, channel)
-    if connection.is_open:
-        connection.close()
-    if rabbit_node is not None and rabbit_node.process and rabbit_node.process.poll() is None:
+    rabbit = Rabbit(url, vhost, rabbit_node, channel)
+    yield rabbit
+    with suppress(AMQPError):  # a test may have killed the node
+        rabbit.channel.connection.close()
+    if rabbit_node is not None:
         rabbit_node.api("DELETE", "vhosts", vhost)

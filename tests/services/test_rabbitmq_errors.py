@@ -2,7 +2,6 @@
 
 import ssl
 import subprocess
-import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ import pika
 import pytest
 from contract import letters
 from services.rabbitmq_broker import Node, free_ports
-from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
+from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request, send_amqp_1
 
 from dlq.connectors.rabbitmq import RabbitConnector
 from dlq.core.errors import (
@@ -163,22 +162,6 @@ def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         RabbitConnector(
             Broker("shop", "rabbitmq", "amqps://guest@localhost/", ca_file=f"{tmp_path}/none.pem")
         )
-
-
-def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int) -> None:
-    """Messages by AMQP 1.0; the poisoned one has a property that AMQP 0-9-1 has no type for."""
-    from proton import Message
-    from proton.utils import BlockingConnection
-
-    connection = BlockingConnection(
-        f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
-        timeout=10, virtual_host=f"vhost:{rabbit.vhost}",
-    )  # fmt: skip
-    sender = connection.create_sender(f"/queues/{queue}")
-    for i in range(number):
-        properties = {"poison": uuid.UUID(int=7)} if i == poisoned else {}
-        sender.send(Message(body=b"%d" % i, inferred=True, properties=properties, durable=True))
-    connection.close()
 
 
 @on_rabbitmq_4
