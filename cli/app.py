@@ -1,5 +1,6 @@
 """The command `dlq`: common options, error handling, and the table of commands."""
 
+import io
 import os
 import signal
 import sys
@@ -101,6 +102,9 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # cron's locale may know nothing but ASCII
     given = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     code = run(given)

@@ -1,6 +1,9 @@
 """ls, show, query and report as commands: what they print, where, and how they end."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -169,3 +172,17 @@ def test_a_report_without_analysis_says_what_to_do(
     monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "empty"))
 
     assert dlq("report")[::2] == (2, "dlq: no analysis yet: run dlq analyze\n")
+
+
+def test_a_terminal_that_knows_only_ascii_gets_its_report(dlq: Dlq, tmp_path: Path) -> None:
+    del dlq  # only its archive is needed
+    done = subprocess.run(
+        [sys.executable, "-m", "dlq.cli", "-o", "table", "report"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"7 dead letters in 1 source" in done.stdout
