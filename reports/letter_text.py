@@ -86,7 +86,8 @@ def _way(letter: Document) -> Table | None:
     rows += [(death["time"], _times(death), _died(death)) for death in reversed(letter["deaths"] or [])]
     if not letter["deaths"]:
         rows.append((letter["dead_at"], "died", _safe(letter["origin"])))
-    attempts = f", {letter['attempts']} delivery attempts" if letter["attempts"] is not None else ""
+    count = letter["attempts"]
+    attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
     rows.append(
         (None, "lies in", f"{_safe(letter['dead_letter_queue'])} on {_safe(letter['broker'])}{attempts}")
     )
