@@ -27,6 +27,24 @@ ADVICE: tuple[Advice, ...] = (
     Advice(
         "laps >= max_laps", "never", "it was replayed and died again too often: another replay will not help"
     ),
+    Advice(
+        "beside_the_letter",
+        "never",
+        "the broker's own record of a transaction; the letter that stands for it has the verdict",
+    ),
+    Advice(
+        "transaction_state = 'committed'", "never", "its transaction was committed: the message was delivered"
+    ),
+    Advice(
+        "transaction_state = 'rolled_back'",
+        "never",
+        "its transaction was rolled back: the business decided so",
+    ),
+    Advice(
+        "transaction_state = 'ended'",
+        "check_first",
+        "its transaction has ended and nothing shows how: look its key up in the business database",
+    ),
     Advice("cause = 'transaction_pending'", "hold", "its transaction has no outcome yet"),
     Advice(
         "cause IN ('check_max_exceeded', 'check_skipped')",
@@ -62,6 +80,11 @@ ADVICE: tuple[Advice, ...] = (
         "duplicate_kind = 'same_body' AND NOT first_of_group AND coalesce(message_id, '') = ''",
         "check_first",
         "an identical letter died at the same place and neither has an id: they may be one message twice",
+    ),
+    Advice(
+        "duplicate_kind = 'business_resend' AND NOT first_of_group",
+        "check_first",
+        "the application sent the same work again under a new id: both may do it twice",
     ),
     Advice("cause = 'unknown'", "check_first", "nothing says why it is here"),
     Advice(

@@ -1,11 +1,11 @@
 """Stage 1: each record by itself. Its result is kept, so that a later analysis need not redo it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dlq.analyzers import exceptions, rules
+from dlq.analyzers import exceptions, rules, rules_rocketmq
 from dlq.analyzers.reading import spark_schema
 from dlq.analyzers.topology import Facts
 from dlq.archive.analyses import VERDICTS
@@ -36,13 +36,14 @@ _VERDICT: Mapping[str, str] = {
     "consumer_id": "verdict.consumer_id",
     "connection_id": "verdict.connection_id",
     "transaction_state": "verdict.transaction_state",
-    "laps": "coalesce(try_cast(headers['dlq_replay_lap'] AS int), try_cast(properties['dlq_replay_lap'] AS int), 0)",
+    "laps": "coalesce(try_cast(coalesce(headers['dlq_replay_lap'], properties['dlq_replay_lap']) AS int), 0)",
 }
 CONTEXT: Mapping[str, str] = {
     "user_rule": "user_rule",
     "source": "source",
     "broker": "broker",
     "broker_kind": "broker_kind",
+    "broker_node": "broker_node",
     "dead_letter_queue": "dead_letter_queue",
     "message_id": "message_id",
     "key": "key",
@@ -51,6 +52,7 @@ CONTEXT: Mapping[str, str] = {
     "published_at": "published_at",
     "dead_at": "dead_at",
     "captured_at": "captured_at",
+    "rocket": rules_rocketmq.CONTEXT,
     "replay_of": "coalesce(headers['dlq_replay_of'], properties['dlq_replay_of'])",
 }
 """What stage 2 wants to know of a record beside its verdict; a new question is one line here."""
@@ -67,11 +69,19 @@ def judged_schema() -> "StructType":
     return spark_schema(pa.schema(fields))
 
 
-def classify(records: "DataFrame", facts: Facts, user_rules: tuple[UserRule, ...] = ()) -> "DataFrame":
-    """Records (the archive's columns, and `body_text`) -> stage 1 rows. Raises ConfigError for a bad user rule."""
+def classify(
+    records: "DataFrame",
+    facts: Facts,
+    user_rules: tuple[UserRule, ...] = (),
+    kinds: Collection[str] | None = None,
+) -> "DataFrame":
+    """Records (the archive's columns, and `body_text`) -> stage 1 rows; ConfigError for a bad user rule.
+
+    `kinds`: the broker kinds among them, if known.
+    """
     from pyspark.sql import functions as F  # noqa: N812
 
-    explained = exceptions.explain(rules.decide(records, facts))
+    explained = exceptions.explain(rules.decide(records, facts, kinds))
     shown = {
         "rule": F.col("verdict.rule"),
         "cause": F.col("verdict.cause"),

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dlq.analyzers import advice, changes, duplicates, rules, topology
+from dlq.analyzers import (
+    advice,
+    bursts,
+    changes,
+    client_log,
+    duplicates,
+    duplicates_rocketmq,
+    rules,
+    topology,
+    transaction_facts,
+    transactions,
+)
 from dlq.analyzers.classify import classify, judged_schema
 from dlq.analyzers.reading import read_files, read_records, spark_schema, spark_url
 from dlq.analyzers.session import session
@@ -45,12 +56,15 @@ def analyze(
     master: str | None = None,
     since: int | None = None,
     now: Clock = clock.now,
+    client_logs: Sequence[str] = (),
 ) -> Analysis:
     """Judge everything captured (since a time in microseconds) and commit a new analysis.
 
-    Raises UsageError when nothing was captured or Spark cannot start, ConfigError for a bad user rule.
+    `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates. Raises UsageError
+    when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule.
     """
     started = time.monotonic()
+    logs = client_log.files(client_logs)
     segments = [m for m in manifests.every(store) if m.rows]
     if not segments:
         raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
@@ -64,7 +78,9 @@ def analyze(
     with session(settings.spark, master) as spark:
         fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name)
         judged = _read_parts(spark, store, [*kept, *fresh], since)
-        verdicts = _across(judged, settings)
+        judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")
+        verdicts = _with_bursts(store, judged, across(judged, settings), f"analyses/{name}/incidents")
+        joined = client_log.write(spark, store, judged, logs, f"analyses/{name}/client_log")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         tables = {table: _files(store, f"analyses/{name}/{table}/") for table in TABLES}
         changed = changes.against(spark, store, last, counts, tables["verdicts"])
@@ -77,7 +93,7 @@ def analyze(
         rules_digest=digest,
         tables=tables,
         segments=tuple(m.stem for m in chosen),
-        extra={"parts": [vars(part) for part in (*kept, *fresh)], "changed": changed},
+        extra={"parts": [vars(part) for part in (*kept, *fresh)], "changed": changed, **joined},
     )
     analyses.commit(store, analysis)
     return analysis
@@ -115,14 +131,16 @@ def _judge(
     folder = f"analyses/{name}/judged"
     asks = F.coalesce(F.expr(rules.wants_body()), F.lit(False))
     seen = Observation("bodies")
-    records = read_records(spark, store, committed, with_body=False).observe(
+    plain = read_records(spark, store, committed, with_body=False)
+    kinds = [row.broker_kind for row in plain.select("broker_kind").distinct().collect()]
+    records = plain.observe(
         seen, F.count_if(asks).alias("asked")
     )
-    judged = classify(records.filter(~asks), facts, settings.rules)
+    judged = classify(records.filter(~asks), facts, settings.rules, kinds)
     judged.write.parquet(spark_url(store.url(f"{folder}/plain")))
     if seen.get["asked"]:
         asking = read_records(spark, store, committed, with_body=True).filter(asks)
-        classify(asking, facts, settings.rules).write.parquet(spark_url(store.url(f"{folder}/bodies")))
+        classify(asking, facts, settings.rules, kinds).write.parquet(spark_url(store.url(f"{folder}/bodies")))
     return [Part(_files(store, f"{folder}/"), tuple(m.stem for m in committed))]
 
 
@@ -135,13 +153,34 @@ def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], sinc
     )
 
 
-def _across(judged: "DataFrame", settings: Settings) -> "DataFrame":
+def _with_transactions(spark: "SparkSession", store: Store, judged: "DataFrame", folder: str) -> "DataFrame":
+    """RocketMQ's transactions, written as a table of their own; its records' verdicts follow from theirs."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    if transactions.members(judged).isEmpty():
+        return judged.withColumn("beside_the_letter", F.lit(False))
+    facts = transactions.facts_frame(spark, transaction_facts.node_facts(store))
+    transactions.resolve(judged, facts).write.parquet(spark_url(store.url(folder)))
+    return transactions.settle(judged, spark.read.parquet(spark_url(store.url(folder))))
+
+
+def across(judged: "DataFrame", settings: Settings) -> "DataFrame":
     """Stage 2: what only shows between records."""
     from pyspark.sql import functions as F  # noqa: N812
 
-    related = judged.join(duplicates.find(judged), on="record_id", how="left")
+    found = duplicates.find(judged).unionByName(duplicates_rocketmq.find(judged))
+    related = judged.join(found, on="record_id", how="left")
     advised = related.withColumns(advice.columns(settings.rules, settings.replay.max_laps))
-    return advised.withColumn("incident_id", F.lit(None).cast("string"))
+    return transactions.with_reasons(advised).withColumn("incident_id", F.lit(None).cast("string"))
+
+
+def _with_bursts(store: Store, judged: "DataFrame", verdicts: "DataFrame", folder: str) -> "DataFrame":
+    """Suppressed duplicates of one reconnect are one incident; its letters are told what they show."""
+    if judged.filter("cause = 'suppressed_duplicate'").isEmpty():
+        return verdicts
+    marked = bursts.mark(verdicts)
+    bursts.incidents(marked).write.parquet(spark_url(store.url(folder)))
+    return marked
 
 
 def _write(store: Store, verdicts: "DataFrame", folder: str) -> dict[str, int]:

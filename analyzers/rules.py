@@ -6,12 +6,19 @@ A new rule is one entry in its table; a new broker is one line in `MODULES`.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlq.analyzers import exceptions, frameworks, rules_rabbitmq
+from dlq.analyzers import (
+    exceptions,
+    frameworks,
+    rules_activemq,
+    rules_artemis,
+    rules_rabbitmq,
+    rules_rocketmq,
+)
 from dlq.analyzers.rule import FIELDS, Rule, literal, of_kind
 from dlq.analyzers.topology import Facts, with_facts
 from dlq.core.errors import ConfigError
@@ -33,6 +40,9 @@ class Module(NamedTuple):
 MODULES: tuple[Module, ...] = (
     Module((), frameworks.RULES, frameworks.DERIVED),
     Module(("rabbitmq", "memory"), rules_rabbitmq.RULES, rules_rabbitmq.DERIVED),
+    Module(("activemq",), rules_activemq.RULES, rules_activemq.DERIVED),
+    Module(("artemis",), rules_artemis.RULES, rules_artemis.DERIVED),
+    Module(("rocketmq",), rules_rocketmq.RULES, rules_rocketmq.DERIVED),
 )
 
 UNKNOWN = Rule("unknown", "nothing above holds", "true", "unknown", "none")
@@ -85,22 +95,24 @@ def wants_body() -> str:
     )
 
 
-def decide(records: "DataFrame", facts: Facts) -> "DataFrame":
+def decide(records: "DataFrame", facts: Facts, kinds: Collection[str] | None = None) -> "DataFrame":
     """Adds the column `verdict`, a struct of rule, cause, mechanism and FIELDS.
 
-    Reads the record's columns and `body_text` (null where the body was not read).
+    Reads the record's columns and `body_text` (null where the body was not read). `kinds`: the broker
+    kinds among the records, so that the rules of other brokers cost nothing.
     """
     from pyspark.sql import functions as F  # noqa: N812
 
     for derived in (*(m.derived for m in MODULES), rules_rabbitmq.DEATH_TEXT):
         records = records.withColumns({name: F.expr(text) for name, text in derived.items()})
-    return with_facts(records, facts).withColumn("verdict", F.expr(_first_that_holds()))
+    return with_facts(records, facts).withColumn("verdict", F.expr(_first_that_holds(kinds)))
 
 
-def _first_that_holds() -> str:
+def _first_that_holds(kinds: Collection[str] | None) -> str:
     cases = "\n".join(
         f"WHEN {_for_kinds(module.kinds)}({rule.when}) THEN {_outcome(rule)}"
         for module in MODULES
+        if kinds is None or not module.kinds or not set(kinds).isdisjoint(module.kinds)
         for rule in module.rules
     )
     return f"CASE {cases} ELSE {_outcome(UNKNOWN)} END"
