@@ -84,7 +84,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     """What replay would do with this letter, as commands to copy, each with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
     plan = f"dlq replay plan --where \"record_id in ('{record_id}')\""
-    if letter["cause"] is None:
+    if letter["cause"] is None and letter["rule"] is None:
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
     if letter["replay_state"] == "confirmed":
         return [{"command": "dlq verify", "why": "it went back already, and the broker confirmed it"}]

@@ -62,7 +62,7 @@ def _moment(text: str | None) -> str:
 
 
 def _head(letter: Document) -> Group:
-    cause = letter["cause"] or "not analysed yet"
+    cause = letter["cause"] or ("no dead letter, but evidence" if letter["rule"] else "not analysed yet")
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),

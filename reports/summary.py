@@ -32,7 +32,8 @@ _FACTS = """
            count(*) AS letters, min(coalesce(dead_at, captured_at)) AS first,
            max(coalesce(dead_at, captured_at)) AS last, sum(body_size) AS body_bytes,
            min(record_id) AS example
-    FROM letters GROUP BY ALL"""
+    FROM letters WHERE NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
+# A judged record without a cause is evidence beside a letter (the copies of a half message, say), no letter.
 _SPAN = """
     SELECT count(*), epoch(min(died)), epoch(max(died))
     FROM (SELECT coalesce(dead_at, captured_at) AS died FROM records)"""
@@ -103,6 +104,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis) -> Docum
         "timeline": timeline.gather(connection, first, last, step),
         "client_log": analysis.extra.get("client_log"),
     }
+    document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     _explain(document["advice"], "advice", ADVICE, total)
     document["counts"] = {**_counts(document), **objects(connection, _HOW_MANY)[0]}
