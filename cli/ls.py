@@ -52,8 +52,7 @@ def ls(
     context: Context = ctx.obj
     for_eyes = context.output == "table" and not columns
     most = _IN_A_TABLE if limit is None and context.output == "table" else limit
-    fitting = WIDE if context.console.width >= _WIDE_FROM else NARROW
-    chosen = _chosen(columns) if columns else fitting if for_eyes else LS_COLUMNS
+    chosen = _chosen(columns) if columns else _fitting(context) if for_eyes else LS_COLUMNS
     checked = condition(where)
     connection = open_views(context)
     page = on_the_first_page(connection, most + 1) if most and where is None else checked
@@ -69,6 +68,10 @@ def ls(
         context.emit_rows(chosen, shown)
     if most and next(found.rows, None):
         context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
+
+
+def _fitting(context: Context) -> Sequence[str]:
+    return WIDE if context.console.width >= _WIDE_FROM else NARROW
 
 
 def _chosen(columns: str) -> Sequence[str]:
