@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from urllib.parse import urlsplit
 
@@ -28,6 +28,8 @@ from dlq.core.record import Record
 pytestmark = pytest.mark.rabbitmq
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
 _plans = count(1)
+_A_QUEUE_IS_DURABLE_AFTER = 6
+"""Seconds. A quorum queue that is declared shortly before its node is killed comes back empty (3.10.8)."""
 
 
 def new_plan() -> str:
@@ -81,6 +83,13 @@ def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
     channel.close()
     rabbit.wait_for(queue, number)
     return found
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def settled_depth(rabbit: Rabbit, queue: str) -> int:
@@ -298,6 +307,34 @@ def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Ra
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(plan)
     assert set(connector.find(plan, asked, since).values()) == {"unknown"}
+
+
+@on_private_nodes
+def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
+    queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
+    time.sleep(_A_QUEUE_IS_DURABLE_AFTER)
+    publisher = WitnessedPublisher(rabbit.broker(), plan, 100)
+
+    def letters() -> Iterator[Outgoing]:
+        for number in count():
+            if number == 1000:
+                rabbit.node.kill()
+            yield letter(number, to_queue(queues[number % 2]))
+
+    sent, error = until_it_ends(publisher, letters())
+    rabbit.node.start()
+    after = Rabbit(rabbit.url, rabbit.vhost, rabbit.node, rabbit.connect())
+    assert isinstance(error, ConnectionLost)
+    outcomes = Counter(answer.outcome for answer in sent)
+    assert outcomes.keys() == {"confirmed", "in_doubt"}
+    assert outcomes["in_doubt"] <= 100
+    confirmed = {f"id-{answer.number}" for answer in sent if answer.outcome == "confirmed"}
+    wait_until(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
+    assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
+    doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
+    found = RabbitConnector(rabbit.broker()).find(plan, doubtful, since)
+    assert found == {given.number: "unknown" for given in doubtful}
+    after.channel.connection.close()
 
 
 @on_private_nodes
