@@ -92,6 +92,9 @@ def applying(
 
     def send(at_most: int | None) -> Run:
         run = Run(plan, header.letters, at_most)
+        if status.is_over(status.counts(store, ledger, header)):
+            run.skipped = header.letters
+            return run
         started = time.monotonic()
         for broker in header.brokers:
             _Lane(header, settings, ledger, loader, changes, run, stop).send(store, broker, brokers, progress)

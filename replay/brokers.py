@@ -5,6 +5,7 @@ from types import TracebackType
 
 from dlq.connectors import open_connector
 from dlq.connectors.base import Connector
+from dlq.core.errors import UsageError
 from dlq.core.settings import Broker, Settings
 
 Opener = Callable[[Broker], Connector]
@@ -24,7 +25,9 @@ class Brokers:
         return broker if broker in self._settings.brokers else None
 
     def get(self, name: str) -> Connector:
-        """The connector of a configured broker. Raises BrokerError."""
+        """The connector of a configured broker. Raises BrokerError, and UsageError for an unknown name."""
+        if name not in self._settings.brokers:
+            raise UsageError(f"broker {name!r} is not in the configuration any more")
         if name not in self._open:
             self._open[name] = self._opener(self._settings.brokers[name])
         return self._open[name]

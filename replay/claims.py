@@ -22,7 +22,7 @@ class Claims:
         """`lease` in seconds, as the ledger's."""
         self._plan, self._ledger = plan, ledger
         self._fresh_for = lease * _FRESH_SHARE
-        self._fresh_until = 0.0
+        self._fresh_until = (0.0, 0.0)
         self._unsent: dict[int, Letter] = {}
         self._in_flight: dict[int, Letter] = {}
         self._results: list[Settlement] = []
@@ -31,7 +31,7 @@ class Claims:
         """Those of `letters` that are ours to send, in their order; the others are known to the ledger."""
         ours = self._ledger.claim(self._plan, letters, self._results)
         self._results = []
-        self._fresh_until = time.monotonic() + self._fresh_for
+        self._start_lease()
         claimed = []
         for letter in letters:
             if letter.key in ours:
@@ -42,7 +42,7 @@ class Claims:
 
     def take(self, letter: Letter) -> bool:
         """It is given to the broker now, unless it is no longer ours; from then on it is in flight."""
-        if time.monotonic() > self._fresh_until:
+        if not self._is_fresh():
             self._renew()
         if self._unsent.pop(letter.number, None) is None:
             return False
@@ -64,5 +64,12 @@ class Claims:
     def _renew(self) -> None:
         held = [*self._unsent.values(), *self._in_flight.values()]
         ours = self._ledger.renew([letter.key for letter in held])
-        self._fresh_until = time.monotonic() + self._fresh_for
+        self._start_lease()
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
+
+    def _start_lease(self) -> None:
+        self._fresh_until = (time.monotonic() + self._fresh_for, time.time() + self._fresh_for)
+
+    def _is_fresh(self) -> bool:
+        """By both clocks: one stands still while the machine sleeps, the other can be set back."""
+        return time.monotonic() < self._fresh_until[0] and time.time() < self._fresh_until[1]

@@ -8,7 +8,7 @@ from dlq.archive.store import Store
 from dlq.replay import planfile
 from dlq.replay.ledger import Ledger
 from dlq.replay.planfile import Header
-from dlq.replay.states import STATES, State
+from dlq.replay.states import MAY_SEND_AGAIN, STATES, State
 
 _CHUNK = 5_000
 
@@ -36,7 +36,8 @@ def _by_plan_or_key(store: Store, ledger: Ledger, header: Header) -> Mapping[Sta
     tally: Counter[State] = Counter()
     for keys in _keys(store, header.plan):
         tally.update(ledger.states(keys).values())
-    return tally
+    # What the broker did not take from another plan is this plan's to send.
+    return {**tally, **{state: own.get(state, 0) for state in MAY_SEND_AGAIN}}
 
 
 def _keys(store: Store, plan: str) -> Iterator[list[str]]:

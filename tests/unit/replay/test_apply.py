@@ -46,6 +46,22 @@ def test_a_second_apply_sends_nothing(replay: Replaying) -> None:
     assert len(replay.queue.arrived()) == 100
 
 
+def test_a_plan_that_is_done_needs_no_broker(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(replay.store, 10)
+    plan = replay.plan()
+    replay.apply(plan)
+    monkeypatch.delattr(QueueFile, "publisher")
+    assert replay.apply(plan).skipped == 10
+
+
+def test_a_broker_that_left_the_configuration_is_a_usage_error(replay: Replaying) -> None:
+    fill(replay.store, 1)
+    plan = replay.plan()
+    replay.config = replace(replay.config, brokers={})
+    with pytest.raises(UsageError, match="'shop' is not in the configuration"):
+        replay.apply(plan)
+
+
 def test_another_plan_with_the_same_letters_sends_nothing(replay: Replaying) -> None:
     fill(replay.store, 10)
     replay.apply(replay.plan())
@@ -87,7 +103,10 @@ def test_what_came_back_unrouted_goes_with_a_new_plan_not_with_the_old_one(repla
     replay.queue.fate = confirm
     assert replay.apply(plan).sent == 0
     assert replay.apply(replay.plan()).sent == 0
-    assert replay.apply(replay.plan(any_advice=True)).sent == 10
+    again = replay.plan(any_advice=True)
+    assert replay.states(again) == {"planned": 10}
+    assert replay.apply(again).sent == 10
+    assert replay.states(plan) == {"confirmed": 10}
 
 
 @pytest.mark.parametrize("window", [2, 3, 10, 40, 1000])
