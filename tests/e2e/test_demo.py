@@ -1,0 +1,19 @@
+"""The demo shows the whole way, and a second apply that sends nothing."""
+
+from collections.abc import Callable
+from typing import Any
+
+
+def test_the_demo_goes_the_whole_way(dlq: Callable[..., Any]) -> None:
+    done = dlq("demo", "--folder", "tour", "--no-color")
+    assert done.code == 0, done.err
+    for told in (
+        "47",
+        "application_error",
+        "24 sent, 0 known before",
+        "0 sent, 24 known before",
+        "accounted for",
+    ):
+        assert told in done.out
+    assert "\x1b" not in done.out
+    assert dlq("-c", "tour/dlq.toml", "ls", "--where", "replay_state = 'confirmed'", "--limit", "0").code == 0
