@@ -20,10 +20,11 @@ _MODE_HELP = (
     "copy leaves the messages where they are, drain removes them once they are durable "
     "(default: the source's mode, else copy)."
 )
-_KEYS = (
+KEYS = (
     "source", "pull_id", "mode", "snapshot", "captured", "acknowledged", "recaptured", "left", "segments",
     "seconds",
 )  # fmt: skip
+"""What a pull says of a source with -o json."""
 
 
 def register(app: typer.Typer) -> None:
@@ -104,10 +105,10 @@ def _report(context: Context, result: "PullResult") -> None:
 
 
 def _show(context: Context, results: list[dict[str, Any]]) -> None:
-    rows = [[result[key] for key in _KEYS] for result in results]
+    rows = [[result[key] for key in KEYS] for result in results]
     if context.output == "json":
-        context.emit({"sources": [dict(zip(_KEYS, row, strict=True)) for row in rows]})
+        context.emit({"sources": [dict(zip(KEYS, row, strict=True)) for row in rows]})
     else:
-        context.emit_rows(_KEYS, rows)
+        context.emit_rows(KEYS, rows)
     if context.output == "table":
         context.say("Next: dlq analyze, then dlq report")

@@ -94,6 +94,7 @@ class Profile:
     max_time: str | None = None
     analyze: bool = True
     report: tuple[str, ...] = ()
+    mask: bool = False
     fail_on: tuple[str, ...] = ()
     metrics: str | None = None
     metrics_otlp: str | None = None

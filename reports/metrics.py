@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from dlq.archive import manifests
 from dlq.archive.store import Store
+from dlq.core.clock import from_iso, now
 
 Labels = tuple[tuple[str, str], ...]
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -59,11 +60,15 @@ def gather(store: Store, report: Mapping[str, Any] | None, facts: RunFacts) -> l
     return [*_of_archive(store), *_of_report(report or {}), *_of_pulls(facts.pulls), *_of_run(facts)]
 
 
+def _labels(**labels: str) -> Labels:
+    return tuple(labels.items())
+
+
 def _of_archive(store: Store) -> Iterable[Metric]:
     captured: dict[Labels, float] = {}
     purged: dict[Labels, float] = {}
     for manifest in manifests.every(store):
-        labels = (("source", manifest.source),)
+        labels = _labels(source=manifest.source)
         captured[labels] = captured.get(labels, 0) + manifest.rows + manifest.purged
         purged[labels] = purged.get(labels, 0) + manifest.purged
     yield Metric("dlq_captured_letters_total", "counter", "Letters ever captured.", captured)
@@ -72,8 +77,7 @@ def _of_archive(store: Store) -> Iterable[Metric]:
 
 def _of_report(report: Mapping[str, Any]) -> Iterable[Metric]:
     matrix = {
-        (("source", row["source"]), ("cause", row["cause"])): row["letters"]
-        for row in report.get("matrix", ())
+        _labels(source=row["source"], cause=row["cause"]): row["letters"] for row in report.get("matrix", ())
     }
     yield Metric("dlq_letters", "gauge", "Letters in the archive by source and cause.", matrix)
     for count, (name, help_) in _COUNTS.items():
@@ -82,10 +86,10 @@ def _of_report(report: Mapping[str, Any]) -> Iterable[Metric]:
 
 
 def _of_pulls(pulls: Sequence[Mapping[str, Any]]) -> Iterable[Metric]:
-    up = {(("source", pull["source"]),): 0.0 if "error" in pull else 1.0 for pull in pulls}
+    up = {_labels(source=pull["source"]): 0.0 if "error" in pull else 1.0 for pull in pulls}
     yield Metric("dlq_source_up", "gauge", "Whether the last pull of the source succeeded.", up)
     for key, (name, help_) in _PULLS.items():
-        values = {(("source", p["source"]),): p[key] for p in pulls if p.get(key) is not None}
+        values = {_labels(source=p["source"]): p[key] for p in pulls if p.get(key) is not None}
         yield Metric(name, "gauge", help_, values)
 
 
@@ -110,3 +114,9 @@ def _lines(metric: Metric) -> Iterable[str]:
     for labels, value in sorted(metric.samples.items()):
         inside = ",".join(f'{name}="{said.translate(_ESCAPES)}"' for name, said in labels)
         yield f"{metric.name}{{{inside}}} {value}" if inside else f"{metric.name} {value}"
+
+
+def began(store: Store) -> float:
+    """When the archive's counters began: its first pull, in seconds since the epoch."""
+    times = [from_iso(manifest.created_at) or 0 for manifest in manifests.every(store)]
+    return min(times, default=now()) / 1e6

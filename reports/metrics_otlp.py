@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from dlq.core.errors import UsageError
 from dlq.reports.metrics import Metric
@@ -39,7 +40,7 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     finally:
         exporter.shutdown()
     if result is not MetricExportResult.SUCCESS:
-        raise UsageError(f"the collector at {url} did not take the metrics")
+        raise UsageError(f"the collector at {urlsplit(url).hostname} did not take the metrics")
 
 
 def _endpoint(url: str) -> str:

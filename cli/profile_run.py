@@ -1,0 +1,238 @@
+"""One run of a profile: pull, analyze, report, thresholds, metrics, alarm. One step's failure is noted, and
+the next step does what it still can."""
+
+import json
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dlq.cli import alarm
+from dlq.cli.context import Context
+from dlq.cli.exit import ExitCode, code_of, worst
+from dlq.cli.profile import Task
+from dlq.cli.pull import KEYS
+from dlq.cli.time_limit import Clock, time_limit
+from dlq.core.clock import iso, now
+from dlq.core.errors import DlqError
+from dlq.core.logs import Log
+
+if TYPE_CHECKING:
+    from dlq.capture.pull import PullResult
+    from dlq.core.settings import Source
+
+_PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
+"""Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
+_STATE_FORMAT = 1
+
+
+@dataclass
+class Outcome:
+    """What a run did, as `dlq run` prints it."""
+
+    profile: str
+    sources: list[dict[str, Any]] = field(default_factory=list)
+    analysis: str | None = None
+    reports: list[str] = field(default_factory=list)
+    metrics: str | None = None
+    alarms: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Run:
+    """The steps; `codes` collects what the exit code is made of."""
+
+    def __init__(self, context: Context, task: Task, log: Log) -> None:
+        self._context, self._task, self._log = context, task, log
+        self._clock = Clock(task.max_seconds)
+        self._failures: list[ExitCode] = []
+        self._partial = False
+        self._report: dict[str, Any] | None = None
+        self.outcome = Outcome(task.profile.name)
+
+    def run(self) -> ExitCode:
+        """All steps, in order; raises nothing but what ends the program."""
+        log, outcome, profile = self._log, self.outcome, self._task.profile
+        log("run_started", profile=profile.name, sources=len(self._task.sources))
+        for source in self._task.sources:
+            self._pull(source)
+        sources_failed = len(self._failures)
+        if profile.analyze:
+            self._try("analysis_failed", self._analyze, _ANALYSIS_STOP)
+        self._try("report_failed", self._gather, path="")
+        for format_, path in self._task.reports if self._report else ():
+            self._try("report_failed", partial(self._write_report, format_, path), path=path)
+        self._check_thresholds()
+        code = self._code(sources_failed)
+        self._publish(code)
+        code = self._code(sources_failed)
+        outcome.seconds = round(self._clock.elapsed, 3)
+        log("run_finished", profile=profile.name, seconds=outcome.seconds, exit_code=int(code))
+        return code
+
+    def _try(self, event: str, step: Callable[[], None], share: float | None = 1.0, **fields: Any) -> None:
+        """Do one step; what goes wrong is logged as `event`, and the run goes on."""
+        try:
+            with time_limit(self._clock.left(share) if share else None):
+                step()
+        except DlqError as error:
+            self._fail(event, error, code_of(error), **fields)
+        except Exception as error:  # noqa: BLE001 (one step's unknown fault must not cost the others)
+            if self._context.verbose:
+                traceback.print_exception(error)
+            # Its text may quote a letter.
+            self._fail(
+                event, f"unexpected {type(error).__name__} (-v shows it)", ExitCode.UNEXPECTED, **fields
+            )
+
+    def _fail(self, event: str, error: object, code: ExitCode, **fields: Any) -> None:
+        self._failures.append(code)
+        if event == "source_failed":
+            self.outcome.sources.append({"source": fields["source"], "error": str(error)})
+        self._log(event, error=str(error), **fields)
+
+    def _pull(self, source: "Source") -> None:
+        self._try("source_failed", partial(self._pull_one, source), _PULLS_STOP, source=source.name)
+
+    def _pull_one(self, source: "Source") -> None:
+        from dlq.capture.pull import PullOptions, pull
+        from dlq.connectors import open_connector
+
+        context, task = self._context, self._task
+        connector = open_connector(context.settings.brokers[source.broker])
+        try:
+            left = self._clock.left(_PULLS_END)
+            options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
+            result = pull(context.store, connector, source, options)
+        finally:
+            connector.close()
+        self._note_pull(result)
+
+    def _note_pull(self, result: "PullResult") -> None:
+        facts = {key: getattr(result, key) for key in KEYS}
+        for note in result.notes:
+            self._log("note", source=result.source, text=note)
+        self._partial = self._partial or result.partial
+        if result.error is not None:
+            self._failures.append(code_of(result.error))
+            facts["error"] = str(result.error)
+            self._log("source_failed", **facts)
+        else:
+            self._log("source_pulled", **facts)
+        self.outcome.sources.append(facts)
+
+    def _analyze(self) -> None:
+        from dlq.analyzers.job import analyze
+        from dlq.archive import manifests
+        from dlq.archive.housekeeping import ANALYSIS_LOCK
+
+        store = self._context.store
+        if not any(manifest.rows for manifest in manifests.every(store)):
+            return
+        with store.lock(ANALYSIS_LOCK):
+            found = analyze(store, self._context.settings)
+        self.outcome.analysis = found.analysis
+        self._log("analyzed", analysis=found.analysis, records=found.records, seconds=found.seconds)
+
+    def _gather(self) -> None:
+        """The report's document, of this run's analysis, or of the one before where this one failed."""
+        from dlq.archive import analyses
+        from dlq.cli.looking import replays
+        from dlq.reports import report
+
+        if analyses.latest(self._context.store) is None:
+            self._log("no_report")
+            return
+        masks = self._context.settings.mask if self._task.profile.mask else None
+        as_html = any(format_ == "html" for format_, _path in self._task.reports)
+        self._report = report.make(self._context.store, replays(self._context), masks, None, as_html)
+
+    def _write_report(self, format_: str, path: str) -> None:
+        from dlq.reports import report
+
+        report.write(self._report or {}, format_, path)
+        self.outcome.reports.append(path)
+        self._log("report_written", format=format_, path=path)
+
+    def _check_thresholds(self) -> None:
+        counts = self._report["counts"] if self._report else None
+        for threshold in self._task.thresholds if counts else ():
+            text = threshold.passed(counts or {})
+            if text is not None:
+                self.outcome.alarms.append(text)
+                self._log("threshold_passed", text=text)
+
+    def _code(self, sources_failed: int) -> ExitCode:
+        """Where every source failed alike there is one reason; else some of the work was done."""
+        codes = [ExitCode.THRESHOLD] if self.outcome.alarms else []
+        if self._failures or self._partial:
+            codes.append(ExitCode.PARTLY)
+        if sources_failed and sources_failed == len(self._task.sources):
+            codes.append(self._failures[0])
+        return worst(ExitCode.DONE, *codes)
+
+    def _publish(self, code: ExitCode) -> None:
+        """Metrics, state and alarm. The alarm has a moment even when the time is over."""
+        profile, outcome = self._task.profile, self.outcome
+        outcome.seconds = round(self._clock.elapsed, 3)
+        succeeded = self._last_success()
+        if profile.metrics is not None or self._task.otlp is not None:
+            self._try("metrics_failed", partial(self._write_metrics, code, succeeded), None)
+        self._try("state_failed", partial(self._remember, code, succeeded), None)
+        if outcome.alarms and profile.on_alarm:
+            self._try("alarm_failed", self._alarm, None)
+
+    def _last_success(self) -> float:
+        if not self._failures:
+            return now() / 1e6
+        try:
+            return float(json.loads(self._context.store.get(self._state_name)).get("last_success", 0))
+        except (DlqError, ValueError):
+            return 0.0
+
+    @property
+    def _state_name(self) -> str:
+        return f"runs/{self._task.profile.name}.json"
+
+    def _remember(self, code: ExitCode, succeeded: float) -> None:
+        state = {
+            "format": _STATE_FORMAT,
+            "finished": iso(now()),
+            "exit_code": int(code),
+            "last_success": succeeded,
+            "run": vars(self.outcome),
+        }
+        self._context.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
+
+    def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
+        from dlq.reports import metrics
+        from dlq.reports.files import write_text
+
+        facts = metrics.RunFacts(
+            self.outcome.sources, self.outcome.seconds, int(code), now() / 1e6, succeeded
+        )
+        gathered = metrics.gather(self._context.store, self._report, facts)
+        path = self._task.profile.metrics
+        if path is not None:
+            write_text(path, metrics.text(gathered))
+            self.outcome.metrics = path
+            self._log("metrics_written", to=path)
+        if self._task.otlp is not None:
+            from dlq.reports.metrics_otlp import send
+
+            send(gathered, self._task.otlp, metrics.began(self._context.store), facts.finished)
+            self._log("metrics_written", to="OTLP")
+
+    def _alarm(self) -> None:
+        outcome, profile = self.outcome, self._task.profile
+        document = {
+            "profile": profile.name,
+            "time": iso(now()),
+            "alarms": outcome.alarms,
+            "analysis": outcome.analysis,
+            "counts": (self._report or {}).get("counts", {}),
+            "reports": outcome.reports,
+        }
+        alarm.send(profile.on_alarm, document, profile.alarm_timeout, self._clock.left())
+        self._log("alarm_sent", command=profile.on_alarm[0])

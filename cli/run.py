@@ -1,0 +1,84 @@
+"""`dlq run`: what cron calls."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.cli.exit import ExitCode, code_of
+from dlq.core import logs
+from dlq.core.errors import Busy, DlqError, UsageError
+from dlq.core.logs import Log
+from dlq.core.settings import suggest
+from dlq.core.text import for_terminal
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(run)
+
+
+def run(
+    ctx: typer.Context,
+    profile: Annotated[str, typer.Argument(help="One of [profiles.NAME].")],
+    skip_if_busy: Annotated[
+        bool, typer.Option("--skip-if-busy", help="End with 0 while another run of the profile is at work.")
+    ] = False,
+    log_format: Annotated[
+        str, typer.Option("--log-format", metavar="text|json", help="json: one event a step on stderr.")
+    ] = "text",
+    metrics_otlp: Annotated[
+        str | None, typer.Option("--metrics-otlp", metavar="URL", help="Send the metrics there, too.")
+    ] = None,
+) -> int:
+    """Do all that a profile asks for: pull, analyze, report, check thresholds, write metrics.
+
+    A source that fails does not stop the others. What a crash has left is mended by the next run.
+
+    Example: dlq run nightly --skip-if-busy
+    """
+    context: Context = ctx.obj
+    if log_format not in logs.FORMATS:
+        raise UsageError(f"--log-format {log_format!r}{suggest(log_format, logs.FORMATS)}; text or json")
+    if log_format == "text":
+        return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context))
+    log = logs.json_lines(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 (the log)
+    try:
+        return _run(context, profile, skip_if_busy, metrics_otlp, log)
+    except DlqError as error:
+        log("run_failed", profile=profile, error=str(error))
+        return code_of(error)
+
+
+def _sentences(context: Context) -> Log:
+    return logs.sentences(lambda text: context.say(for_terminal(text)), context.complain)
+
+
+def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log) -> int:
+    from dlq.cli import profile
+    from dlq.cli.profile_run import Run
+
+    task = profile.load(context.settings, name, otlp)
+    try:
+        with context.store.lock(f"profile-{name}"):
+            running = Run(context, task, log)
+            code = running.run()
+    except Busy as error:
+        if not skip_if_busy:
+            raise
+        log("busy", profile=name, error=f"skipped: {error}")
+        return ExitCode.DONE
+    context.emit(vars(running.outcome), lambda: _show(context, vars(running.outcome)))
+    return code
+
+
+def _show(context: Context, outcome: dict[str, object]) -> None:
+    columns = ("source", "mode", "captured", "recaptured", "left", "seconds", "error")
+    sources = outcome["sources"]
+    rows = (
+        [[source.get(column) for column in columns] for source in sources]
+        if isinstance(sources, list)
+        else []
+    )
+    context.emit_rows(columns, rows)

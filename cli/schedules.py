@@ -1,0 +1,174 @@
+"""An interval as cron, systemd and Kubernetes write it, and the texts that run a profile so often."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dlq.core.errors import UsageError
+from dlq.core.units import seconds
+
+_MINUTES = (1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30)
+_HOURS = (1, 2, 3, 4, 6, 8, 12)
+KNOWN = ", ".join([*(f"{n}m" for n in _MINUTES), *(f"{n}h" for n in _HOURS), "1d", "1w"])
+"""What divides an hour, a day or a week evenly: cron knows nothing else."""
+_NIGHT = 3
+_AFTER = 60
+"""Seconds after max_time at which the program that started a run ends it."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """An interval: five fields of cron, and a calendar event of systemd."""
+
+    cron: str
+    calendar: str
+
+
+def schedule(every: str) -> Schedule:
+    """The interval `every`, e.g. 15m; raises UsageError for one that cron cannot express."""
+    minutes, rest = divmod(seconds(every), 60)
+    found = None if rest else _TABLE.get(int(minutes))
+    if found is None:
+        raise UsageError(f"--every {every}: cron cannot express this; it can {KNOWN}")
+    return found
+
+
+def _table() -> dict[int, Schedule]:
+    found = {n: Schedule(f"*/{n} * * * *", f"*:0/{n}") for n in _MINUTES}
+    found |= {60 * n: Schedule(f"0 */{n} * * *", f"*-*-* 0/{n}:00:00") for n in _HOURS}
+    found[1] = Schedule("* * * * *", "*:*")
+    found[60] = Schedule("0 * * * *", "*:00")
+    found[24 * 60] = Schedule(f"0 {_NIGHT} * * *", f"*-*-* 0{_NIGHT}:00:00")
+    found[7 * 24 * 60] = Schedule(f"0 {_NIGHT} * * 1", f"Mon *-*-* 0{_NIGHT}:00:00")
+    return found
+
+
+_TABLE: Mapping[int, Schedule] = _table()
+
+
+@dataclass(frozen=True)
+class Call:
+    """What to run: `words` with absolute paths, in `folder`, with `environment`."""
+
+    profile: str
+    every: str
+    words: Sequence[str]
+    folder: str
+    environment: Mapping[str, str]
+    secrets: Sequence[str]
+    """Names of the variables that hold passwords; their values are nowhere in the texts."""
+    max_seconds: float | None
+    image: str
+
+
+def crontab(call: Call) -> str:
+    """One line. Cron mails what is on standard error; the JSON on standard output is dropped."""
+    variables = [f"{name}={shlex.quote(value)}" for name, value in call.environment.items()]
+    command = " ".join([*variables, shlex.join(call.words), ">/dev/null"])
+    line = f"cd {shlex.quote(call.folder)} && {command}"
+    return f"{schedule(call.every).cron} " + line.replace("%", r"\%")
+
+
+def systemd(call: Call) -> dict[str, str]:
+    """A service and its timer, by file name."""
+    limit = "infinity" if call.max_seconds is None else str(int(call.max_seconds) + _AFTER)
+    name = f"dlq-{call.profile}"
+    service = [
+        "[Unit]",
+        f"Description=dlq run {call.profile}",
+        "Wants=network-online.target",
+        "After=network-online.target",
+        "",
+        "[Service]",
+        "Type=oneshot",
+        f"WorkingDirectory={_percent(call.folder)}",
+        *(f"Environment={_unit_word(f'{name}={value}')}" for name, value in call.environment.items()),
+        *([f"EnvironmentFile=/etc/dlq/{call.profile}.env"] if call.secrets else []),
+        f"ExecStart={' '.join(_unit_word(word).replace('$', '$$') for word in call.words)}",
+        "StandardOutput=null",
+        f"TimeoutStartSec={limit}",
+    ]
+    timer = [
+        "[Unit]",
+        f"Description=dlq run {call.profile} every {call.every}",
+        "",
+        "[Timer]",
+        f"OnCalendar={schedule(call.every).calendar}",
+        "Persistent=true",
+        "",
+        "[Install]",
+        "WantedBy=timers.target",
+    ]
+    return {f"{name}.service": "\n".join(service) + "\n", f"{name}.timer": "\n".join(timer) + "\n"}
+
+
+def _percent(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def _unit_word(text: str) -> str:
+    """A word of a unit file: quoted where it must be."""
+    escaped = _percent(text).replace("\\", r"\\").replace('"', r"\"")
+    return f'"{escaped}"' if re.search(r"[\s\"'\\;]", text) else escaped
+
+
+def kubernetes(call: Call) -> str:
+    """A CronJob. It expects a config map dlq-config, a secret dlq-secrets, a volume claim dlq-archive."""
+    name = re.sub(r"[^a-z0-9]+", "-", f"dlq-{call.profile}".lower())[:52].strip("-")
+    limit = "" if call.max_seconds is None else _DEADLINE.format(seconds=int(call.max_seconds) + _AFTER)
+    secrets = _SECRETS if call.secrets else ""
+    words = ["/usr/local/bin/dlq", "-c", "/etc/dlq/dlq.toml", "run", call.profile, "--skip-if-busy"]
+    return _CRON_JOB.format(
+        name=name,
+        schedule=json.dumps(schedule(call.every).cron),
+        limit=limit,
+        image=json.dumps(call.image),
+        command=json.dumps([*words, "--log-format", "json"]),
+        secrets=secrets,
+    )
+
+
+_DEADLINE = "      activeDeadlineSeconds: {seconds}\n"
+_SECRETS = """\
+              envFrom:
+                - secretRef:
+                    name: dlq-secrets
+"""
+_CRON_JOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {name}
+spec:
+  schedule: {schedule}
+  concurrencyPolicy: Forbid
+  startingDeadlineSeconds: 300
+  successfulJobsHistoryLimit: 1
+  failedJobsHistoryLimit: 3
+  jobTemplate:
+    spec:
+      backoffLimit: 0
+{limit}      template:
+        spec:
+          restartPolicy: Never
+          containers:
+            - name: dlq
+              image: {image}
+              command: {command}
+              workingDir: /var/lib/dlq
+{secrets}              volumeMounts:
+                - name: config
+                  mountPath: /etc/dlq
+                  readOnly: true
+                - name: archive
+                  mountPath: /var/lib/dlq
+          volumes:
+            - name: config
+              configMap:
+                name: dlq-config
+            - name: archive
+              persistentVolumeClaim:
+                claimName: dlq-archive
+"""

@@ -1,0 +1,52 @@
+"""A hard end for a step that might hang: SIGALRM, so that waiting in a library ends as well."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+from dlq.core.errors import DlqError
+from dlq.core.units import human_seconds
+
+_SHORTEST = 0.05
+
+
+class OutOfTime(DlqError):
+    """The step did not end in the time it had."""
+
+
+class Clock:
+    """The time of one run; `total` seconds, or None for no end."""
+
+    def __init__(self, total: float | None) -> None:
+        self._started, self._total = time.monotonic(), total
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._started
+
+    def left(self, share: float = 1.0) -> float | None:
+        """Seconds until this share of the time is over, never less than 0; None without an end."""
+        return None if self._total is None else max(0.0, self._total * share - self.elapsed)
+
+
+@contextmanager
+def time_limit(seconds: float | None) -> Iterator[None]:
+    """Raise OutOfTime in the middle of the block when it takes longer. For the main thread only."""
+    if seconds is None:
+        yield
+        return
+
+    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise OutOfTime(f"stopped: no time is left (max_time), after {human_seconds(seconds)}")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

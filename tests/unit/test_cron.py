@@ -1,0 +1,181 @@
+"""What `dlq cron` prints is read by the programs it is for, and runs what it says."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from cronsim import CronSim
+
+from dlq.cli import app, schedules
+from dlq.cli.schedules import Call
+from dlq.core.errors import UsageError
+
+BROKER = '[brokers.shop]\nkind = "rabbitmq"\nurl = "amqp://dlq@127.0.0.1:1/"\npassword_env = "SHOP_SECRET"\n'
+PROFILE = '[sources.orders]\nbroker = "shop"\nqueue = "q"\n[profiles.nightly]\nmax_time = "10m"\n'
+SYSTEMD = shutil.which("systemd-analyze")
+CALENDARS = {"1m": "*:*", "15m": "*:0/15", "1h": "*:00", "6h": "*-*-* 0/6:00:00", "1d": "*-*-* 03:00:00"}
+INTERVALS = schedules.KNOWN.split(", ")
+HARD_FOLDER = '/srv/50% of $HOME\'s "archive"'
+
+
+@pytest.fixture
+def printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Run `dlq WORDS...` in a folder whose name needs quoting; its exit code and output."""
+    folder = tmp_path / "50% off's"
+    folder.mkdir()
+    (folder / "dlq.toml").write_text(BROKER + PROFILE)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("SHOP_SECRET", "hush-hush")
+
+    def run(*words: str) -> tuple[int, str]:
+        return app.run(words), capfd.readouterr().out
+
+    return run
+
+
+def call(every: str = "15m", **changes: Any) -> Call:
+    known: dict[str, Any] = {
+        "profile": "nightly", "every": every, "words": ["/opt/my dlq/bin/dlq", "run", "nightly"],
+        "folder": HARD_FOLDER, "environment": {"PATH": "/opt/100%/bin:/bin"}, "secrets": [],
+        "max_seconds": 600.0, "image": "dlq:1",
+    }  # fmt: skip
+    return Call(**{**known, **changes})
+
+
+def seconds_between_runs(line: str) -> set[float]:
+    times = CronSim(" ".join(line.split()[:5]), datetime(2026, 11, 2, tzinfo=UTC))
+    moments = [next(times) for _ in range(200)]
+    return {(b - a).total_seconds() for a, b in pairwise(moments)}
+
+
+@pytest.mark.parametrize("every", INTERVALS)
+def test_the_crontab_line_fires_as_often_as_it_says(every: str) -> None:
+    assert seconds_between_runs(schedules.crontab(call(every))) == {schedules.seconds(every)}
+
+
+@pytest.mark.parametrize("every", INTERVALS)
+def test_systemd_fires_as_often_as_it_says(every: str) -> None:
+    if every in CALENDARS:
+        assert schedules.schedule(every).calendar == CALENDARS[every]
+    if SYSTEMD is not None:
+        assert seconds_between_events(SYSTEMD, every) == {schedules.seconds(every)}
+
+
+def seconds_between_events(program: str, every: str) -> set[float]:
+    """What systemd itself makes of the calendar event."""
+    since, event = "--base-time=2026-11-02 00:00:00 UTC", schedules.schedule(every).calendar
+    said = subprocess.run(
+        [program, "calendar", "--iterations=5", since, event],
+        capture_output=True, text=True, check=True, env={**os.environ, "TZ": "UTC"},
+    )  # fmt: skip
+    times = re.findall(r"(?:Next elapse|Iter\. #\d): \w+ (\S+ \S+)", said.stdout)
+    return {(b - a).total_seconds() for a, b in pairwise(map(datetime.fromisoformat, times))}
+
+
+@pytest.mark.parametrize("every", ["7m", "90m", "30s", "5h", "2d", "0m", "45m", "2w"])
+def test_what_cron_cannot_express_is_refused(every: str) -> None:
+    with pytest.raises(UsageError, match="cron cannot express"):
+        schedules.crontab(call(every))
+
+
+def test_a_bad_interval_is_exit_2(printed: Callable[..., tuple[int, str]]) -> None:
+    assert printed("cron", "nightly", "--every", "7m")[0] == 2
+    assert printed("cron", "nightly", "--every", "often")[0] == 2
+    assert printed("cron", "nigthly")[0] == 2
+
+
+def test_the_shell_sees_folder_words_and_path_as_they_are(tmp_path: Path) -> None:
+    folder = tmp_path / HARD_FOLDER.strip("/")
+    folder.mkdir(parents=True)
+    script = tmp_path / "say it"
+    script.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$PATH" "$@" > said\n')
+    script.chmod(0o700)
+    line = schedules.crontab(call(folder=str(folder), words=[str(script), "run", "night's"]))
+    # Cron hands the rest of the line to sh, with \% for %.
+    command = line.split(maxsplit=5)[5].replace(r"\%", "%")
+    subprocess.run(["/bin/sh", "-c", command], env={}, check=True)
+    assert (folder / "said").read_text().splitlines() == [str(folder), "/opt/100%/bin:/bin", "run", "night's"]
+
+
+def test_every_percent_sign_of_the_crontab_line_is_escaped() -> None:
+    line = schedules.crontab(call())
+    assert line.count("%") == line.count(r"\%") == 2
+
+
+def test_crontab_itself_accepts_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "crontab"
+    path.write_text(schedules.crontab(call()) + "\n")
+    program = shutil.which("crontab")
+    command = [program, "-T", str(path)] if program else ["grep", "-Eq", r"^(\S+ ){5}cd ", str(path)]
+    assert subprocess.run(command, check=False).returncode == 0
+
+
+def complaints(folder: Path, units: dict[str, str]) -> str:
+    """What systemd says against the units; nothing where the machine has no systemd."""
+    for name, text in units.items():
+        (folder / name).write_text(text)
+    if SYSTEMD is None:
+        return ""
+    command = [SYSTEMD, "verify", "--man=no", *(str(folder / name) for name in units)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "\n".join(line for line in done.stderr.splitlines() if "dlq-" in line)
+
+
+@pytest.mark.parametrize("secrets", [[], ["SHOP_SECRET"]])
+def test_systemd_accepts_the_units(tmp_path: Path, secrets: list[str]) -> None:
+    program = tmp_path / "my 100% dlq"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    units = schedules.systemd(call(words=[str(program), "run", "$nightly"], secrets=secrets))
+    assert list(units) == ["dlq-nightly.service", "dlq-nightly.timer"]
+    assert complaints(tmp_path, units) == ""
+    broken = {name: text.replace("OnCalendar=*", "OnCalendar=soon") for name, text in units.items()}
+    assert SYSTEMD is None or "soon" in complaints(tmp_path, broken)
+
+
+@pytest.mark.parametrize("every", INTERVALS)
+@pytest.mark.parametrize("limit", [None, 600.0])
+def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> None:
+    text = schedules.kubernetes(call(every, profile="Night.ly_1", secrets=["SHOP_SECRET"], max_seconds=limit))
+    job = yaml.safe_load(text)
+    kubernetes_validate.validate(job, "1.31", strict=True)
+    assert job["metadata"]["name"] == "dlq-night-ly-1"
+    assert job["spec"]["concurrencyPolicy"] == "Forbid"
+    assert seconds_between_runs(job["spec"]["schedule"]) == {schedules.seconds(every)}
+
+
+def texts(document: dict[str, Any]) -> Iterator[str]:
+    yield from (document["crontab"], document["kubernetes"], *document["systemd"].values())
+
+
+def test_paths_are_absolute_and_passwords_absent(printed: Callable[..., tuple[int, str]]) -> None:
+    code, out = printed("cron", "nightly", "--every", "1h", "-o", "json")
+    document = json.loads(out)
+    assert (code, list(document)) == (0, ["crontab", "systemd", "kubernetes"])
+    assert not any("hush-hush" in text for text in texts(document))
+    line = document["crontab"].replace(r"\%", "%")
+    words = shlex.split(line.split("&& ")[1])
+    assert all(os.path.isabs(word) for word in (words[1], words[3]))
+    assert Path(words[3]).name == "dlq.toml"
+    assert "EnvironmentFile=" in document["systemd"]["dlq-nightly.service"]
+
+
+def test_in_a_pipe_it_is_text(printed: Callable[..., tuple[int, str]]) -> None:
+    code, out = printed("cron", "nightly")
+    assert code == 0
+    assert out.startswith("# crontab -e\n*/15 * * * * cd ")
+    assert "OnCalendar=*:0/15" in out
+    assert "kind: CronJob" in out
