@@ -147,7 +147,7 @@ def refusal(code: int, text: str, broker: Broker) -> DlqError:
         return NotFound(f"{where}: there is no such virtual host: {said}")
     if code == 540:
         return UsageError(f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}")
-    if code == 406 and "timeout" in text:
+    if code == 406 and "timed out" in text:
         return ConnectionLost(
             f"{where}: the broker's consumer timeout ran out before the letters were acknowledged; "
             f"use a smaller --limit or a longer consumer_timeout: {said}"

@@ -1,0 +1,106 @@
+"""Frames come in pieces of any size; deliveries come out whole and unchanged."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pika import spec
+
+from dlq.connectors.amqp_frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.rabbitmq_record import history, record_maker
+from dlq.core.record import Death, Record
+from dlq.core.settings import Source
+
+
+def frame(kind: int, payload: bytes, channel: int = 1) -> bytes:
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
+
+
+def deliver(tag: int, exchange: bytes = b"shop", key: bytes = b"order", redelivered: bool = False) -> bytes:
+    names = bytes((len(exchange),)) + exchange + bytes((len(key),)) + key
+    return struct.pack(">HH", 60, 60) + b"\x05dlq-1" + struct.pack(">Q?", tag, redelivered) + names
+
+
+def content(block: bytes, body: bytes, piece: int = 7) -> bytes:
+    header = frame(2, struct.pack(">HHQ", 60, 0, len(body)) + block)
+    return header + b"".join(frame(3, body[i : i + piece]) for i in range(0, len(body), piece))
+
+
+BODIES = [b"", b"x", b"seven..", b"longer than one frame", bytes(range(256))]
+
+
+@given(st.lists(st.integers(1, 40), max_size=60))
+def test_deliveries_are_the_same_however_the_bytes_are_cut(sizes: list[int]) -> None:
+    stream = b"".join(
+        frame(1, deliver(tag)) + content(b"\0\0", body) + HEARTBEAT for tag, body in enumerate(BODIES, 1)
+    )
+    reader, at = FrameReader(), 0
+    for size in [*sizes, len(stream)]:
+        reader.feed(stream[at : at + size])
+        at += size
+    expected = [Delivery(deliver(tag), b"\0\0", body) for tag, body in enumerate(BODIES, 1)]
+    assert reader.deliveries == expected
+
+
+def test_other_methods_are_decoded_and_kept_in_order() -> None:
+    reader = FrameReader()
+    reader.feed(
+        encoded(0, spec.Connection.OpenOk()) + encoded(1, spec.Channel.Close(404, "NOT_FOUND", 50, 10))
+    )
+    assert [channel for channel, _ in reader.methods] == [0, 1]
+    assert reader.methods[1][1].reply_text == "NOT_FOUND"
+
+
+def test_a_frame_that_does_not_end_where_it_says_is_an_error() -> None:
+    with pytest.raises(FrameError):
+        FrameReader().feed(frame(1, deliver(1))[:-1] + b"\0\0")
+
+
+def record(block: bytes = b"\0\0", body: bytes = b"", method: bytes = b"") -> Record:
+    request = ReadRequest(Source("orders", "shop", queue="orders.dlq"), "copy", "pull-1")
+    return record_maker(request, "4.3.6")(Delivery(method or deliver(1), block, body))
+
+
+def test_every_value_of_a_record_lands_in_its_own_field() -> None:
+    made = record(body=b"body", method=deliver(9, redelivered=True))._asdict()
+    assert made.pop("captured_at") > 0
+    assert len(made.pop("record_id")) == 32
+    assert len(made.pop("body_sha256")) == 64
+    given_values = {name: value for name, value in made.items() if value not in (None, (), {})}
+    assert given_values == {
+        "source": "orders", "broker": "shop", "broker_kind": "rabbitmq", "dead_letter_queue": "orders.dlq",
+        "broker_version": "4.3.6", "exchange": "shop", "routing_key": "order", "redelivered": True,
+        "raw_properties": b"\0\0", "body": b"body", "body_size": 4, "pull_id": "pull-1", "mode": "copy",
+    }  # fmt: skip
+
+
+def test_the_id_depends_on_the_content_and_not_on_the_delivery() -> None:
+    first = record(body=b"a")
+    assert record(body=b"a", method=deliver(2, redelivered=True)).record_id == first.record_id
+    assert record(body=b"b").record_id != first.record_id
+    assert record(body=b"a", method=deliver(1, key=b"other")).record_id != first.record_id
+    assert record(b"\x00\x80\x01m", b"a").record_id != first.record_id
+
+
+def test_a_damaged_property_block_is_kept_as_it_is() -> None:
+    damaged = record(b"\x20\0\0\0\0\x09short")
+    assert (damaged.raw_properties, damaged.headers) == (b"\x20\0\0\0\0\x09short", {})
+
+
+def test_the_history_tells_the_first_place_and_the_times() -> None:
+    past = history(
+        '[{"reason": "expired", "queue": "wait", "exchange": "", "count": 2, "time": "2026-11-02T03:12:09Z"},'
+        ' {"reason": "rejected", "queue": "work", "exchange": "shop", "routing-keys": ["order", "cc"],'
+        ' "count": 3, "time": "2026-11-02T03:12:08Z"}]'
+    )
+    assert [death.reason for death in past.deaths] == ["expired", "rejected"]
+    assert (past.queue, past.exchange, past.routing_key, past.rejections) == ("work", "shop", "order", 3)
+    assert (past.last or 0) - (past.first or 0) == 1_000_000
+
+
+def test_a_history_that_is_missing_or_odd_says_nothing() -> None:
+    for text in (None, "", "System.Object[]", "null"):
+        assert history(text) == ((), None, None, None, None, None, None)
+    assert history('[{"reason": "rejected"}]').deaths == (Death(reason="rejected"),)
