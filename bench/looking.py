@@ -29,9 +29,7 @@ def main(letters: int) -> None:
     with tempfile.TemporaryDirectory(prefix="dlq-bench-") as folder:
         store = open_store(os.path.join(folder, "archive"))
         first = generate(store, letters)
-        print(
-            f"{letters:,} letters of {BODY} B in segments of {ROWS:,}; median of {RUNS} runs, process start included"
-        )
+        print(f"{letters:,} letters of {BODY} B, median of {RUNS} runs, the start of the process included")
         for name, arguments in commands(first):
             print(f"{name:<28} {measure(folder, arguments):6.2f} s", flush=True)
 
