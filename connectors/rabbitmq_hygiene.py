@@ -27,13 +27,15 @@ _FRAME_OVERHEAD = 8 + 12
 _DIRECT_REPLY = "amq.rabbitmq.reply-to"
 _DROPPED_PROPERTIES = ("expiration", "user_id")
 _BROKER_OWNED = re.compile(
-    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC"
+    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC",
+    re.DOTALL,
 )
 _FAILURE = re.compile(
     r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|x-shovelled.*"
     r"|MT-Fault-.*|MT-Reason|MT-Redelivery-Count"
     r"|NServiceBus\.(ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries)"
-    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)"
+    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)",
+    re.DOTALL,
 )
 _TARGETS = ("queue", "exchange")
 

@@ -80,10 +80,9 @@ class RabbitPublisher:
             choice.client_properties = {**choice.client_properties, "connection_name": connection_name(plan)}
         try:
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker))
-            link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
+            _confirming(link)
         except (OSError, LinkLostError) as error:
             raise translated(error, self._broker) from error
-        link.start()
         return link
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
@@ -199,8 +198,7 @@ class RabbitPublisher:
         self._link.stop()
         self._link.send(spec.Channel.CloseOk())
         self._link.open_channel()
-        self._link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
-        self._link.start()
+        _confirming(self._link)
         self._confirms = Confirms()
 
     def _look_at_the_clock(self) -> None:
@@ -234,6 +232,15 @@ class RabbitPublisher:
             return
         self._link.stop()
         self._link.close()
+
+
+def _confirming(link: DuplexLink) -> None:
+    try:
+        link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
+    except BaseException:
+        link.cut()
+        raise
+    link.start()
 
 
 def _ignore(_publisher: RabbitPublisher, _method: Any) -> None:
