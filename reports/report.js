@@ -58,7 +58,7 @@
     open.addEventListener("click", () => show(letter));
     const cells = [moment(letter.died), letter.source, letter.cause, shorten(failure(letter)), letter.advice, letter.replay_state];
     const drawn = cells.map((cell, place) => element("td", place === 3 ? { class: "text" } : {}, cell ?? ""));
-    return element("tr", {}, ...drawn, element("td", {}, open));
+    return element("tr", {}, element("td", {}, open), ...drawn);
   }
 
   // --- one letter -----------------------------------------------------------------------------------

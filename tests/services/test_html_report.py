@@ -207,7 +207,7 @@ def test_a_cause_a_failure_and_an_incident_lead_to_their_letters(page: Page) -> 
 
 
 def test_columns_sort_and_pages_turn(page: Page) -> None:
-    first = "document.querySelector('#list tbody tr td').textContent"
+    first = "document.querySelector('#list tbody td:nth-child(2)').textContent"
     newest = page.run(first)
     page.run("document.querySelector('button.sort[data-column=died]').click()")
     assert page.run(first) < newest
