@@ -2,8 +2,8 @@
 
 UNIQ_KEY is the producer's; ORIGIN_MESSAGE_ID says which stored message was sent back (an offset id, or
 UNIQ_KEY itself when the client fell back to sending). Same key, same origin: delivered twice. Same key,
-other origin: the producer's retry, or a transaction committed twice. Consumers leave no name, so a
-redelivery cannot be told from a rebalance.
+other origin: the producer's retry, born anew each time, or a half message committed twice, whose time of
+birth both real messages keep. Consumers leave no name, so a redelivery cannot be told from a rebalance.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ KINDS = (
 _BY_ID = "xxhash64('id', broker, dead_letter_queue, message_id)"
 _BY_BUSINESS = "xxhash64('key', broker, dead_letter_queue, coalesce(business_key, rocket.keys), body_sha256)"
 _KIND = """CASE WHEN ids > 1 AND rocket.replayed THEN 'replay_returned'
-    WHEN ids > 1 AND size(prepared) > 1 THEN 'double_commit'
+    WHEN ids > 1 AND origins > 1 AND all_committed AND births = 1 THEN 'double_commit'
     WHEN ids > 1 AND origins > 1 AND NOT any_fallback THEN 'producer_resend'
     WHEN ids > 1 THEN 'redelivery_or_rebalance'
     WHEN businesses > 1 THEN 'business_resend'
@@ -51,12 +51,13 @@ def find(judged: "DataFrame") -> "DataFrame":
         F.expr("coalesce(business_key, rocket.keys) <> ''"),
     )
     is_fallback = F.expr("rocket.sent_back_by_client OR rocket.origin_id <=> message_id")
-    committed = F.when(F.expr("rocket.flags & 12 = 8"), F.col("rocket.prepared"))
+    is_committed = F.expr("coalesce(rocket.flags & 12 = 8, false)")
     seen = each.withColumns(
         {
             "ids": F.when(has_id, F.count("*").over(of_id)).otherwise(1),
             "origins": F.size(F.collect_set("rocket.origin_id").over(of_id)),
-            "prepared": F.collect_set(committed).over(of_id),
+            "all_committed": F.min(is_committed).over(of_id),
+            "births": F.size(F.collect_set("published_at").over(of_id)),
             "any_fallback": F.max(is_fallback).over(of_id),
             "first_by_id": F.min("age").over(of_id),
             "businesses": F.when(has_business, F.count("*").over(of_business)).otherwise(1),

@@ -13,14 +13,14 @@ from dlq.core.record import Record
 pytestmark = pytest.mark.spark
 
 
-def committed(key: str, prepared: int) -> Record:
+def committed(key: str, number: int) -> Record:
     properties = {
         "UNIQ_KEY": key,
         "RETRY_TOPIC": "orders",
-        "ORIGIN_MESSAGE_ID": f"at-{prepared}",
+        "ORIGIN_MESSAGE_ID": f"at-{number}",
         "TRAN_MSG": "true",
     }
-    return letter("%DLQ%pay", properties, flags=8, prepared=prepared, times=17)
+    return letter("%DLQ%pay", properties, flags=8, times=17)
 
 
 LETTERS: list[tuple[Record, str | None]] = [
