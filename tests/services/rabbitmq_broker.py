@@ -84,6 +84,7 @@ class Node:
             "RUNNING_UNDER_SYSTEMD": "true",  # exec the beam: no shell between us and it
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_CRASH_DUMP": "/dev/null",
             "RABBITMQ_NODENAME": f"n{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
