@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from dlq.archive import manifests
@@ -18,6 +18,7 @@ from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
 SEGMENT_ROWS = 10_000
@@ -125,7 +126,8 @@ class Attempt:
                     if deadline is not None and time.monotonic() >= deadline:
                         break
             except KeyboardInterrupt:
-                self._finish(progress)
+                with suppress(DlqError):  # the interrupt may have broken the connection
+                    self._finish(progress)
                 raise
             if self._has_news():
                 self._submit(writer)

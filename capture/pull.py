@@ -113,27 +113,36 @@ class _Pull:
             include_empty=options.include_empty,
         )
         self._limit = options.limit
+        self._before_poison = 0
         self.begun = False
 
     def read_all(self) -> None:
-        """Read until the snapshot is taken, or two reconnections in a row bring nothing."""
+        """Read until the snapshot is taken, or two reconnections in a row bring nothing.
+
+        A letter that still poisons the connection when it is asked for alone ends it at once: each
+        further attempt would count as a delivery of it.
+        """
         failures = 0
         while True:
             tally = Tally()
             try:
                 self._read_once(tally)
-                return
+                if not self._before_poison:
+                    return
+                lost = None
             except (ConnectionLost, PoisonMessage) as error:
                 failures = 0 if tally.settled else failures + 1
                 late = self._deadline is not None and time.monotonic() >= self._deadline
-                if failures > RECONNECTS_WITHOUT_PROGRESS or late:
+                alone = isinstance(error, PoisonMessage) and self._request.careful and not tally.delivered
+                if failures > RECONNECTS_WITHOUT_PROGRESS or late or alone:
                     raise
                 lost = error
             finally:
                 self._total += tally
-            self.result.notes.append(f"reconnected after: {lost}")
-            self._request = self._next_request(isinstance(lost, PoisonMessage), tally)
-            time.sleep(_WAIT_BEFORE_RECONNECT)
+            if lost is not None:
+                self.result.notes.append(f"reconnected after: {lost}")
+                time.sleep(_WAIT_BEFORE_RECONNECT)
+            self._request = self._next_request(lost, tally)
 
     def _read_once(self, tally: Tally) -> None:
         reading = self._connector.read(self._request)
@@ -154,13 +163,16 @@ class _Pull:
         finally:
             reading.close()
 
-    def _next_request(self, poisoned: bool, tally: Tally) -> ReadRequest:
+    def _next_request(self, lost: Exception | None, tally: Tally) -> ReadRequest:
         """After a poisoned connection take exactly what came before the poison, then look one by one."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
         rest = min(bounds) - self._total.settled if bounds else None
-        before_poison = tally.delivered if poisoned and not tally.settled and tally.delivered else None
+        poisoned = isinstance(lost, PoisonMessage)
+        before_poison = tally.delivered if poisoned and not tally.settled else 0
+        careful = (poisoned or self._before_poison > 0) and not before_poison
+        self._before_poison = before_poison
         resume = self._checkpoint(self._request.mode, self._request.source)
-        return replace(self._request, limit=before_poison or rest, careful=poisoned, resume=resume)
+        return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)
 
     def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
         return checkpoint_of(self._store, source.name) if mode == "drain" else {}

@@ -46,6 +46,7 @@ class Link:
         """Connect to the first of `choices` that lets us; raises OSError when none is reachable."""
         self._refusal = refusal
         self._frames = FrameReader()
+        self._inbox: list[bytes] = []
         self._last_sent = time.monotonic()
         self.dead = False
         self.server_version = ""
@@ -99,20 +100,31 @@ class Link:
             self._send(HEARTBEAT)
         try:
             self._socket.settimeout(max(seconds, 0.001))
-            data = self._socket.recv(_RECEIVE_BYTES)
-            if not data:
-                raise LinkLostError("the broker closed the connection without a word")
-            self._frames.feed(data)
+            # One step for the interpreter: Ctrl-C comes before bytes are taken or after they are kept.
+            self._inbox.extend(map(self._socket.recv, (_RECEIVE_BYTES,)))
         except TimeoutError:
             return False
-        except (OSError, FrameError) as error:
+        except OSError as error:
             self.dead = True
             raise LinkLostError(str(error)) from error
-        except LinkLostError:
-            self.dead = True
-            raise
+        self._take_in()
         self._heed()
         return True
+
+    def _take_in(self) -> None:
+        """Cut what has come into frames. What ends this early leaves half a frame: the link is dead."""
+        try:
+            while self._inbox:
+                data = self._inbox.pop(0)
+                if not data:
+                    raise LinkLostError("the broker closed the connection without a word")
+                self._frames.feed(data)
+        except FrameError as error:
+            self.dead = True
+            raise LinkLostError(str(error)) from error
+        except BaseException:
+            self.dead = True
+            raise
 
     def _heed(self) -> None:
         """Methods that end the channel or the connection come unasked."""
@@ -146,6 +158,9 @@ class Link:
         except OSError as error:
             self.dead = True
             raise LinkLostError(str(error)) from error
+        except BaseException:
+            self.dead = True
+            raise
         self._last_sent = time.monotonic()
 
     def close(self) -> None:
