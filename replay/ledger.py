@@ -105,11 +105,11 @@ class Ledger(Protocol):
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     """The ledger that `[ledger]` names. Raises UsageError, ArchiveError."""
+    from dlq.replay.sql_engine import server_url
     from dlq.replay.sql_ledger import SqlLedger
 
-    if settings.url != "sqlite":
-        raise UsageError(f"[ledger] url = {settings.url!r}: only sqlite is supported")
-    return SqlLedger(f"sqlite:///{store.url(FILE)}", seconds(settings.lease))
+    url = f"sqlite:///{store.url(FILE)}" if settings.url == "sqlite" else server_url(settings)
+    return SqlLedger(url, seconds(settings.lease))
 
 
 def exists(settings: LedgerSettings, store: Store) -> bool:

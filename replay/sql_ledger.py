@@ -8,8 +8,7 @@ anything is sent, and what became of it is written together with the next claim.
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,66 +19,70 @@ from dlq.core.errors import ArchiveError
 from dlq.replay import sql_statements as sql
 from dlq.replay.ledger import REPLAYS, Entry, Settlement
 from dlq.replay.letters import Letter
+from dlq.replay.sql_engine import Database
 from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
 
 _CHUNK_OF_KEYS = 5_000
 _CHUNK_OF_ROWS = 50_000
-_BUSY_SECONDS = 60
-_SQLITE_SETTINGS = (
-    "journal_mode = WAL",
-    "synchronous = FULL",
-    "cache_size = -65536",
-    "wal_autocheckpoint = 8000",
-)
 
 
 class SqlLedger:
     """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and sql.INSERT_IF_NEW knows."""
 
-    def __init__(self, url: str, lease: float, clock: Clock = now) -> None:
+    def __init__(self, url: str | sa.URL, lease: float, clock: Clock = now) -> None:
         """`lease` in seconds. Creates the table where there is none; raises ArchiveError."""
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
-        self._engine = sa.create_engine(
-            url, connect_args={"timeout": _BUSY_SECONDS} if url.startswith("sqlite") else {}
-        )
-        if self._engine.dialect.name == "sqlite":
-            sa.event.listen(self._engine, "connect", _open_sqlite)
-            sa.event.listen(self._engine, "begin", _begin_sqlite)
-        insert = sql.INSERT_IF_NEW[self._engine.dialect.name](sql.TABLE)
-        self._insert = insert.compile(dialect=self._engine.dialect, column_keys=list(sql.INSERTED))
-        with self._transaction() as connection:
-            sql.TABLE.metadata.create_all(connection)
+        self._database = Database(url)
+        dialect = self._database.engine.dialect
+        insert = sql.INSERT_IF_NEW[dialect.name](sql.TABLE)
+        self._insert = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
+        self._make_table()
+
+    def _make_table(self) -> None:
+        try:
+            self._database.run(sql.TABLE.metadata.create_all, patient=False)
+        except ArchiveError:
+            # Another host may have made it between our look and our attempt.
+            self._database.run(lambda c: c.execute(sa.select(sql.T.key).limit(1)).all(), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
         keys = [letter.key for letter in letters]
-        with self._transaction() as connection:
+        mine_before: set[str] | None = None
+
+        def work(connection: sa.Connection) -> set[str]:
+            nonlocal mine_before
             self._settle(connection, settled)
-            known = {key: (state, of) for key, state, of in connection.execute(sql.KNOWN, {"keys": keys})}
-            ours = self._insert_new(connection, plan, [x for x in letters if x.key not in known])
-            return ours | self._reclaim(
-                connection, plan, [k for k, row in known.items() if _may_send(*row, plan)]
-            )
+            rows = connection.execute(sql.KNOWN, {"keys": keys}).all()
+            known = {row.key for row in rows}
+            mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
+            mine_before = mine if mine_before is None else mine_before
+            # Not empty only when this runs again: the server took the claim, but its answer was lost.
+            ours = mine - mine_before
+            ours |= self._insert_new(connection, plan, [x for x in letters if x.key not in known])
+            open_again = [row.key for row in rows if _may_send(row.state, row.plan, plan)]
+            return ours | self._reclaim(connection, plan, open_again)
+
+        return self._database.run(work)
 
     def renew(self, keys: Sequence[str]) -> set[str]:
-        if not keys:
-            return set()
         mine = {"keys": keys, "me": self.owner}
-        with self._transaction() as connection:
+
+        def work(connection: sa.Connection) -> set[str]:
             connection.execute(sql.RENEW, {**mine, "until": self._clock() + self._lease})
             return set(connection.execute(sql.OURS, mine).scalars())
 
+        return self._database.run(work) if keys else set()
+
     def settle(self, settled: Sequence[Settlement]) -> None:
-        with self._transaction() as connection:
-            self._settle(connection, settled)
+        self._database.run(lambda connection: self._settle(connection, settled))
 
     def expire(self) -> int:
         moment = self._clock()
-        with self._transaction() as connection:
-            rows = connection.execute(
-                sa.select(sql.T.key, sql.T.owner, sql.T.lease_until).where(sql.T.state == "sending")
-            ).all()
+
+        def work(connection: sa.Connection) -> int:
+            rows = connection.execute(sql.SENDING).all()
             dead = {owner for owner in {row.owner for row in rows} if _is_dead(owner)}
             over = {
                 "its sender died before the answer came": [row.key for row in rows if row.owner in dead],
@@ -89,48 +92,40 @@ class SqlLedger:
             }
             return sum(self._resolve(connection, keys, "in_doubt", why) for why, keys in over.items())
 
+        return self._database.run(work)
+
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
-        found: dict[str, State] = {}
-        with self._transaction(reading=True) as connection:
+        def work(connection: sa.Connection) -> Mapping[str, State]:
+            found: dict[str, State] = {}
             for some in _chunks(keys):
-                found.update((key, state) for key, state, _ in connection.execute(sql.KNOWN, {"keys": some}))
-        return found
+                found.update((row.key, row.state) for row in connection.execute(sql.KNOWN, {"keys": some}))
+            return found
+
+        return self._database.run(work, reading=True)
 
     def counts(self, plan: str) -> Mapping[State, int]:
         wanted = sa.select(sql.T.state, sa.func.count()).where(sql.T.plan == plan).group_by(sql.T.state)
-        with self._transaction(reading=True) as connection:
-            return {row[0]: row[1] for row in connection.execute(wanted)}
+        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        return {row[0]: row[1] for row in rows}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
         columns = [sql.TABLE.c[name] for name in Entry._fields]
         wanted = sa.select(*columns).where(sql.T.plan == plan, sql.T.state == state).order_by(sql.T.number)
-        with self._transaction(reading=True) as connection:
-            return [Entry(*row) for row in connection.execute(wanted)]
+        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        return [Entry(*row) for row in rows]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        with self._transaction() as connection:
-            return self._resolve(connection, keys, state, detail)
+        return self._database.run(lambda connection: self._resolve(connection, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        with self._transaction(reading=True) as connection:
-            # The driver's own cursor: a Row object for each replay costs as much as reading it.
-            cursor = connection.execute(sa.select(*(sql.TABLE.c[f.name] for f in REPLAYS))).cursor
-            while cursor is not None and (chunk := cursor.fetchmany(_CHUNK_OF_ROWS)):
-                yield tuple(zip(*chunk, strict=True))
+        wanted = sa.select(*(sql.TABLE.c[f.name] for f in REPLAYS)).order_by(sql.T.key).limit(_CHUNK_OF_ROWS)
+        after = ""
+        while chunk := self._database.run(_driver_rows(wanted.where(sql.T.key > after)), reading=True):
+            yield tuple(zip(*chunk, strict=True))
+            after = chunk[-1][_KEY_COLUMN]
 
     def close(self) -> None:
-        self._engine.dispose()
-
-    @contextmanager
-    def _transaction(self, reading: bool = False) -> Iterator[sa.Connection]:
-        try:
-            with self._engine.execution_options(reading=reading).begin() as connection:
-                yield connection
-        except sa.exc.SQLAlchemyError as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise ArchiveError(
-                f"the ledger {self._engine.url.render_as_string()} failed: {reason}"
-            ) from error
+        self._database.engine.dispose()
 
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         if not letters:
@@ -174,6 +169,19 @@ class SqlLedger:
         )
 
 
+_KEY_COLUMN = REPLAYS.names.index("key")
+
+
+def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:
+    """The driver's own rows: a Row object for each replay costs as much as reading it."""
+
+    def fetch(connection: sa.Connection) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(wanted).cursor
+        return list(cursor.fetchall()) if cursor is not None else []
+
+    return fetch
+
+
 def _outcome(one: Settlement) -> tuple[State, str]:
     return one.state, one.detail or ""
 
@@ -197,14 +205,3 @@ def _is_dead(owner: str) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def _open_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver's guess
-    for setting in _SQLITE_SETTINGS:
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _begin_sqlite(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get("reading", False)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

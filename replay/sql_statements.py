@@ -45,7 +45,8 @@ INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
     "mariadb": lambda table: sa.insert(table).prefix_with("IGNORE"),
 }
 KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
-KNOWN = sa.select(T.key, T.state, T.plan).where(T.key.in_(KEYS))
+KNOWN = sa.select(T.key, T.state, T.plan, T.owner).where(T.key.in_(KEYS))
+SENDING = sa.select(T.key, T.owner, T.lease_until).where(T.state == "sending")
 OURS = sa.select(T.key).where(T.key.in_(KEYS), T.owner == sa.bindparam("me"), T.state == "sending")
 RENEW = (
     sa.update(TABLE)

@@ -31,6 +31,8 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "java": (lambda: _java_version() >= 17, ("openjdk-17-jre-headless", "default-jre-headless")),
     "maven": (lambda: shutil.which("mvn") is not None, ("maven",)),
     "rabbitmq": (lambda: Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists(), ("rabbitmq-server",)),
+    "postgres": (lambda: any(Path("/usr/lib/postgresql").glob("*/bin/postgres")), ("postgresql",)),
+    "mariadb": (lambda: shutil.which("mariadbd") is not None, ("mariadb-server",)),
     "chromium": (lambda: shutil.which("chromium") is not None, ("chromium",)),
     "npm": (lambda: shutil.which("npm") is not None, ("npm",)),
 }

@@ -204,7 +204,7 @@ for start in range(0, 1000, 50):
 
 
 def test_a_claim_is_on_the_disk_before_anything_is_sent(ledger: SqlLedger) -> None:
-    with ledger._transaction(reading=True) as connection:
+    with ledger._database.engine.connect() as connection:
         settings = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
         ]

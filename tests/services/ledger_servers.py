@@ -1,0 +1,146 @@
+"""Private PostgreSQL and MariaDB servers for tests of the ledger: `start`, `kill` (-9), `stop`."""
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import sqlalchemy as sa
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def postgres_folder() -> Path | None:
+    """Where Debian keeps the newest PostgreSQL's programs."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    return found[-1] if found else None
+
+
+class Server:
+    """A server in a folder of its own. `url` is what `[ledger] url` takes."""
+
+    kind = ""
+    user = ""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self.kind}-"))
+        self.port = free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, self.user)
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Make the data folder."""
+
+    def command(self) -> Sequence[str]:
+        """What runs the server."""
+        raise NotImplementedError
+
+    @property
+    def url(self) -> str:
+        raise NotImplementedError
+
+    def as_user(self, *words: str) -> list[str]:
+        """Database servers refuse to run as root."""
+        if os.geteuid() != 0:
+            return list(words)
+        return ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups", *words]
+
+    def run(self, *words: str) -> None:
+        subprocess.run(self.as_user(*words), check=True, capture_output=True, cwd="/")
+
+    def start(self) -> None:
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen(
+            self.as_user(*self.command()), stdout=quiet, stderr=quiet, cwd="/", start_new_session=True
+        )
+        deadline = time.monotonic() + 60
+        while not self._answers():
+            assert self.process.poll() is None, f"{self.kind} ended"
+            assert time.monotonic() < deadline, f"{self.kind} did not start"
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        engine = sa.create_engine(
+            self.url.replace("postgresql:", "postgresql+psycopg:").replace("mysql:", "mysql+pymysql:")
+        )
+        try:
+            with engine.connect():
+                return True
+        except sa.exc.OperationalError:
+            return False
+        finally:
+            engine.dispose()
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self.process is not None
+        os.killpg(self.process.pid, 9)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Postgres(Server):
+    """PostgreSQL from Debian's package."""
+
+    kind, user = "postgres", "postgres"
+
+    def prepare(self) -> None:
+        self.run(str(self._bin("initdb")), "-D", str(self.folder / "data"), "-A", "trust", "-U", "dlq", "-N")
+
+    def command(self) -> Sequence[str]:
+        options = ["-p", str(self.port), "-k", str(self.folder), "-c", "listen_addresses=127.0.0.1"]
+        return [str(self._bin("postgres")), "-D", str(self.folder / "data"), *options]
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://dlq@127.0.0.1:{self.port}/postgres"
+
+    def _bin(self, name: str) -> Path:
+        folder = postgres_folder()
+        assert folder is not None
+        return folder / name
+
+
+class MariaDb(Server):
+    """MariaDB from Debian's package; it speaks MySQL's protocol."""
+
+    kind, user = "mariadb", "mysql"
+
+    def prepare(self) -> None:
+        setting = "--auth-root-authentication-method=normal"
+        self.run("mariadb-install-db", "--no-defaults", f"--datadir={self.folder}/data", setting)
+
+    def command(self) -> Sequence[str]:
+        places = [
+            f"--datadir={self.folder}/data",
+            f"--socket={self.folder}/s",
+            f"--pid-file={self.folder}/pid",
+        ]
+        return ["mariadbd", "--no-defaults", *places, f"--port={self.port}", "--bind-address=127.0.0.1"]
+
+    @property
+    def url(self) -> str:
+        return f"mysql://root@127.0.0.1:{self.port}/test"
+
+
+SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": MariaDb}
+
+
+def why_missing(kind: str) -> str | None:
+    """Why there is no server of this kind on this machine; None when there is one."""
+    is_there = postgres_folder() if kind == "postgres" else shutil.which("mariadbd")
+    return None if is_there else f"{kind} is not installed"

@@ -1,0 +1,190 @@
+"""The ledger on real servers: two hosts share a plan, one dies, the server dies; nothing goes twice."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from replaying import QueueFile, brokers, fill, settings
+from services.ledger_servers import SERVERS, Server
+
+from dlq.archive.store import LocalStore
+from dlq.connectors.base import Target
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Ledger as LedgerSettings
+from dlq.core.settings import Settings
+from dlq.replay import planfile
+from dlq.replay.apply import Run, apply
+from dlq.replay.ledger import Ledger, Settlement, as_arrow, open_ledger, opened
+from dlq.replay.letters import Letter
+from dlq.replay.plan import make
+from dlq.replay.sql_engine import server_url
+from dlq.replay.sql_ledger import SqlLedger
+from dlq.replay.wanted import Wanted
+
+
+@pytest.fixture(scope="session", params=list(SERVERS))
+def ledger_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = SERVERS[request.param]()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def config(ledger_server: Server, tmp_path: Path) -> Settings:
+    return settings(tmp_path / "archive", ledger={"url": ledger_server.url}, replay={"window": 40})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def ledger(config: Settings, store: LocalStore) -> Iterator[Ledger]:
+    with opened(config.ledger, store) as book:
+        yield book
+
+
+_made = 0
+
+
+def letters(count: int) -> list[Letter]:
+    """Letters that no other test has: the servers are shared."""
+    global _made
+    _made += count
+    place = Target("queue", "orders")
+    return [
+        Letter(n, f"record{n}", f"key{n:028}", 1, "shop", "seg", n, place)
+        for n in range(_made - count, _made)
+    ]
+
+
+def keys(some: list[Letter]) -> set[str]:
+    return {one.key for one in some}
+
+
+def test_a_claim_belongs_to_one(config: Settings, store: LocalStore, ledger: Ledger) -> None:
+    some = letters(100)
+    with opened(config.ledger, store) as other:
+        assert ledger.claim("a", some[:60]) == keys(some[:60])
+        assert other.claim("a", some[40:]) == keys(some[60:])
+        assert other.claim("b", some) == set()
+
+
+def test_what_became_of_it_is_kept(ledger: Ledger) -> None:
+    some = letters(4)
+    ledger.claim("kept", some)
+    states = ("confirmed", "returned", "in_doubt", "planned")
+    ledger.settle([Settlement(one.key, state, "why") for one, state in zip(some, states, strict=True)])
+    assert dict(ledger.states([one.key for one in some])) == dict(
+        zip((one.key for one in some), states, strict=True)
+    )
+    assert ledger.resolve([some[2].key], "held", "word") == 1
+    assert ledger.resolve([some[0].key], "planned", "word") == 0
+    assert ledger.counts("kept") == {"confirmed": 1, "returned": 1, "held": 1, "planned": 1}
+    assert ledger.claim("other", some) == {some[1].key, some[3].key}
+    assert [entry.detail for entry in ledger.entries("kept", "held")] == ["word"]
+
+
+def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger: Ledger) -> None:
+    some = letters(10)
+    ledger.claim("whole", some)
+    table = as_arrow(config.ledger, store)
+    assert table is not None
+    assert keys(some) <= set(table["key"].to_pylist())
+
+
+def test_threads_that_race_for_the_same_letters_share_none(config: Settings, store: LocalStore) -> None:
+    some = letters(1000)
+    claimed: list[str] = []
+
+    def race() -> None:
+        with opened(config.ledger, store) as book:
+            for start in range(0, 1000, 50):
+                claimed.extend(book.claim("race", some[start : start + 50]))
+
+    racers = [threading.Thread(target=race) for _ in range(3)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sorted(claimed) == sorted(keys(some))
+
+
+class Unlocked(LocalStore):
+    """The archive of another host: its locks are not seen here."""
+
+    def lock(self, name: str):  # type: ignore[no-untyped-def]
+        return super().lock(f"{name}-{threading.get_ident()}")
+
+
+def test_two_hosts_apply_a_plan_while_the_server_is_killed_and_restarted(
+    config: Settings, store: LocalStore, ledger_server: Server, tmp_path: Path
+) -> None:
+    fill(
+        store, 1500, body=f"{tmp_path}".encode(), key=f"{tmp_path}", origin=f"{tmp_path.name}{time.time_ns()}"
+    )
+    queue = QueueFile(tmp_path / "queue")
+    with brokers(config, queue) as some:
+        plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
+    runs: list[Run] = []
+
+    def host() -> None:
+        mine = QueueFile(queue.path)
+        mine.pause = 0.002
+        with opened(config.ledger, store) as book, brokers(config, mine) as some:
+            runs.append(apply(Unlocked(store.location), config, plan, some, book))
+
+    hosts = [threading.Thread(target=host) for _ in range(2)]
+    for one in hosts:
+        one.start()
+    while len(queue.arrived()) < 200:
+        time.sleep(0.01)
+    ledger_server.kill()
+    time.sleep(0.5)
+    ledger_server.start()
+    for one in hosts:
+        one.join(120)
+    assert sum(run.sent for run in runs) == 1500
+    wanted = Counter(one.key for one in planfile.letters(store, plan))
+    assert Counter(queue.arrived()) == wanted
+
+
+def test_a_claim_whose_answer_was_lost_is_not_forgotten(
+    config: Settings, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = letters(5)
+    with opened(config.ledger, store) as book:
+        assert isinstance(book, SqlLedger)
+        engine = book._database.engine
+        commit = engine.dialect.do_commit
+        lost = iter([True])
+
+        def answer_lost(connection: object) -> None:
+            commit(connection)  # type: ignore[arg-type]
+            if next(lost, False):
+                raise engine.dialect.loaded_dbapi.OperationalError("the connection ended")
+
+        monkeypatch.setattr(engine.dialect, "do_commit", answer_lost)
+        assert book.claim("lost", some) == keys(some)
+
+
+def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    url = "postgresql://dlq@127.0.0.1:1/none"
+    with pytest.raises(Exception, match="the ledger postgresql") as caught:
+        open_ledger(LedgerSettings(url=url), LocalStore(str(tmp_path)))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [("oracle://x/y", "unknown"), ("postgresql://u:secret@h/d", "password"), ("nonsense", "no URL")],
+)
+def test_a_wrong_ledger_url_is_a_configuration_error(url: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        server_url(LedgerSettings(url=url))
+    assert "secret" not in str(caught.value)
