@@ -28,6 +28,12 @@ _OUR_IDS = {
 _OUR_HEADERS = {"dlq_replay_id", "dlq_replay_of"}
 _ID = re.compile(r"[0-9A-Za-z_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
+_PACKED: Sequence[tuple[bytes, int, Callable[[bytes], bytes]]] = (
+    (b"\x1f\x8b", 31, lambda plain: gzip.compress(plain, mtime=0)),
+    (b"\x78", 15, zlib.compress),  # RocketMQ's clients
+)
+_CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
+"""Zstandard, LZ4, bzip2, xz, zip: not looked into, so masked whole."""
 _LARGEST_INFLATED = 64 * 2**20
 
 _ASCII_RUN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
@@ -100,9 +106,13 @@ class Masker:
         return self._text(text, depth=2)
 
     def body(self, body: bytes) -> bytes:
-        """A body with everything masked; gzip stays gzip. Of a binary body only runs of ASCII are read."""
-        if body[:2] == b"\x1f\x8b" and (plain := _inflated(body)) is not None:
-            return gzip.compress(self.body(plain), mtime=0)
+        """A body with everything masked; gzip stays gzip, zlib stays zlib. Of other binary bodies only runs of
+        ASCII are read."""
+        if body.startswith(_CLOSED):
+            return MASKED.encode()
+        for magic, wbits, pack in _PACKED:
+            if body.startswith(magic) and (plain := _inflated(body, wbits)) is not None:
+                return pack(self.body(plain))
         try:
             return self.text(body.decode("utf-8")).encode("utf-8")
         except UnicodeError:
@@ -215,10 +225,11 @@ def _hide(value: Any, path: Sequence[str]) -> bool:
     return bool(keys)
 
 
-def _inflated(body: bytes) -> bytes | None:
-    stream = zlib.decompressobj(wbits=31)
+def _inflated(body: bytes, wbits: int) -> bytes | None:
+    """The unpacked body; None when it is not packed after all. What is too large is masked whole."""
+    stream = zlib.decompressobj(wbits=wbits)
     try:
         plain = stream.decompress(body, _LARGEST_INFLATED)
     except zlib.error:
         return None
-    return plain if stream.eof else None
+    return plain if stream.eof else MASKED.encode()

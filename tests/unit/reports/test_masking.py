@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import zlib
 from typing import Any
 
 import pytest
@@ -87,6 +88,19 @@ def test_a_compressed_body_is_masked_inside_and_stays_compressed() -> None:
     body = Masker().body(gzip.compress(b"to jane@example.com"))
 
     assert gzip.decompress(body) == b"to [email]"
+
+
+def test_a_body_that_a_rocketmq_client_compressed_is_masked_inside() -> None:
+    assert zlib.decompress(Masker().body(zlib.compress(b"to jane@example.com"))) == b"to [email]"
+
+
+@pytest.mark.parametrize("magic", [b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"PK\x03\x04"])
+def test_a_body_that_cannot_be_looked_into_is_masked_whole(magic: bytes) -> None:
+    assert Masker().body(magic + b"anything") == b"[masked]"
+
+
+def test_a_text_that_only_begins_like_a_compressed_body_is_masked_as_text() -> None:
+    assert Masker().body(b"x of jane@example.com") == b"x of [email]"
 
 
 def test_a_binary_body_without_anything_personal_is_unchanged() -> None:
