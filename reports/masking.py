@@ -106,8 +106,8 @@ class Masker:
         return self._text(text, depth=2)
 
     def body(self, body: bytes) -> bytes:
-        """A body with everything masked; gzip stays gzip, zlib stays zlib. Of other binary bodies only runs of
-        ASCII are read."""
+        """A body with everything masked; gzip stays gzip, zlib stays zlib. Of other binary bodies only the
+        runs of ASCII are read."""
         if body.startswith(_CLOSED):
             return MASKED.encode()
         for magic, wbits, pack in _PACKED:
