@@ -4,17 +4,20 @@ import os
 from typing import Any
 
 import pytest
-from services import rocketmq_fixtures
+from services import activemq_fixtures, ledger_servers, rocketmq_fixtures
+from services.activemq_fixtures import stomp, stomp_broker
 from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
 from services.rocketmq_fixtures import rocket, rocket_cluster
 
-__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster"]
+__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
 _WHY_MISSING: dict[str, Any] = {
     "rabbit_node": why_missing,
+    "stomp_broker": activemq_fixtures.why_missing,
     "rocket_cluster": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
+    "ledger_server": ledger_servers.why_missing,
 }
 _missing: dict[str, int] = {}
 
