@@ -1,0 +1,95 @@
+"""The command `dlq` with one fault built in: `python faulty.py KIND:NUMBER WORDS...`."""
+
+import errno
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import count
+from typing import Any
+
+from dlq.capture import pull
+from dlq.cli import app
+from dlq.connectors.memory import MemoryConnector, _brokers
+from dlq.core.errors import Unreachable
+
+
+def at_flush(number: int, what: Callable[[], None]) -> None:
+    """Let `what` happen instead of the `number`-th flush to the disk."""
+    flush, calls = os.fsync, count(1)
+
+    def faulty(descriptor: Any) -> None:
+        if next(calls) == number:
+            what()
+        flush(descriptor)
+
+    os.fsync = faulty
+
+
+def disk_full(number: int) -> None:
+    """From one flush on."""
+    flush, calls = os.fsync, count(1)
+
+    def full(descriptor: Any) -> None:
+        if next(calls) >= number:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        flush(descriptor)
+
+    os.fsync = full
+
+
+def kill_9(number: int) -> None:
+    """Before one flush, of a file or of its folder."""
+    at_flush(number, lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def broker_away(_number: int) -> None:
+    """Nobody answers."""
+
+    def refuse(_self: Any, _request: Any) -> Any:
+        raise Unreachable("no answer from the shop")
+
+    MemoryConnector.read = refuse  # type: ignore[method-assign]
+
+
+def connection_cut(number: int) -> None:
+    """Once, after so many letters of the first reading."""
+    read, left = MemoryConnector.read, [number]
+
+    def cutting(self: MemoryConnector, request: Any) -> Any:
+        for broker in _brokers.values() if left else ():
+            broker.faults.cut_reading_after = left.pop()
+        return read(self, request)
+
+    MemoryConnector.read = cutting  # type: ignore[method-assign]
+
+
+def clock_jump(days: int) -> None:
+    """The wall clock is that many days off."""
+    real = time.time_ns
+    time.time_ns = lambda: real() + days * 86_400 * 10**9
+
+    class Jumped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Jumped":
+            return super().now(tz) + timedelta(days=days)
+
+    assert Jumped.now(UTC) is not None
+    pull.datetime = Jumped  # type: ignore[misc]
+
+
+FAULTS: Mapping[str, Callable[[int], None]] = {
+    "disk-full": disk_full,
+    "kill-9": kill_9,
+    "broker-away": broker_away,
+    "connection-cut": connection_cut,
+    "clock-jump": clock_jump,
+    "none": lambda _number: None,
+}
+
+if __name__ == "__main__":
+    kind, _, number = sys.argv[1].partition(":")
+    FAULTS[kind](int(number or 0))
+    app.main(sys.argv[2:])
