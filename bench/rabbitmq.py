@@ -49,7 +49,6 @@ HEADERS: dict[str, object] = {
     "x-first-death-exchange": "shop",
     "app": "orders",
     "tenant": 42,
-    "trace": "0af7651916cd43dd8448eb211c80319c",
 }
 DLQ = [sys.executable, "-m", "dlq.cli"]
 
@@ -101,9 +100,10 @@ class Row:
 
 
 def block(number: int) -> bytes:
-    """The property block of a dead letter."""
+    """The property block of a dead letter; trace and message id differ, as they do in the wild."""
+    headers = {**HEADERS, "trace": f"{number:032x}"}
     properties = pika.BasicProperties(
-        content_type="application/json", headers=HEADERS, delivery_mode=2, message_id=f"m-{number}"
+        content_type="application/json", headers=headers, delivery_mode=2, message_id=f"m-{number}"
     )
     return b"".join(properties.encode())
 
@@ -199,7 +199,8 @@ def measure(node: Node, version: str, kind: str, letters: int) -> Iterator[Row]:
         if said["sent"] != letters:
             raise SystemExit(f"replay apply sent {said['sent']} of {letters}")
         yield row("dlq replay apply, with ledger", wall, cpu, peak)
-    yield row("pika publisher, confirms + mandatory", pika_confirms(node.url, "d", letters, HEADERS, BODY))
+    headers = {**HEADERS, "trace": "0" * 32}
+    yield row("pika publisher, confirms + mandatory", pika_confirms(node.url, "d", letters, headers, BODY))
     wall, cpu = publisher_alone(node, "e", letters)
     yield row("dlq's publisher alone", wall, cpu)
 
