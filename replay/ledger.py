@@ -4,13 +4,14 @@ Every operation is atomic between processes, and between hosts where the ledger 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple, Protocol
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
 from dlq.archive.store import Store
-from dlq.core.errors import UsageError
+from dlq.core.errors import Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.letters import Letter
@@ -98,13 +99,33 @@ class Ledger(Protocol):
         """Everything, in chunks of columns in the order of REPLAYS."""
         ...
 
+    def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """All replays with all they hold, in chunks that `adopt` of another ledger takes."""
+        ...
+
+    def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        """Take in replays of another ledger; what is known here stays as it is. Returns how many are new."""
+        ...
+
     def close(self) -> None:
         """Let go of the store."""
         ...
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
-    """The ledger that `[ledger]` names. Raises UsageError, ArchiveError."""
+    """The ledger that `[ledger]` names. Raises UsageError, ArchiveError.
+
+    A server is refused while the archive has a ledger of its own: what that one knows would be sent twice.
+    """
+    if settings.url != "sqlite" and exists(LedgerSettings(), store):
+        raise UsageError(
+            f"the archive {store.location} has its own {FILE}, which the server in [ledger] url does not know; "
+            "move it there once with `dlq ledger move`"
+        )
+    return _connected(settings, store)
+
+
+def _connected(settings: LedgerSettings, store: Store) -> Ledger:
     from dlq.replay.sql_engine import server_url
     from dlq.replay.sql_ledger import SqlLedger
 
@@ -121,6 +142,34 @@ def exists(settings: LedgerSettings, store: Store) -> bool:
     except UsageError:
         return False
     return True
+
+
+def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
+    """The archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
+
+    Afterwards the file is kept under another name: two ledgers of one archive would send twice. Raises
+    UsageError when there is nothing to move, Busy while letters are being sent.
+    """
+    if settings.url == "sqlite":
+        raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
+    if not exists(LedgerSettings(), store):
+        raise UsageError(f"there is no {FILE} in the archive {store.location}")
+    total = new = 0
+    with (
+        closing(_connected(LedgerSettings(lease=settings.lease), store)) as old,
+        closing(_connected(settings, store)) as server,
+    ):
+        old.expire()
+        for rows in old.everything():
+            if any("sending" in row for row in rows):
+                raise Busy("letters are being sent by this ledger; stop that first: dlq replay stop PLAN")
+            total += len(rows)
+            new += server.adopt(rows)
+    for end in ("", "-wal", "-shm"):
+        path = Path(store.url(FILE + end))
+        if path.exists():
+            path.rename(f"{path}.moved")
+    return total, new
 
 
 @contextmanager

@@ -109,6 +109,8 @@ class Loader:
             raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
     def _is_there(self, manifest: Manifest) -> bool:
+        if not manifest.segment:
+            return False
         try:
             self._store.open(manifest.segment).close()
         except UsageError:

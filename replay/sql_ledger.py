@@ -38,6 +38,7 @@ class SqlLedger:
         dialect = self._database.engine.dialect
         insert = sql.INSERT_IF_NEW[dialect.name](sql.TABLE)
         self._insert = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
+        self._adopt = insert.compile(dialect=dialect, column_keys=list(sql.COLUMNS))
         self._make_table()
 
     def _make_table(self) -> None:
@@ -118,11 +119,22 @@ class SqlLedger:
         return self._database.run(lambda connection: self._resolve(connection, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        wanted = sa.select(*(sql.TABLE.c[f.name] for f in REPLAYS)).order_by(sql.T.key).limit(_CHUNK_OF_ROWS)
+        for chunk in self._paged(REPLAYS.names):
+            yield tuple(zip(*chunk, strict=True))
+
+    def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+        return self._paged(sql.COLUMNS)
+
+    def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        given = rows if self._adopt.positional else [dict(zip(sql.COLUMNS, r, strict=True)) for r in rows]
+        return self._database.run(lambda c: c.exec_driver_sql(str(self._adopt), list(given)).rowcount)
+
+    def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
+        wanted = sa.select(*(sql.TABLE.c[name] for name in columns)).order_by(sql.T.key).limit(_CHUNK_OF_ROWS)
         after = ""
         while chunk := self._database.run(_driver_rows(wanted.where(sql.T.key > after)), reading=True):
-            yield tuple(zip(*chunk, strict=True))
-            after = chunk[-1][_KEY_COLUMN]
+            yield chunk
+            after = chunk[-1][columns.index("key")]
 
     def close(self) -> None:
         self._database.engine.dispose()
@@ -167,9 +179,6 @@ class SqlLedger:
             connection.execute(sql.RESOLVE[state], {"keys": some, **values}).rowcount
             for some in _chunks(keys)
         )
-
-
-_KEY_COLUMN = REPLAYS.names.index("key")
 
 
 def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:

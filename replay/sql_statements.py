@@ -37,6 +37,7 @@ INSERTED = (
     "sent_at",
     "updated_at",
 )
+COLUMNS = tuple(TABLE.columns.keys())
 
 INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
     "sqlite": lambda table: sqlite.insert(table).on_conflict_do_nothing(),

@@ -12,12 +12,12 @@ from services.ledger_servers import SERVERS, Server
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
-from dlq.core.errors import ConfigError
+from dlq.core.errors import Busy, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
-from dlq.replay.ledger import Ledger, Settlement, as_arrow, open_ledger, opened
+from dlq.replay.ledger import Ledger, Settlement, as_arrow, move, open_ledger, opened
 from dlq.replay.letters import Letter
 from dlq.replay.plan import make
 from dlq.replay.sql_engine import server_url
@@ -171,6 +171,35 @@ def test_a_claim_whose_answer_was_lost_is_not_forgotten(
 
         monkeypatch.setattr(engine.dialect, "do_commit", answer_lost)
         assert book.claim("lost", some) == keys(some)
+
+
+def test_a_ledger_moves_from_the_archive_to_a_server(
+    config: Settings, store: LocalStore, ledger: Ledger
+) -> None:
+    some = letters(5)
+    ledger.claim("server", some[:1])
+    file = LedgerSettings()
+    store.put("here", b"")
+    with opened(file, store) as old:
+        old.claim("moved", some)
+        states = ("confirmed", "confirmed", "returned", "in_doubt", "planned")
+        old.settle([Settlement(one.key, state) for one, state in zip(some, states, strict=True)])
+    with pytest.raises(UsageError, match="dlq ledger move"):
+        open_ledger(config.ledger, store)
+    assert move(config.ledger, store) == (5, 4)
+    assert ledger.counts("moved") == {"confirmed": 1, "returned": 1, "in_doubt": 1, "planned": 1}
+    assert ledger.states([some[0].key]) == {some[0].key: "sending"}
+    assert as_arrow(file, store) is None
+    with pytest.raises(UsageError, match=r"no ledger\.db"):
+        move(config.ledger, store)
+
+
+def test_a_ledger_that_is_sending_is_not_moved(config: Settings, store: LocalStore) -> None:
+    store.put("here", b"")
+    with opened(LedgerSettings(), store) as old:
+        old.claim("busy", letters(1))
+        with pytest.raises(Busy):
+            move(config.ledger, store)
 
 
 def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:

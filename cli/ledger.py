@@ -1,0 +1,32 @@
+"""`dlq ledger`: the store that remembers what was sent."""
+
+import typer
+
+from dlq.cli.context import Context
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    commands = typer.Typer(no_args_is_help=True)
+    commands.callback()(_about)
+    commands.command()(move)
+    app.add_typer(commands, name="ledger")
+
+
+def _about() -> None:
+    """The store that remembers what was sent."""
+
+
+def move(ctx: typer.Context) -> None:
+    """Move the archive's own ledger (SQLite) to the server that [ledger] url names.
+
+    The old file is kept as ledger.db.moved. Running it again adds nothing twice.
+
+    Example: dlq ledger move
+    """
+    from dlq.replay.ledger import move as move_ledger
+
+    context: Context = ctx.obj
+    total, new = move_ledger(context.settings.ledger, context.store)
+    text = f"{total:,} replays moved, {total - new:,} of them were there already"
+    context.emit({"replays": total, "new": new}, lambda: context.console.print(text))
