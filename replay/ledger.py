@@ -104,7 +104,7 @@ class Ledger(Protocol):
         ...
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Take in replays of another ledger; what is known here stays as it is. Returns how many are new."""
+        """Take in replays of another ledger; what is known here stays as it is. Returns the new ones' count."""
         ...
 
     def close(self) -> None:
