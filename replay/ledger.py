@@ -104,7 +104,7 @@ class Ledger(Protocol):
         ...
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Take in replays of another ledger; what is known here stays as it is. Returns the new ones' count."""
+        """Take in replays of another ledger; what is known here stays. Returns how many are new."""
         ...
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     """
     if settings.url != "sqlite" and exists(LedgerSettings(), store):
         raise UsageError(
-            f"the archive {store.location} has its own {FILE}, which the server in [ledger] url does not know; "
+            f"the archive {store.location} has its own {FILE}, unknown to the server in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
     return _connected(settings, store)
