@@ -1,6 +1,8 @@
 """One round of keeping the archive small: first looked at, then done, source by source."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -13,8 +15,28 @@ from dlq.core.clock import now
 from dlq.core.errors import Busy
 from dlq.core.settings import Retain
 
-ANALYSIS_LOCK = "analysis"
-"""Held while an analysis reads segments, and while segments are written again."""
+_SEGMENTS_LOCK = "segments"
+_PATIENCE = 600.0
+_LOOK_AGAIN = 0.5
+
+
+@contextmanager
+def steady_segments(store: Store, patience: float = _PATIENCE) -> Iterator[None]:
+    """No segment is written again while an analysis reads it: both do their work inside this.
+
+    Waits `patience` seconds for another who is inside, then raises Busy.
+    """
+    until = time.monotonic() + patience
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(store.lock(_SEGMENTS_LOCK))
+                break
+            except Busy:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_LOOK_AGAIN)
+        yield
 
 
 @dataclass(frozen=True)
@@ -63,7 +85,7 @@ def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -
 def do(store: Store, work: Work) -> Done:
     """Do it. A crash at any point loses nothing; the next round mends it. Raises Busy, ArchiveError."""
     done = Done()
-    with store.lock("retain"), store.lock(ANALYSIS_LOCK):
+    with store.lock("retain"), steady_segments(store):
         for source, groups in work.groups.items():
             try:
                 with store.lock(f"source-{source}"):
@@ -78,9 +100,7 @@ def do(store: Store, work: Work) -> Done:
     return done
 
 
-def _rewrite(
-    store: Store, fresh: Mapping[str, Manifest], group: Sequence[Manifest], choice: Choice
-) -> int:
+def _rewrite(store: Store, fresh: Mapping[str, Manifest], group: Sequence[Manifest], choice: Choice) -> int:
     """Returns the bytes gained. A group that a pull has changed meanwhile waits for the next round."""
     if any(fresh.get(manifest.stem) != manifest for manifest in group):
         return 0

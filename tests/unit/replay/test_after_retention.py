@@ -1,0 +1,104 @@
+"""Plans find their letters again after retention and compaction have written the segments anew."""
+
+from collections.abc import Iterable
+
+import pytest
+from replaying import Replaying, fill
+
+from dlq.archive import housekeeping, manifests
+from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.settings import Retain
+from dlq.replay import ledger as ledgers
+from dlq.replay.load import Loader
+from dlq.replay.planfile import letters
+from dlq.replay.verify import verify
+
+EVERYTHING = Retain(max_size="0B", states=("waiting", "replayed"))
+
+
+def retain(replay: Replaying, rules: Retain | None = None) -> None:
+    replays = ledgers.as_arrow(replay.config.ledger, replay.store)
+    housekeeping.do(replay.store, housekeeping.look(replay.store, rules or Retain(), replays, compact=True))
+
+
+def settle(replay: Replaying) -> None:
+    for manifest in manifests.every(replay.store):
+        manifests.settle(replay.store, manifest)
+
+
+@pytest.fixture
+def plan(replay: Replaying) -> str:
+    """Ten letters of two segments, last segment first."""
+    fill(replay.store, 5, advice=None)
+    fill(replay.store, 5, advice=None, start=100)
+    return replay.plan(any_advice=True, where="record_id is not null")
+
+
+def test_a_plan_outlives_compaction(replay: Replaying, plan: str) -> None:
+    retain(replay)
+    assert len(list(manifests.every(replay.store))) == 1
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 10}
+    assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))
+
+
+def test_a_plan_outlives_two_compactions(replay: Replaying, plan: str) -> None:
+    retain(replay)
+    fill(replay.store, 5, advice=None, start=200)
+    retain(replay)
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 10}
+
+
+def test_the_records_are_the_letters_that_were_planned(replay: Replaying, plan: str) -> None:
+    planned = list(letters(replay.store, plan))
+    before = Loader(replay.store).records(planned)
+    retain(replay)
+    assert Loader(replay.store).records(planned) == before
+
+
+def test_compaction_in_the_middle_of_an_apply_is_not_noticed(replay: Replaying, plan: str) -> None:
+    planned = list(letters(replay.store, plan))
+    loader = Loader(replay.store)
+    first = loader.records(planned[:3])
+    retain(replay)
+    rest = loader.records(planned[3:])
+    assert [record.record_id for record in (*first, *rest)] == [one.record_id for one in planned]
+
+
+def test_a_plan_whose_letters_were_removed_says_so(replay: Replaying, plan: str) -> None:
+    settle(replay)
+    retain(replay, EVERYTHING)
+    with pytest.raises(UsageError, match="make a new plan"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
+
+
+def test_a_letter_that_was_removed_is_named(replay: Replaying, plan: str) -> None:
+    settle(replay)
+    planned = list(letters(replay.store, plan))
+    some = replay.plan(any_advice=True, where=_these(one.record_id for one in planned[:4]))
+    replay.apply(some)
+    retain(replay, Retain(max_size="0B"))
+    assert Loader(replay.store).records(planned[4:])
+    with pytest.raises(ArchiveError, match=planned[0].record_id):
+        Loader(replay.store).records(planned[:1])
+
+
+def _these(record_ids: Iterable[str]) -> str:
+    quoted = ", ".join(f"'{record_id}'" for record_id in record_ids)
+    return f"record_id in ({quoted})"
+
+
+def test_what_is_in_doubt_is_still_there_to_be_reconciled(replay: Replaying, plan: str) -> None:
+    settle(replay)
+    replay.queue.fate = lambda number: "in_doubt" if number % 2 else "confirmed"
+    replay.apply(plan)
+    retain(replay, EVERYTHING)
+    doubtful = [entry.record_id for entry in replay.ledger.entries(plan, "in_doubt")]
+    assert len(doubtful) == 5
+    (books,) = verify(replay.store, replay.config)
+    assert (books.captured, books.purged, books.in_doubt) == (10, 5, 5)
+    replay.reconcile(plan, sent=tuple(doubtful))
+    (books,) = verify(replay.store, replay.config)
+    assert (books.replayed, books.balanced) == (5, True)
