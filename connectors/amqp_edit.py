@@ -59,9 +59,9 @@ def _kept(table: bytes, set_headers: Mapping[str, str | int], drop: Callable[[st
     pieces, run, at, end = [], 4, 4, len(table)
     while at < end:
         start, kind = at, at + 1 + table[at]
-        size = SIZES.get(table[kind])
+        size = _FIXED[table[kind]]
         at = kind + 5 + _u32(table, kind + 1)[0] if size is None else kind + 1 + size
-        name = table[start + 1 : kind].decode("utf-8", "backslashreplace")
+        name = _text(table[start + 1 : kind])
         if name in set_headers or drop(name):
             if run < start:
                 pieces.append(table[run:start])
@@ -69,6 +69,14 @@ def _kept(table: bytes, set_headers: Mapping[str, str | int], drop: Callable[[st
     ends_at(at, end)
     pieces.append(table[run:])
     return pieces
+
+
+_FIXED = [SIZES.get(kind) for kind in range(256)]
+
+
+@lru_cache(maxsize=4096)
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
 
 
 def text_header(block: bytes, header: str) -> str | None:
