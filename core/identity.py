@@ -11,10 +11,17 @@ from hashlib import sha256
 ID_HEX_DIGITS = 32
 
 
-def content_id(*parts: bytes) -> str:
-    """The id of the first message whose content is `parts`; their borders count."""
-    framed = b"".join([b"%d:%b" % (len(part), part) for part in parts])
-    return sha256(framed).hexdigest()[:ID_HEX_DIGITS]
+def framed(*parts: bytes) -> bytes:
+    """`parts` one after the other with their borders; what is framed may be joined."""
+    return b"".join([b"%d:%b" % (len(part), part) for part in parts])
+
+
+def content_id(*parts: bytes, after: bytes = b"") -> str:
+    """The id of the first message whose content is `parts`; their borders count.
+
+    `after` is framed already and comes first: parts that many messages share need framing once.
+    """
+    return sha256(after + framed(*parts)).hexdigest()[:ID_HEX_DIGITS]
 
 
 def ordinal_id(first_id: str, ordinal: int) -> str:
