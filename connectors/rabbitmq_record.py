@@ -12,7 +12,7 @@ from dlq.connectors.amqp_fields import instant
 from dlq.connectors.amqp_frames import Delivery
 from dlq.connectors.base import ReadRequest
 from dlq.core.clock import now
-from dlq.core.identity import content_id
+from dlq.core.identity import content_id, framed
 from dlq.core.record import FLAG_AMQP10_BODY, Death, Record
 
 _AMQP10 = "amqp-1.0"
@@ -59,10 +59,10 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Deliver
     source = request.source
     queue = source.queue or ""
     key_of = request.key_reader()
-    source_part, queue_part = source.name.encode(), queue.encode()
+    place = framed(source.name.encode(), queue.encode())
 
     def make(delivery: Delivery) -> Record:
-        redelivered, exchange, routing_key = _envelope(delivery.method)
+        redelivered, exchange, routing_key, framed_names = _envelope(delivery.method)
         block, body = delivery.block, delivery.body
         digest = sha256(body).hexdigest()
         try:
@@ -75,9 +75,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Deliver
         message_id = properties.get("message_id")
         published = properties.get("timestamp")
         return Record(
-            content_id(
-                source_part, queue_part, exchange.encode(), routing_key.encode(), stable, digest.encode()
-            ),
+            content_id(stable, digest.encode(), after=place + framed_names),
             source.name,
             source.broker,
             "rabbitmq",
@@ -125,16 +123,15 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Deliver
     return make
 
 
-def _envelope(method: bytes) -> tuple[bool, str, str]:
-    """(redelivered, exchange, routing key) of a basic.deliver payload."""
+def _envelope(method: bytes) -> tuple[bool, str, str, bytes]:
+    """(redelivered, exchange, routing key, both framed) of a basic.deliver payload."""
     flag = 5 + method[4] + _after_tag - 1
-    exchange, routing_key = _names(method[flag + 1 :])
-    return method[flag] != 0, exchange, routing_key
+    return method[flag] != 0, *_names(method[flag + 1 :])
 
 
 @lru_cache(maxsize=2048)
-def _names(encoded: bytes) -> tuple[str, str]:
+def _names(encoded: bytes) -> tuple[str, str, bytes]:
     middle = 1 + encoded[0]
     texts = encoded[1:middle], encoded[middle + 1 : middle + 1 + encoded[middle]]
     exchange, routing_key = (text.decode("utf-8", "backslashreplace") for text in texts)
-    return exchange, routing_key
+    return exchange, routing_key, framed(*texts)

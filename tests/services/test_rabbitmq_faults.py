@@ -105,7 +105,7 @@ Drains = Callable[..., Drain]
 @on_private_nodes
 @each_kind
 def test_the_broker_is_killed_and_restarted_in_mid_pull(drain: Drains, rabbit: Rabbit, kind: str) -> None:
-    pull = drain(20_000, kind)
+    pull = drain(12_000, kind)
     running = pull.start()
     pull.wait_for_a_manifest(running)
     rabbit.node.kill()
@@ -114,7 +114,7 @@ def test_the_broker_is_killed_and_restarted_in_mid_pull(drain: Drains, rabbit: R
     assert "Traceback" not in err
     rabbit.node.start()
     rabbit.channel = rabbit.connect()
-    pull.finish(20_000)
+    pull.finish(12_000)
 
 
 @on_rabbitmq_4
@@ -173,7 +173,7 @@ def test_the_disk_is_full(drain: Drains) -> None:
     pull.finish(3000)
 
 
-# A pull in which one function does something before or after its nth call.
+# A pull of small segments in which one function does something before or after its nth call.
 STEP = """
 import os, signal, sys, time
 from dlq.archive import manifests
@@ -194,6 +194,7 @@ def broken(function, calls=[0]):
         return result
     return call
 
+attempt.SEGMENT_ROWS = 500
 owner, name = {place!r}.split(".")
 owner = dict(manifests=manifests, attempt=attempt, LocalStore=LocalStore, RabbitReading=RabbitReading)[owner]
 setattr(owner, name, broken(getattr(owner, name)))
@@ -219,22 +220,22 @@ _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
     ],
 )
 def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, nth: int, when: str) -> None:
-    pull = drain(12_000)
+    pull = drain(1200)
     program = STEP.format(place=place, nth=nth, **{"before": "pass", "after": "pass", when: _DIE})
     assert pull.run(sys.executable, "-c", program)[0] == -signal.SIGKILL
-    pull.finish(12_000)
+    pull.finish(1200)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_pull_keeps_what_it_has(drain: Drains, number: signal.Signals) -> None:
-    pull = drain(30_000)
+    pull = drain(20_000)
     running = pull.start()
     pull.wait_for_a_manifest(running)
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130, err
     assert "Traceback" not in err
-    pull.finish(30_000)
+    pull.finish(20_000)
 
 
 def test_two_pulls_at_once(drain: Drains) -> None:

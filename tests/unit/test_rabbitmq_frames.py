@@ -10,6 +10,7 @@ from pika import spec
 from dlq.connectors.amqp_frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq_record import history, record_maker
+from dlq.core.identity import content_id
 from dlq.core.record import Death, Record
 from dlq.core.settings import Source
 
@@ -82,6 +83,12 @@ def test_the_id_depends_on_the_content_and_not_on_the_delivery() -> None:
     assert record(body=b"b").record_id != first.record_id
     assert record(body=b"a", method=deliver(1, key=b"other")).record_id != first.record_id
     assert record(b"\x00\x80\x01m", b"a").record_id != first.record_id
+
+
+def test_the_id_is_that_of_all_its_parts() -> None:
+    made = record(body=b"a")
+    parts = (b"orders", b"orders.dlq", b"shop", b"order", b"\0\0", made.body_sha256.encode())
+    assert made.record_id == content_id(*parts)
 
 
 def test_a_damaged_property_block_is_kept_as_it_is() -> None:
