@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def cron(
     ctx: typer.Context,
-    profile: Annotated[str, typer.Argument(help="One of [profiles.NAME].")],
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name in dlq.toml.")],
     every: Annotated[str, typer.Option(help="How often, e.g. 15m, 6h, 1d.")] = "15m",
 ) -> None:
     """Print what runs a profile by itself: a crontab line, a systemd service and timer, a Kubernetes CronJob.

@@ -13,7 +13,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
 from dlq.cli.profile import Task
 from dlq.cli.pull import KEYS
-from dlq.cli.time_limit import Clock, time_limit
+from dlq.cli.time_limit import Clock, OutOfTime, time_limit
 from dlq.core.clock import iso, now
 from dlq.core.errors import DlqError
 from dlq.core.logs import Log
@@ -76,6 +76,8 @@ class Run:
         try:
             with time_limit(self._clock.left(share) if share else None):
                 step()
+        except OutOfTime as error:
+            self._fail(event, error, ExitCode.PARTLY, **fields)
         except DlqError as error:
             self._fail(event, error, code_of(error), **fields)
         except Exception as error:  # noqa: BLE001 (one step's unknown fault must not cost the others)
@@ -166,10 +168,10 @@ class Run:
     def _code(self, sources_failed: int) -> ExitCode:
         """Where every source failed alike there is one reason; else some of the work was done."""
         codes = [ExitCode.THRESHOLD] if self.outcome.alarms else []
-        if self._failures or self._partial:
-            codes.append(ExitCode.PARTLY)
         if sources_failed and sources_failed == len(self._task.sources):
             codes.append(self._failures[0])
+        elif self._failures or self._partial:
+            codes.append(ExitCode.PARTLY)
         return worst(ExitCode.DONE, *codes)
 
     def _publish(self, code: ExitCode) -> None:

@@ -24,7 +24,7 @@ def retain(
         bool, typer.Option("--compact", help="Also write many small segments as few.")
     ] = False,
 ) -> int:
-    """Remove what [retain] lets go: replayed letters by age or size, and old analyses. A dry run by default.
+    """Remove replayed letters by age or size, and old analyses, by dlq.toml. A dry run by default.
 
     Never removed: letters whose replay is planned, under way, in doubt or held, and letters that their
     broker may still deliver (copied, or of a pull that is not settled). Verdicts, plans and the ledger stay

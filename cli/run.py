@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def run(
     ctx: typer.Context,
-    profile: Annotated[str, typer.Argument(help="One of [profiles.NAME].")],
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name in dlq.toml.")],
     skip_if_busy: Annotated[
         bool, typer.Option("--skip-if-busy", help="End with 0 while another run of the profile is at work.")
     ] = False,
