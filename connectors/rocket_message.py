@@ -9,7 +9,7 @@ Hosts are 4 or 16 bytes and a port.
 import socket
 import struct
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.connectors.remoting import ProtocolError
 from dlq.connectors.rocket_bodies import plain_body
@@ -22,6 +22,7 @@ BATCH = 0xC0
 COMPRESSION = 0x701
 """The bits that say whether and how the body is compressed; the only ones a resend may carry."""
 _V1, _V2, _BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+_SIZE = struct.Struct(">iI")
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
 _PLAIN = struct.Struct(">iIiiiqqiq8sq8siqi")
@@ -54,7 +55,7 @@ def decode(buffer: bytes) -> Iterator[StoredMessage]:
     at, end = 0, len(buffer)
     while at < end:
         try:
-            size, magic = struct.unpack_from(">iI", buffer, at)
+            size, magic = _SIZE.unpack_from(buffer, at)
             if size < 8 or at + size > end:
                 raise ProtocolError(f"a message of {size} bytes at {at} of {end}")
             if magic != _BLANK:
@@ -65,12 +66,12 @@ def decode(buffer: bytes) -> Iterator[StoredMessage]:
 
 
 def _message(buffer: bytes, at: int, size: int, magic: int) -> StoredMessage:
-    sys_flag = int.from_bytes(buffer[at + 36 : at + 40], "big")
-    read = _fixed if sys_flag & (BORN_V6 | STORED_V6) else _fixed_ipv4
-    (
-        (crc, queue, flag, offset, position, born, born_host, stored, store_host, times, prepared, length),
-        start,
-    ) = read(buffer, at, sys_flag)
+    if buffer[at + 39] & (BORN_V6 | STORED_V6):
+        fixed, start = _fixed(buffer, at)
+    else:
+        fixed, start = _PLAIN.unpack_from(buffer, at), at + _PLAIN.size
+    (_, _, crc, queue, flag, offset, position, sys_flag, born, born_host, stored, store_host, times, prepared,
+     length) = fixed  # fmt: skip
     body_end = start + length
     if magic == _V1:
         topic_start, topic_length = body_end + 1, buffer[body_end]
@@ -91,35 +92,14 @@ def _message(buffer: bytes, at: int, size: int, magic: int) -> StoredMessage:
     )  # fmt: skip
 
 
-_Fixed = tuple[tuple[int, int, int, int, int, int, bytes, int, bytes, int, int, int], int]
-
-
-def _fixed_ipv4(buffer: bytes, at: int, _sys_flag: int) -> _Fixed:
-    _, _, crc, queue, flag, offset, position, _, *rest = _PLAIN.unpack_from(buffer, at)
-    return (crc, queue, flag, offset, position, *rest), at + _PLAIN.size
-
-
-def _fixed(buffer: bytes, at: int, sys_flag: int) -> _Fixed:
-    _, _, crc, queue, flag, offset, position, _, born = _HEAD.unpack_from(buffer, at)
+def _fixed(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    """What _PLAIN reads, where a host is IPv6."""
+    head = _HEAD.unpack_from(buffer, at)
+    sys_flag = head[7]
     born_host, at = _packed_host(buffer, at + _HEAD.size, sys_flag & BORN_V6)
     (stored,) = struct.unpack_from(">q", buffer, at)
     store_host, at = _packed_host(buffer, at + 8, sys_flag & STORED_V6)
-    times, prepared, length = _TAIL.unpack_from(buffer, at)
-    values = (
-        crc,
-        queue,
-        flag,
-        offset,
-        position,
-        born,
-        born_host,
-        stored,
-        store_host,
-        times,
-        prepared,
-        length,
-    )
-    return values, at + _TAIL.size
+    return (*head, born_host, stored, store_host, *_TAIL.unpack_from(buffer, at)), at + _TAIL.size
 
 
 def _packed_host(buffer: bytes, at: int, is_v6: int) -> tuple[bytes, int]:
@@ -179,8 +159,13 @@ def _inner(packed: bytes, at: int, outer: StoredMessage, sys_flag: int, n: int) 
 
 def parse_properties(block: bytes) -> dict[str, str]:
     """The property block as a map; where a name comes twice the last one wins, as in Java."""
-    text = block.decode("utf-8", "backslashreplace")
-    return dict([pair.split("\x01", 1) for pair in text.split("\x02") if "\x01" in pair])
+    pairs = [
+        pair.split("\x01", 1) for pair in block.decode("utf-8", "backslashreplace").split("\x02") if pair
+    ]
+    try:
+        return dict(pairs)
+    except ValueError:
+        return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

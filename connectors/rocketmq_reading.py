@@ -77,7 +77,7 @@ class RocketReading:
         for step in _gathered(self._steps(stretch), request.batch_rows, request.batch_bytes):
             messages, reached = self._within_limit(step)
             self._taken += len(messages)
-            records = [make(message) for message in [*messages, *self._copies(place.node, messages)]]
+            records = make([*messages, *self._copies(place.node, messages)])
             self._position += len(records)
             yield Batch(records, self._position, {stretch.key: reached}, (), step.gaps)
             if self._taken == request.limit:
@@ -115,7 +115,12 @@ def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
     gaps: list[Gap] = []
     held = reached = 0
     for step in steps:
-        for message in step.messages:
+        weight = sum([len(message.body) for message in step.messages])
+        fits = len(messages) + len(step.messages) <= rows and held + weight <= size
+        if fits:
+            messages += step.messages
+            held += weight
+        for message in () if fits else step.messages:
             if len(messages) >= rows or (messages and held + len(message.body) > size):
                 yield Step(messages, message.queue_offset, gaps)
                 messages, gaps, held = [], [], 0

@@ -1,12 +1,13 @@
 """From a stored RocketMQ message to a record. Field names in `headers` are Java's (design section 9)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from typing import NamedTuple
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.remoting import ProtocolError
 from dlq.connectors.rocket_bodies import COMPRESSED, plain_body
-from dlq.connectors.rocket_message import StoredMessage, host_name, offset_message_id, parse_properties
+from dlq.connectors.rocket_message import StoredMessage, host_name, parse_properties
 from dlq.core.clock import now
 from dlq.core.identity import content_id
 from dlq.core.record import Record
@@ -17,59 +18,97 @@ HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
 FINISHED = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 _END_OF_TIME = 253_402_300_800_000
+_SHAPES = 10_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
 """HTTP's names; its `deflate` is the zlib format."""
 
-Maker = Callable[[StoredMessage], Record]
+Maker = Callable[[Sequence[StoredMessage]], list[Record]]
 
 
 def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> Maker:
     """The function that makes records of the messages of one broker node, for one pull."""
     read_key = request.key_reader()
-    source = request.source.name
-    id_prefix = source.encode(), node.encode()
-    hosts: dict[bytes, str] = {}
+    source, pull_id, mode = request.source.name, request.pull_id, request.mode
+    topics: dict[str, _Topic] = {}
+    fixed: dict[tuple[object, ...], tuple[str, dict[str, str]]] = {}
 
-    def make(message: StoredMessage) -> Record:
-        m = message
-        properties = parse_properties(m.properties)
+    def make(message: StoredMessage, captured_at: int) -> Record:
+        (topic, queue_id, offset, position, sys_flag, flag, born_at, born_host, stored_at, store_host,
+         times, prepared, _crc, body, raw) = message  # fmt: skip
+        known = topics.get(topic)
+        if known is None:
+            known = topics.setdefault(topic, _topic(source, node, topic))
+        shape = (queue_id, sys_flag, flag, times, prepared, born_host, store_host)
+        if shape not in fixed:
+            if len(fixed) > _SHAPES:
+                fixed.clear()
+            fixed[shape] = store_host.hex().upper(), _fixed_headers(message)
+        host, common = fixed[shape]
+        headers = common.copy()
+        headers["msgId"] = physical_id = f"{host}{position:016X}"
+        headers["queueOffset"] = str(offset)
+        headers["commitLogOffset"] = str(position)
+        headers["bornTimestamp"] = str(born_at)
+        headers["storeTimestamp"] = str(stored_at)
+        properties = parse_properties(raw)
         unique_key = properties.get("UNIQ_KEY")
-        physical_id = offset_message_id(m.store_host, m.commit_log_offset)
-        headers = {
-            "msgId": physical_id,
-            "queueId": str(m.queue_id),
-            "queueOffset": str(m.queue_offset),
-            "commitLogOffset": str(m.commit_log_offset),
-            "preparedTransactionOffset": str(m.prepared_transaction_offset),
-            "sysFlag": str(m.sys_flag),
-            "flag": str(m.flag),
-            "reconsumeTimes": str(m.reconsume_times),
-            "bornTimestamp": str(m.born_at),
-            "bornHost": _named(m.born_host, hosts),
-            "storeTimestamp": str(m.stored_at),
-            "storeHost": _named(m.store_host, hosts),
-        }
-        body_digest = sha256(m.body)
-        place = b"%d:%d:%d" % (m.queue_id, m.queue_offset, m.commit_log_offset)
-        topic = m.topic
-        is_dead_letter = topic.startswith(DEAD_LETTERS)
-        group = topic[len(DEAD_LETTERS) :] if is_dead_letter else None
-        origin = origin_of(properties, group) if group is not None else _transaction_origin(topic, properties)
+        group = known.group
+        origin = known.origin(properties) if group is None else origin_of(properties, group)
+        digest = sha256(body)
+        is_compressed = sys_flag & COMPRESSED
         return Record(
-            content_id(*id_prefix, topic.encode(), place, m.properties, body_digest.digest()),
-            source, broker, "rocketmq", topic, version, node, m.queue_id, m.queue_offset,
+            content_id(known.identity, b"%d:%d:%d" % (queue_id, offset, position), raw, digest.digest()),
+            source, broker, "rocketmq", topic, version, node, queue_id, offset,
             unique_key, physical_id, properties.get("CORRELATION_ID"), properties.get("KEYS", "").split(),
-            read_key(unique_key, headers, properties, _readable(m)),
+            read_key(unique_key, headers, properties, _readable(message) if is_compressed else body),
             "topic" if origin else None, origin, None, None, group, None, None,
-            now(), _micros(m.born_at), None, _micros(m.stored_at), None,
-            None, (), m.reconsume_times if is_dead_letter else None, None,
-            headers, m.properties, properties,
-            m.body, len(m.body), body_digest.hexdigest(), None,
-            _ENCODINGS.get(m.sys_flag >> 8 & 7) if m.sys_flag & COMPRESSED else None,
-            None, None, m.sys_flag, request.pull_id, request.mode,
+            captured_at, _micros(born_at), None, _micros(stored_at), None,
+            None, (), None if group is None else times, None,
+            headers, raw, properties,
+            body, len(body), digest.hexdigest(), None,
+            _ENCODINGS.get(sys_flag >> 8 & 7) if is_compressed else None,
+            None, None, sys_flag, pull_id, mode,
         )  # fmt: skip
 
-    return make
+    def make_all(messages: Sequence[StoredMessage]) -> list[Record]:
+        captured_at = now()
+        return [make(message, captured_at) for message in messages]
+
+    return make_all
+
+
+class _Topic(NamedTuple):
+    """What is the same for all messages of a topic. `group` is None unless it holds dead letters."""
+
+    identity: bytes
+    group: str | None
+    origin: Callable[[Mapping[str, str]], str | None]
+
+
+def _topic(source: str, node: str, topic: str) -> _Topic:
+    group = topic[len(DEAD_LETTERS) :] if topic.startswith(DEAD_LETTERS) else None
+    identity = "\0".join((source, node, topic)).encode()
+    if topic in (HALF, DISCARDED):
+        return _Topic(identity, group, lambda properties: properties.get("REAL_TOPIC"))
+    return _Topic(identity, group, lambda _properties: None if topic == FINISHED else topic)
+
+
+def _fixed_headers(message: StoredMessage) -> dict[str, str]:
+    """All fields in Java's order; those that differ from message to message are filled in later."""
+    return {
+        "msgId": "",
+        "queueId": str(message.queue_id),
+        "queueOffset": "",
+        "commitLogOffset": "",
+        "preparedTransactionOffset": str(message.prepared_transaction_offset),
+        "sysFlag": str(message.sys_flag),
+        "flag": str(message.flag),
+        "reconsumeTimes": str(message.reconsume_times),
+        "bornTimestamp": "",
+        "bornHost": host_name(message.born_host),
+        "storeTimestamp": "",
+        "storeHost": host_name(message.store_host),
+    }
 
 
 def origin_of(properties: Mapping[str, str], group: str) -> str | None:
@@ -84,23 +123,9 @@ def origin_of(properties: Mapping[str, str], group: str) -> str | None:
     return topic or None
 
 
-def _transaction_origin(topic: str, properties: Mapping[str, str]) -> str | None:
-    if topic == FINISHED:
-        return None
-    return properties.get("REAL_TOPIC") if topic in (HALF, DISCARDED) else topic
-
-
 def _micros(millis: int) -> int | None:
     """Producers may send any time; what no calendar has stays in `headers` alone."""
     return millis * 1000 if 0 < millis < _END_OF_TIME else None
-
-
-def _named(packed: bytes, known: dict[bytes, str]) -> str:
-    if packed not in known:
-        if len(known) > 10_000:
-            known.clear()
-        known[packed] = host_name(packed)
-    return known[packed]
 
 
 def _readable(message: StoredMessage) -> bytes:

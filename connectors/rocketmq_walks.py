@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Gap
 from dlq.connectors.remoting import Ask, Code, Frame, ProtocolError
-from dlq.connectors.rocket_message import StoredMessage, decode, expand
+from dlq.connectors.rocket_message import BATCH, StoredMessage, decode, expand
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.core.errors import ConnectionLost
@@ -141,6 +141,11 @@ class PullWalk:
 
     def _fill(self, found: _Slice, messages: Sequence[StoredMessage], reached: int) -> None:
         before = found.at
+        if _is_run(messages, found.at, found.stop):
+            found.messages += messages
+            found.at += len(messages)
+            self._largest = max(self._largest, max([len(message.body) for message in messages]))
+            messages = ()
         for message in messages:
             if found.at <= message.queue_offset < found.stop:
                 self._skip(found, message.queue_offset)
@@ -165,6 +170,12 @@ class PullWalk:
             self._per_answer = got
 
 
+def _is_run(messages: Sequence[StoredMessage], first: int, stop: int) -> bool:
+    """The usual answer: every offset from `first` on, none beyond `stop`."""
+    offsets = [message.queue_offset for message in messages]
+    return bool(offsets) and offsets[-1] < stop and offsets == list(range(first, first + len(offsets)))
+
+
 _PROGRESS = (Code.OK, Code.PULL_NOT_FOUND, Code.PULL_AGAIN, Code.PULL_MOVED, Code.BUSY)
 
 
@@ -172,7 +183,10 @@ def _messages(answer: Frame, place: Place) -> list[StoredMessage]:
     if answer.code != Code.OK:
         return []
     try:
-        return [inner for message in decode(answer.body) for inner in expand(message)]
+        found = list(decode(answer.body))
+        if any(message.sys_flag & BATCH == BATCH for message in found):
+            return [inner for message in found for inner in expand(message)]
+        return found
     except ProtocolError as error:
         raise ConnectionLost(f"{place} sent what is no message: {error}") from error
 
