@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Target
 from dlq.core.record import Record
@@ -26,6 +26,33 @@ class Letter(NamedTuple):
     segment: str
     row: int
     target: Target
+
+
+class Located(Protocol):
+    """A letter of a plan, or a `Place`: enough to find the record."""
+
+    @property
+    def record_id(self) -> str:
+        """Whose row it is."""
+        ...
+
+    @property
+    def segment(self) -> str:
+        """The stem of the segment when the plan was made."""
+        ...
+
+    @property
+    def row(self) -> int:
+        """The row in that segment, from 0."""
+        ...
+
+
+class Place(NamedTuple):
+    """Where a record lies, before it is a letter of a plan."""
+
+    record_id: str
+    segment: str
+    row: int
 
 
 def lap_of(record: Record) -> int:

@@ -12,7 +12,7 @@ from dlq.archive.schema import to_records
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import COLUMNS, Record
-from dlq.replay.letters import Letter
+from dlq.replay.letters import Located
 
 _NOT_SENT = {
     "broker_version", "broker_node", "physical_id", "captured_at", "first_dead_at", "failure_text",
@@ -29,9 +29,9 @@ _FROM_RAW_PROPERTIES = {"keys", "headers", "properties"}
 class Loader:
     """Reads the letters' records in the plan's order; holds one segment at a time."""
 
-    def __init__(self, store: Store, lean: bool = False) -> None:
+    def __init__(self, store: Store, columns: Sequence[str] = SENT_COLUMNS, lean: bool = False) -> None:
         """`lean`: without the maps that connectors find in the property block itself."""
-        self._store, self._lean = store, lean
+        self._store, self._columns, self._lean = store, columns, lean
         self._stem = ""
         self._table = pa.table({})
         self._look()
@@ -58,7 +58,7 @@ class Loader:
         """The sources that these segments were captured from."""
         return sorted({self._manifests[stem].source for stem in segments if stem in self._manifests})
 
-    def records(self, letters: Sequence[Letter]) -> list[Record]:
+    def records(self, letters: Sequence[Located]) -> list[Record]:
         """The records of these letters; raises ArchiveError when one is not where the plan says."""
         found: list[Record] = []
         start = 0
@@ -71,7 +71,7 @@ class Loader:
             start = end
         return found
 
-    def _of_segment(self, stem: str, letters: Sequence[Letter]) -> list[Record]:
+    def _of_segment(self, stem: str, letters: Sequence[Located]) -> list[Record]:
         if self._manifests[stem].stem != self._stem:
             self._load(stem)
         if stem in self._rewritten:
@@ -92,7 +92,7 @@ class Loader:
             self._table = self._read(self._manifests[stem])
         self._stem = self._manifests[stem].stem
 
-    def _by_id(self, letters: Sequence[Letter]) -> list[Record]:
+    def _by_id(self, letters: Sequence[Located]) -> list[Record]:
         """Compaction has moved the rows, so that only their ids still say where they are."""
         ids = pa.array([letter.record_id for letter in letters], pa.string())
         rows = pc.index_in(ids, value_set=self._table["record_id"].combine_chunks())
@@ -104,7 +104,8 @@ class Loader:
     def _read(self, manifest: Manifest) -> pa.Table:
         try:
             file = pq.ParquetFile(self._store.url(manifest.segment))
-            return file.read(columns=_lean_columns(file) if self._lean else list(SENT_COLUMNS))
+            left_out = _FROM_RAW_PROPERTIES if self._lean and _is_lean(file) else ()
+            return file.read(columns=[name for name in self._columns if name not in left_out])
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
@@ -118,7 +119,7 @@ class Loader:
         return True
 
 
-def _rows(table: pa.Table, letters: Sequence[Letter]) -> pa.Table:
+def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
     """The letters' rows, in order; without a copy where they lie side by side, as they mostly do."""
     first, last = letters[0].row, letters[-1].row
     if last - first == len(letters) - 1:
@@ -126,9 +127,7 @@ def _rows(table: pa.Table, letters: Sequence[Letter]) -> pa.Table:
     return table.take([letter.row for letter in letters])
 
 
-def _lean_columns(file: pq.ParquetFile) -> list[str]:
+def _is_lean(file: pq.ParquetFile) -> bool:
     block = file.read(columns=["broker_kind", "raw_properties"])
-    is_lean = block["raw_properties"].null_count == 0 and set(block["broker_kind"].unique().to_pylist()) <= {
-        "rabbitmq"
-    }
-    return [name for name in SENT_COLUMNS if not (is_lean and name in _FROM_RAW_PROPERTIES)]
+    kinds = set(block["broker_kind"].unique().to_pylist())
+    return block["raw_properties"].null_count == 0 and kinds <= {"rabbitmq"}

@@ -12,7 +12,6 @@ from itertools import islice
 import pyarrow as pa
 
 from dlq.archive import manifests, views
-from dlq.archive.schema import to_records
 from dlq.archive.store import Store
 from dlq.connectors.base import Target
 from dlq.core.clock import iso, now
@@ -23,8 +22,8 @@ from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import Ledger
-from dlq.replay.letters import Letter, identity_of, lap_of, provenance, replay_key
-from dlq.replay.load import OUTLINE_COLUMNS
+from dlq.replay.letters import Letter, Place, identity_of, lap_of, provenance, replay_key
+from dlq.replay.load import OUTLINE_COLUMNS, Loader
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 from dlq.replay.wanted import Wanted
@@ -42,6 +41,8 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+_CHOSEN = ("record_id", "advice", "origin_kind", "origin")
+"""What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
 
@@ -93,20 +94,27 @@ class Planner:
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
         connection = views.connect(self._store, replays)
+        loader = Loader(self._store, OUTLINE_COLUMNS)
         try:
-            columns = dict.fromkeys((*OUTLINE_COLUMNS, "advice"))
-            for batch in views.segment_rows(connection, wanted.where, columns):
-                yield from self._pick(pa.Table.from_batches([batch]), wanted)
+            for batch in views.segment_rows(connection, wanted.where, _CHOSEN):
+                yield from self._pick(batch, loader, wanted)
         finally:
             connection.close()
 
-    def _pick(self, rows: pa.Table, wanted: Wanted) -> Iterator[Letter]:
+    def _pick(self, rows: pa.RecordBatch, loader: Loader, wanted: Wanted) -> Iterator[Letter]:
+        ids, stems, numbers = (rows[name].to_pylist() for name in ("record_id", "stem", "row"))
+        places = list(map(Place, ids, stems, numbers))
+        verdicts = [rows[name].to_pylist() for name in ("advice", "origin_kind", "origin")]
         candidates = [
             found
-            for record, advice, stem, row in zip(
-                to_records(rows), *(rows[name].to_pylist() for name in ("advice", "stem", "row")), strict=True
+            for record, place, advice, kind, origin in zip(
+                loader.records(places), places, *verdicts, strict=True
             )
-            if (found := self._candidate(record, advice, stem, row, wanted)) is not None
+            if (
+                found := self._candidate(
+                    record._replace(origin_kind=kind, origin=origin), place, advice, wanted
+                )
+            )
         ]
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         for candidate in candidates:
@@ -118,7 +126,7 @@ class Planner:
                 yield candidate.letter
 
     def _candidate(
-        self, record: Record, advice: str | None, stem: str, row: int, wanted: Wanted
+        self, record: Record, place: Place, advice: str | None, wanted: Wanted
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
@@ -127,7 +135,8 @@ class Planner:
             return None
         lap = lap_of(record)
         key = replay_key(broker, target, lap, identity_of(record, record.source in self._by_key))
-        return _Candidate(record, advice, Letter(0, record.record_id, key, lap, broker, stem, row, target))
+        letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target)
+        return _Candidate(record, advice, letter)
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
         if not wanted.takes_all():
