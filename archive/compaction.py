@@ -158,7 +158,8 @@ _NOBODY = pa.array([], pa.string())
 
 
 def _is_row_group(tables: Sequence[pa.Table]) -> bool:
-    rows, size = (sum(getattr(table, name) for table in tables) for name in ("num_rows", "nbytes"))
+    rows = sum(table.num_rows for table in tables)
+    size: int = sum(table.nbytes for table in tables)
     return rows >= _ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES
 
 
