@@ -83,7 +83,12 @@ def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
     """Of all messages in a queue; they stay there."""
     number = settled_depth(rabbit, queue)
     channel = rabbit.channel.connection.channel()
-    found = [channel.basic_get(queue)[1].headers["dlq_replay_id"] for _ in range(number)]
+    channel.basic_qos(prefetch_count=65_535)
+    found: list[str] = []
+    channel.basic_consume(
+        queue, lambda _channel, _method, properties, _body: found.append(properties.headers["dlq_replay_id"])
+    )
+    wait_until(lambda: channel.connection.process_data_events(0.1) or len(found) >= number)
     channel.close()
     rabbit.wait_for(queue, number)
     return found
