@@ -23,6 +23,7 @@ _DIFFERENCE = re.compile(
     r"inequivalent arg '([^']+)' for queue .* but current is "
     r"(?:none|'(?P<plain>.*)'|the value '(?P<value>.*)' of type '(?P<type>\w+)')"
 )
+_NOT_SEEN_YET = "the queue is so new that the management API does not know its policies; look again in 10 s"
 _FLAGS = ("durable", "auto_delete", "exclusive")
 
 
@@ -118,6 +119,7 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
     found = management.get("queues", vhost, queue)
     if found is None:
         return Topology(notes=(f"the management API does not show the queue {queue}",))
+    seen = "effective_policy_definition" in found
     policy = _mapping(found.get("effective_policy_definition"))
     bindings = management.get("queues", vhost, queue, "bindings") or []
     sources = {
@@ -130,8 +132,8 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
         kind=str(found.get("type", "classic")),
         arguments=_mapping(found.get("arguments")),
         policy=policy,
-        # Missing until the node's statistics have seen a new queue.
-        policies_known="effective_policy_definition" in found,
+        policies_known=seen,
+        notes=() if seen else (_NOT_SEEN_YET,),
         delivery_limit=_limit_of(found, version),
         unacknowledged=found.get("messages_unacknowledged"),
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),

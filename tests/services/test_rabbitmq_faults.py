@@ -139,7 +139,7 @@ def test_the_consumer_timeout_runs_out(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(100)
     rabbit.node.ctl("eval", "application:set_env(rabbit,consumer_timeout,500).")
     rabbit.node.ctl("eval", "application:set_env(rabbit,channel_tick_interval,500).")
-    slow = STEP.format(place="manifests.write", before="time.sleep(3)", after="pass", nth=1)
+    slow = STEP.format(place="manifests.write", before="time.sleep(3)", after="pass")
     try:
         code, _, err = pull.run(sys.executable, "-c", slow)
         assert "consumer timeout" in err
@@ -173,7 +173,7 @@ def test_the_disk_is_full(drain: Drains) -> None:
     pull.finish(3000)
 
 
-# A pull of small segments in which one function does something before or after its nth call.
+# A pull in which one function does something before or after its first call.
 STEP = """
 import os, signal, sys, time
 from dlq.archive import manifests
@@ -182,22 +182,21 @@ from dlq.cli.app import main
 from dlq.connectors.rabbitmq_reading import RabbitReading
 from dlq.capture import attempt
 
-def broken(function, calls=[0]):
+def broken(function, calls):
     def call(*args, **named):
-        calls[0] += 1
-        now = calls[0] == {nth}
-        if now:
+        calls.append(name)
+        first = len(calls) == 1
+        if first:
             {before}
         result = function(*args, **named)
-        if now:
+        if first:
             {after}
         return result
     return call
 
-attempt.SEGMENT_ROWS = 500
 owner, name = {place!r}.split(".")
 owner = dict(manifests=manifests, attempt=attempt, LocalStore=LocalStore, RabbitReading=RabbitReading)[owner]
-setattr(owner, name, broken(getattr(owner, name)))
+setattr(owner, name, broken(getattr(owner, name), []))
 sys.argv = ["dlq", "pull", "--mode", "drain", "-o", "json"]
 main()
 """
@@ -206,22 +205,22 @@ _DIE = "os.kill(os.getpid(), signal.SIGKILL)"
 
 @on_rabbitmq_3
 @pytest.mark.parametrize(
-    ("place", "nth", "when"),
+    ("place", "when"),
     [
-        ("attempt.commit", 1, "before"),
-        ("manifests.write", 1, "before"),
-        ("manifests.write", 1, "after"),
-        ("attempt.commit", 2, "after"),
-        ("RabbitReading.acknowledge", 1, "before"),
-        ("RabbitReading.acknowledge", 1, "after"),
-        ("RabbitReading.settled", 1, "before"),
-        ("RabbitReading.settled", 1, "after"),
-        ("manifests.settle", 1, "after"),
+        ("attempt.commit", "before"),
+        ("manifests.write", "before"),
+        ("manifests.write", "after"),
+        ("attempt.commit", "after"),
+        ("RabbitReading.acknowledge", "before"),
+        ("RabbitReading.acknowledge", "after"),
+        ("RabbitReading.settled", "before"),
+        ("RabbitReading.settled", "after"),
+        ("manifests.settle", "after"),
     ],
 )
-def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, nth: int, when: str) -> None:
+def test_the_pull_is_killed_at_each_step(drain: Drains, place: str, when: str) -> None:
     pull = drain(1200)
-    program = STEP.format(place=place, nth=nth, **{"before": "pass", "after": "pass", when: _DIE})
+    program = STEP.format(place=place, **{"before": "pass", "after": "pass", when: _DIE})
     assert pull.run(sys.executable, "-c", program)[0] == -signal.SIGKILL
     pull.finish(1200)
 

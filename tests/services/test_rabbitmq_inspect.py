@@ -31,7 +31,7 @@ def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit,
     assert "insist with --force" in seen.harm["copy"]
     assert "letters older than 1m are dead-lettered again: pull in time" in seen.warnings
     assert any("9 of at most 10" in warning for warning in seen.warnings)
-    assert any("management_url" in warning for warning in seen.warnings) != managed
+    assert any("set management_url" in warning for warning in seen.warnings) != managed
 
 
 @each_way

@@ -145,7 +145,7 @@ def test_every_generated_message_is_captured_byte_for_byte(rabbit: Rabbit, kind:
     queue = rabbit.queue(kind)
     message = st.tuples(blocks(), st.binary(max_size=2000))
     quick = settings(
-        max_examples=15,
+        max_examples=10,
         phases=[Phase.generate],
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
