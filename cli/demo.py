@@ -23,18 +23,28 @@ queue = "orders.dlq"
 [spark]
 master = "local[2]"
 """
-_TOUR: tuple[tuple[str, list[str]], ...] = (
-    ("Look without touching: what is there, and what would each way to read change?", ["doctor"]),
-    ("Drain it: every message is durable in Parquet before the broker may forget it.", ["pull", "--mode", "drain"]),
+_TOUR = (
+    ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
+    (
+        "Drain it: every message is durable in Parquet before the broker may forget it.",
+        ["pull", "--mode", "drain"],
+    ),
     ("Why did they die? Spark classifies every letter by evidence; no evidence, no label.", ["analyze"]),
     ("The answer first, then where and when.", ["report"]),
-    ("Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
-     ["replay", "plan", "--where", "exception_family = 'timeout'"]),
-    ("Apply exactly that plan: each message confirmed by the broker, and written down before it is sent.",
-     ["replay", "apply", "PLAN"]),
-    ("Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.", ["replay", "apply", "PLAN"]),
+    (
+        "Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
+        ["replay", "plan", "--where", "exception_family = 'timeout'"],
+    ),
+    (
+        "Apply exactly that plan: each message is written down before it is sent, and confirmed after.",
+        ["replay", "apply", "PLAN"],
+    ),
+    (
+        "Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
+        ["replay", "apply", "PLAN"],
+    ),
     ("The books: captured = replayed + held + purged + waiting.", ["verify"]),
-)  # fmt: skip
+)
 _NEXT = """
 That was an embedded broker in {folder} (yours to look at: dlq -c {folder}/dlq.toml ls).
 For your own broker, in a folder of yours:
@@ -55,7 +65,7 @@ def register(app: typer.Typer) -> None:
 def demo(
     ctx: typer.Context,
     folder: Annotated[
-        Path | None, typer.Option("--folder", help="Where the demo's broker and archive go (default: a new one).")
+        Path | None, typer.Option("--folder", help="Where broker and archive of the demo go (default: new).")
     ] = None,
 ) -> int:
     """Show the whole way on an embedded broker: pull, analyze, report, plan, apply, apply again, verify.
@@ -96,7 +106,13 @@ def _step(context: Context, config: Path, title: str, words: list[str]) -> int:
     given = [_latest_plan(config) if word == "PLAN" else word for word in words]
     context.console.print(f"\n# {title}", style="bold cyan")
     context.console.print(f"$ dlq {shlex.join(given)}", style="bold")
-    flags = ["-c", str(config), "-o", context.output_flag or "table", *(["--no-color"] if context.no_color else [])]
+    flags = [
+        "-c",
+        str(config),
+        "-o",
+        context.output_flag or "table",
+        *(["--no-color"] if context.no_color else []),
+    ]
     return run([*flags, *given])
 
 

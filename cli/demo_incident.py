@@ -1,4 +1,4 @@
-"""The incident of the demo: what one night may leave in a shop's dead-letter queue. Made up, always the same."""
+"""The incident of the demo: what one night may leave in a shop's dead-letter queue. Always the same."""
 
 import json
 from collections.abc import Iterator
@@ -14,14 +14,25 @@ _SPRING = "org.springframework.amqp.rabbit.support.ListenerExecutionFailedExcept
 
 def letters() -> Iterator[dict[str, Any]]:
     """JSONL objects (RabbitMQ), in the order in which they died."""
-    yield from (_parked(n, "java.net.SocketTimeoutException", "payment-gateway:443 did not answer within 3000 ms",
-                        "com.shop.payment.Gateway.charge(Gateway.java:88)") for n in range(24))  # fmt: skip
-    yield from (_parked(n, "com.shop.stock.NegativeStockException", f"stock of SKU-{n % 3} would be negative",
-                        "com.shop.stock.Stock.take(Stock.java:42)") for n in range(24, 33))  # fmt: skip
-    yield from (_expired(n) for n in range(33, 45))
-    yield _parked(7, "java.net.SocketTimeoutException", "payment-gateway:443 did not answer within 3000 ms",
-                  "com.shop.payment.Gateway.charge(Gateway.java:88)")  # fmt: skip
+    yield from (_timed_out(number) for number in range(24))
+    yield from (_out_of_stock(number) for number in range(24, 33))
+    yield from (_expired(number) for number in range(33, 45))
+    yield _timed_out(7)
     yield _poison(45)
+
+
+def _timed_out(number: int) -> dict[str, Any]:
+    text = "payment-gateway:443 did not answer within 3000 ms"
+    return _parked(
+        number, "java.net.SocketTimeoutException", text, "com.shop.payment.Gateway.charge(Gateway.java:88)"
+    )
+
+
+def _out_of_stock(number: int) -> dict[str, Any]:
+    text = f"stock of SKU-{number % 3} would be negative"
+    return _parked(
+        number, "com.shop.stock.NegativeStockException", text, "com.shop.stock.Stock.take(Stock.java:42)"
+    )
 
 
 def _order(number: int) -> dict[str, Any]:
@@ -45,7 +56,8 @@ def _at(number: int) -> datetime:
 
 def _parked(number: int, exception: str, message: str, frame: str) -> dict[str, Any]:
     """A letter that Spring's RepublishMessageRecoverer parked."""
-    trace = f"{_SPRING}\n\tat o.s.amqp.Adapter.invoke(Adapter.java:1)\nCaused by: {exception}: {message}\n\tat {frame}\n"
+    wrapped = f"{_SPRING}\n\tat o.s.amqp.Adapter.invoke(Adapter.java:1)\n"
+    trace = f"{wrapped}Caused by: {exception}: {message}\n\tat {frame}\n"
     return _order(number) | {
         "exchange": "errors",
         "routing_key": "error.order.created",

@@ -50,7 +50,9 @@ def _apt(packages: tuple[str, ...]) -> bool:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
     subprocess.run(["apt-get", "-qq", "update"], check=False, env=environment)
     install = ["apt-get", "-qq", "-y", "--no-install-recommends", "install"]
-    return any(subprocess.run([*install, name], check=False, env=environment).returncode == 0 for name in packages)
+    return any(
+        subprocess.run([*install, name], check=False, env=environment).returncode == 0 for name in packages
+    )
 
 
 def provide(name: str) -> str | None:
