@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Any
 
 from dlq.archive.store import Store
+from dlq.connectors.amqp_edit import edit
 from dlq.connectors.interchange import body_of, parse_line, to_text
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
@@ -35,7 +36,11 @@ class Edits:
         return self._lines.keys()
 
     def apply(self, record: Record) -> Record:
-        """The record as it is to be sent. New headers make the connector encode all of them anew."""
+        """The record as it is to be sent.
+
+        On RabbitMQ the headers that stay keep their bytes; elsewhere, or with changed properties, the
+        connector encodes all of them anew.
+        """
         line = self._lines.get(record.record_id)
         if line is None:
             return record
@@ -44,10 +49,12 @@ class Edits:
         body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
         if body != record.body:
             changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
+        block = record.raw_properties
         for name in ("headers", "properties"):
             wanted = {key: to_text(value) for key, value in document.get(name, {}).items()}
             if name in document and wanted != dict(getattr(record, name)):
-                changes |= {name: wanted, "raw_properties": None}
+                block = _with_headers(record, document[name]) if name == "headers" else None
+                changes |= {name: wanted, "raw_properties": block}
         return record._replace(**changes)
 
     def check_used(self, used: Collection[str]) -> None:
@@ -66,6 +73,22 @@ class Edits:
     def digest(self, used: Collection[str]) -> str | None:
         """What the plan remembers of the edits."""
         return sha256(self.content(used)).hexdigest() if used else None
+
+
+def _with_headers(record: Record, wanted: Mapping[str, Any]) -> bytes | None:
+    """The property block with these headers, or None where only the connector can make it."""
+    if record.broker_kind != "rabbitmq" or record.raw_properties is None:
+        return None
+    known = record.headers
+    changed = {
+        name: value if type(value) is int else to_text(value)
+        for name, value in wanted.items()
+        if known.get(name) != to_text(value)
+    }
+    try:
+        return edit(record.raw_properties, lambda name: name not in wanted, changed)
+    except ValueError:
+        return None
 
 
 NO_EDITS = Edits({})

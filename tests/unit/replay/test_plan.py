@@ -10,6 +10,7 @@ from replaying import QueueFile, brokers, fill, judge, settings
 
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
+from dlq.connectors import amqp_edit, amqp_table
 from dlq.connectors.interchange import line_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import FormatTooNew, UsageError
@@ -285,6 +286,15 @@ def test_an_edited_header_is_encoded_anew_and_other_letters_stay(plan: Planning,
     assert (after.headers, after.raw_properties, after.body) == ({"h": "\x1b[2Jw"}, None, before.body)
     assert changes.apply(other) is other
     assert edits.difference(before, after) == ["header h: v -> \\x1b[2Jw"]
+
+
+def test_on_rabbitmq_an_edited_header_leaves_the_others_byte_for_byte(tmp_path: Path) -> None:
+    block = amqp_edit.edit(amqp_edit.EMPTY, set_headers={"tenant": 42, "app": "shop", "old": "x"})
+    before = letter(1, headers={"tenant": "42", "app": "shop", "old": "x"}, raw_properties=block)
+    document = line_of(before) | {"headers": {"tenant": "42", "app": "shop 2", "tries": 3}}
+    after = edits.read(edit_file(tmp_path, document)).apply(before)
+    assert after.raw_properties is not None
+    assert amqp_table.decode(after.raw_properties).table == {"tenant": 42, "app": "shop 2", "tries": 3}
 
 
 def test_a_line_of_export_that_changes_nothing_keeps_the_property_block(
