@@ -5,13 +5,13 @@ DELAY and TIMER_* hold it back, REAL_TOPIC and the like are the broker's. What i
 consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, Outline, Target
 from dlq.connectors.rocket_bodies import COMPRESSED
 from dlq.connectors.rocket_message import COMPRESSION, encode_properties, parse_properties
-from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF, RETRY
+from dlq.connectors.rocketmq_records import DEAD_LETTERS, DISCARDED, FINISHED, HALF, RETRY
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -57,8 +57,8 @@ def target_of(record: Record, to: str) -> Target | None:
         raise UsageError(f"--to {to}: RocketMQ takes origin, group, resume or topic:NAME")
     found, wanted = _TARGETS[to]
     value = getattr(record, wanted)
-    is_resume_of_other = to == RESUME and record.dead_letter_queue not in (DISCARDED, HALF)
-    return Target(found, value) if value and record.origin and not is_resume_of_other else None
+    fits = _FITS.get(to, lambda _topic: True)
+    return Target(found, value) if value and record.origin and fits(record.dead_letter_queue) else None
 
 
 _TARGETS = {
@@ -67,6 +67,12 @@ _TARGETS = {
     RESUME: (RESUME, "origin"),
 }
 """--to -> (kind of target, the record's field that names it)."""
+
+
+_FITS: Mapping[str, Callable[[str], bool]] = {
+    "group": lambda topic: topic.startswith(DEAD_LETTERS),
+    RESUME: lambda topic: topic in (DISCARDED, HALF),
+}
 
 
 def _allowed(topic: str) -> str:

@@ -84,7 +84,7 @@ def read_all(connector: RocketConnector, request: ReadRequest) -> Seen:
 
 def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:
     """A connector to a cluster of the tests."""
-    return RocketConnector(Broker("pay", "rocketmq", cluster.url, **changes))  # type: ignore[arg-type]  # test sugar
+    return RocketConnector(Broker("pay", "rocketmq", **{"url": getattr(cluster, "url", ""), **changes}))  # type: ignore[arg-type]  # test sugar
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -1,0 +1,131 @@
+"""Who may read: RocketMQ's access control lists, 1.0 on 4.9 and 2.0 on 5.5, and TLS."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from services.rocketmq_broker import RocketMQ
+from services.rocketmq_driver import Driver, eventually
+from services.rocketmq_fixtures import connector_of, read_all
+
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.remoting import Credential
+from dlq.connectors.rocketmq_link import Access
+from dlq.core.errors import AccessDenied, ConfigError, Unreachable
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.rocketmq
+REQUEST = ReadRequest(Source("s", "pay", group="pay"), "drain", "p")
+ADMIN = Credential("rocketmq", "12345678")
+_AUTH = "org.apache.rocketmq.auth"
+ACL_2 = {
+    "authenticationEnabled": "true",
+    "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "initAuthenticationUser": '{"username":"rocketmq","password":"12345678"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"rocketmq","secretKey":"12345678"}',
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+ACL_1 = """\
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: rocketmq
+  secretKey: 12345678
+  admin: true
+- accessKey: reader1
+  secretKey: 87654321
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms:
+  - "%DLQ%pay=SUB"
+  groupPerms:
+  - TOOLS_CONSUMER=SUB
+"""
+
+
+def guarded(version: str) -> RocketMQ:
+    if version.startswith("5"):
+        return RocketMQ(version, **ACL_2)
+    cluster = RocketMQ(version, aclEnable="true")
+    (cluster.folder / "conf/plain_acl.yml").write_text(ACL_1)
+    return cluster
+
+
+def grant_reader(admin: Driver) -> None:
+    """ACL 2.0: a user who may read the dead letters of one group, by the group that our pulls name."""
+    user = {"username": "reader1", "password": "87654321", "userType": "Normal"}
+    admin.ok(3001, {"username": "reader1"}, json.dumps(user).encode())
+    resources = ("Topic:%DLQ%pay", "Group:TOOLS_CONSUMER")
+    entries = [{"resource": name, "actions": ["SUB"], "decision": "ALLOW"} for name in resources]
+    acl = {"subject": "User:reader1", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
+    admin.ok(3006, {"subject": "User:reader1"}, json.dumps(acl).encode())
+
+
+@pytest.mark.parametrize("rocket_version", ["5.5.0", "4.9.7"])
+def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
+    rocket_version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGHT", "87654321")
+    monkeypatch.setenv("WRONG", "no such secret")
+    with guarded(rocket_version) as cluster:
+        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=30))
+        admin.create_topic("orders")
+        admin.dead_letter("orders", "pay", b"guarded")
+        admin.dead_letter("orders", "stock", b"not for you")
+        if rocket_version.startswith("5"):
+            grant_reader(admin)
+        reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
+        (record,) = eventually(lambda: read_all(reader, REQUEST).records)
+        assert record.body == b"guarded"
+        with pytest.raises(AccessDenied):
+            read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
+        for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):
+            with pytest.raises(AccessDenied, match="check access_key"):
+                read_all(connector_of(cluster, **wrong), REQUEST)
+        with pytest.raises(AccessDenied):
+            read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
+
+
+def test_an_access_key_without_its_secret_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="secret_key_file"):
+        connector_of(RocketMQ.__new__(RocketMQ), url="rocketmq://h:1", access_key="a")
+
+
+@pytest.mark.parametrize("url", ["", "h:9876", "amqp://h", "rocketmq://user:secret@h:1"])
+def test_a_url_that_is_none_says_how_to_write_it(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"rocketmq://ns1:9876,ns2:9876") as caught:
+        connector_of(RocketMQ.__new__(RocketMQ), url=url)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_cluster_that_wants_tls_is_read_by_tls(tmp_path: Path) -> None:
+    names = "-subj", "/CN=rocketmq", "-days", "2", "-nodes", "-newkey", "rsa:2048"
+    files = "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "ca.pem")
+    subprocess.run(["openssl", "req", "-x509", *names, *files], check=True, capture_output=True)
+    properties = {
+        "test.mode.enable": "false",
+        "server.need.client.auth": "none",
+        "server.keyPath": tmp_path / "key.pem",
+        "server.certPath": tmp_path / "ca.pem",
+    }
+    (tmp_path / "tls.properties").write_text(
+        "".join(f"tls.{name}={value}\n" for name, value in properties.items())
+    )
+    with RocketMQ(
+        "5.5.0", jvm=("-Dtls.config.file=" + str(tmp_path / "tls.properties"), "-Dtls.server.mode=permissive")
+    ) as cluster:
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        driver.dead_letter("orders", "pay", bytes(100_000))
+        connector = connector_of(
+            cluster, url=cluster.url.replace("rocketmq:", "rocketmq+tls:"), ca_file=str(tmp_path / "ca.pem")
+        )
+        (record,) = eventually(lambda: read_all(connector, REQUEST).records)
+        assert record.body == bytes(100_000)
+        untrusted = connector_of(cluster, url=cluster.url.replace("rocketmq:", "rocketmq+tls:"))
+        with pytest.raises(Unreachable, match="(?i)certificate"):
+            read_all(untrusted, REQUEST)

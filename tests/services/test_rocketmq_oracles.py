@@ -1,0 +1,104 @@
+"""Programs that are not ours read what we wrote, and we read what they wrote."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from services.rocketmq_driver import eventually, unique_key
+from services.rocketmq_fixtures import Rocket
+
+from dlq.connectors.base import Outgoing
+
+pytestmark = pytest.mark.rocketmq
+
+PRODUCER = """
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+
+public class Letters {
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("java");
+        producer.setNamesrvAddr(arguments[0]);
+        producer.setCompressMsgBodyOverHowmuch(1000);
+        producer.start();
+        byte[] large = new byte[20000];
+        for (int i = 0; i < large.length; i++) large[i] = (byte) (i / 100);
+        for (byte[] body : new byte[][] {{0, 1, (byte) 255, 0}, large}) {
+            Message message = new Message(arguments[1], "tag", "k1 k2", body);
+            message.putUserProperty("user", "\\u65e5\\u672c");
+            message.setFlag(7);
+            System.out.println("sent " + producer.send(message).getMsgId());
+        }
+        System.exit(0);
+    }
+}
+"""
+
+
+def run_java(rocket: Rocket, source: str, name: str, folder: Path, *arguments: str) -> str:
+    """The output of a class that uses the official Java client."""
+    (folder / f"{name}.java").write_text(source)
+    cluster = rocket.cluster
+    subprocess.run(["javac", "-cp", f"{cluster.jars}/*", "-d", folder, folder / f"{name}.java"], check=True)
+    command = cluster.java(name, cluster.name_server, *arguments, classes=str(folder))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return done.stdout + done.stderr
+
+
+def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket, tmp_path: Path) -> None:
+    said = run_java(rocket, PRODUCER, "Letters", tmp_path, rocket.topic)
+    ids = [line.split()[1] for line in said.splitlines() if line.startswith("sent ")]
+    small, large = rocket.driver.newest(rocket.topic, count=2)
+    for message in (small, large):
+        rocket.driver.send_back(message, rocket.group)
+    rocket.driver.newest(rocket.dead, count=2)
+    first, second = sorted(rocket.read(source=rocket.request().source).records, key=lambda r: r.body_size)
+    assert (first.body, first.headers["flag"], first.properties["user"]) == (b"\0\1\xff\0", "7", "日本")
+    assert {first.message_id, second.message_id} == set(ids)
+    assert (first.keys, second.flags) == (["k1", "k2"], large.sys_flag)
+    assert large.sys_flag & 1
+    assert second.body == large.body
+
+
+def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> None:
+    key = unique_key()
+    rocket.driver.dead_letter(rocket.topic, rocket.group, b"seen by mqadmin", {"UNIQ_KEY": key, "KEYS": "mq"})
+    (record,) = rocket.read().records
+    target = rocket.connector.target_of(record, "origin")
+    assert target is not None
+    provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
+    publisher = rocket.connector.publisher("plan", 1)
+    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
+    publisher.close()
+    assert sent.outcome == "confirmed"
+    eventually(lambda: rocket.driver.end(rocket.topic) == 2)
+    arguments = (
+        "printMsgByQueue",
+        "-t",
+        rocket.topic,
+        "-a",
+        "broker-a",
+        "-i",
+        "0",
+        "-p",
+        "true",
+        "-d",
+        "true",
+    )
+    printed = eventually(
+        lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text, 60
+    )
+    assert "a" * 32 in printed
+    assert key in printed
+
+
+def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:
+    for i in range(3):
+        rocket.driver.dead_letter(rocket.topic, rocket.group, b"%d" % i)
+    status = eventually(
+        lambda: (text := rocket.cluster.admin("topicStatus", "-t", rocket.dead)).count("broker-a") and text,
+        60,
+    )
+    (row,) = [line.split() for line in status.splitlines() if line.startswith("broker-a")]
+    seen = rocket.read()
+    assert [int(row[2]), int(row[3])] == [0, seen.snapshot]
