@@ -57,8 +57,8 @@ def target_of(record: Record, to: str) -> Target | None:
         raise UsageError(f"--to {to}: RocketMQ takes origin, group, resume or topic:NAME")
     found, wanted = _TARGETS[to]
     value = getattr(record, wanted)
-    fits = _FITS.get(to, lambda _topic: True)
-    return Target(found, value) if value and record.origin and fits(record.dead_letter_queue) else None
+    fits = to not in _FITS or _FITS[to](record.dead_letter_queue)
+    return Target(found, value) if value and record.origin and fits else None
 
 
 _TARGETS = {

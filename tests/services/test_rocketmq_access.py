@@ -127,5 +127,5 @@ def test_a_cluster_that_wants_tls_is_read_by_tls(tmp_path: Path) -> None:
         (record,) = eventually(lambda: read_all(connector, REQUEST).records)
         assert record.body == bytes(100_000)
         untrusted = connector_of(cluster, url=cluster.url.replace("rocketmq:", "rocketmq+tls:"))
-        with pytest.raises(Unreachable, match="(?i)certificate"):
+        with pytest.raises(Unreachable, match=r"(?i)certificate"):
             read_all(untrusted, REQUEST)

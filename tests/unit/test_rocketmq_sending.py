@@ -1,0 +1,169 @@
+"""What a RocketMQ letter looks like on its way back, without a broker."""
+
+from typing import Any
+
+import pytest
+
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.remoting import Frame
+from dlq.connectors.rocket_message import encode_properties
+from dlq.connectors.rocketmq_publisher import outcome_of
+from dlq.connectors.rocketmq_sending import message_of, outline, queue_by_hash, target_of, unique_key_of
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+
+PROVENANCE = {"dlq_replay_id": "ab" * 16, "dlq_replay_lap": "2", "dlq_replay_of": "1" * 32}
+
+
+def record(topic: str = "%DLQ%pay", properties: dict[str, str] | None = None, **columns: Any) -> Record:
+    given = {"origin": "orders", "origin_group": "pay" if topic.startswith("%DLQ%") else None, "body_size": 1}
+    block = encode_properties(properties or {})
+    return Record("1" * 32, "s", "b", "rocketmq", topic, raw_properties=block, **{**given, **columns})
+
+
+TARGETS: list[tuple[Record, str, Target | None]] = [
+    (record(), "origin", Target("topic", "orders")),
+    (record(), "group", Target("group", "pay")),
+    (record(), "topic:elsewhere", Target("topic", "elsewhere")),
+    (record(origin=None), "origin", None),
+    (record(origin=None), "group", None),
+    (record(), "resume", None),
+    (record("TRANS_CHECK_MAX_TIME_TOPIC"), "resume", Target("resume", "orders")),
+    (record("TRANS_CHECK_MAX_TIME_TOPIC", origin_group="tx"), "group", None),
+    (record("RMQ_SYS_TRANS_HALF_TOPIC"), "origin", Target("topic", "orders")),
+]
+
+
+@pytest.mark.parametrize(("letter", "to", "expected"), TARGETS)
+def test_a_letter_has_the_target_that_is_named(letter: Record, to: str, expected: Target | None) -> None:
+    assert target_of(letter, to) == expected
+
+
+@pytest.mark.parametrize(
+    "to", ["queue:orders", "exchange:a/b", "topic:", "nowhere", "topic:RMQ_SYS_TRANS_HALF_TOPIC"]
+)
+def test_a_target_that_rocketmq_does_not_have_is_a_usage_error(to: str) -> None:
+    with pytest.raises(UsageError):
+        target_of(record(), to)
+
+
+def sent(letter: Record, kind: str = "topic") -> Any:
+    return message_of(Outgoing(0, letter, Target(kind, "orders" if kind == "topic" else "pay"), PROVENANCE))
+
+
+def test_only_what_identifies_the_message_goes_along() -> None:
+    own = dict.fromkeys(
+        (
+            "TRAN_MSG",
+            "DELAY",
+            "TIMER_DELAY_SEC",
+            "TIMER_OUT_MS",
+            "REAL_TOPIC",
+            "RETRY_TOPIC",
+            "WAIT",
+            "__BORNHOST",
+        ),
+        "x",
+    )
+    kept = {
+        "UNIQ_KEY": "K",
+        "KEYS": "a b",
+        "TAGS": "t",
+        "__SHARDINGKEY": "s",
+        "user": "1",
+        "INSTANCE_ID": "i",
+    }
+    message = sent(record(properties={**own, **kept, "dlq_replay_id": "earlier"}))
+    assert message.properties == {**kept, **PROVENANCE}
+    assert (message.topic, message.reconsume_limit) == ("orders", None)
+    assert set(
+        outline(record(properties={**own, **kept}), Target("topic", "orders"), PROVENANCE).stripped
+    ) == set(own)
+
+
+def test_a_letter_for_its_group_alone_names_its_topic() -> None:
+    message = sent(record(properties={"UNIQ_KEY": "K", "RETRY_TOPIC": "other"}), "group")
+    assert (message.topic, message.properties["RETRY_TOPIC"], message.reconsume_limit) == (
+        "%RETRY%pay",
+        "orders",
+        16,
+    )
+
+
+def test_a_letter_without_a_unique_key_is_given_one_to_be_found_by() -> None:
+    outgoing = Outgoing(0, record(), Target("topic", "orders"), PROVENANCE)
+    assert message_of(outgoing).properties["UNIQ_KEY"] == unique_key_of(outgoing) == "AB" * 16
+
+
+FLAGS = [
+    (0x8, b"plain", 0),
+    (0x4 | 0x1, b"\x78\x9c..", 0x1),
+    (0x101, b"\x04\x22\x4d\x18..", 0x101),
+    (0x201, b"\x28\xb5\x2f\xfd..", 0x201),
+    (0x301 | 0x10, b"\x78\x9c..", 0x301),
+    (0x1, b"edited by hand", 0),
+    (None, b"x", 0),
+]
+
+
+@pytest.mark.parametrize(("flags", "body", "expected"), FLAGS)
+def test_no_flag_but_compression_goes_along_and_that_only_with_a_compressed_body(
+    flags: int | None, body: bytes, expected: int
+) -> None:
+    assert sent(record(flags=flags, body=body)).sys_flag == expected
+
+
+PROBLEMS = [
+    ({"RETRY_TOPIC": "%RETRY%pay_orders"}, "group", "POP"),
+    ({"1ST_POP_TIME": "1"}, "group", "POP"),
+    ({"RECONSUME_TIME": "16"}, "group", "in order"),
+    ({"RECONSUME_TIME": "16", "CONSUME_START_TIME": "1"}, "group", None),
+    ({"RETRY_TOPIC": "%RETRY%pay_orders"}, "topic", None),
+    ({"big": "x" * 33_000}, "topic", "properties need"),
+]
+
+
+@pytest.mark.parametrize(("properties", "kind", "words"), PROBLEMS)
+def test_what_must_not_be_sent_says_why(properties: dict[str, str], kind: str, words: str | None) -> None:
+    problem = outline(record(properties=properties), Target(kind, "pay"), PROVENANCE).problem
+    assert problem is None if words is None else words in str(problem)
+
+
+def test_a_topic_with_other_groups_is_warned_of() -> None:
+    warnings = outline(record(), Target("topic", "orders"), PROVENANCE).warnings
+    assert any("every group" in warning for warning in warnings)
+    assert not outline(record(), Target("group", "pay"), PROVENANCE).warnings
+
+
+# From Java: "Aa" and "BB" collide, and the last one's hash is Integer.MIN_VALUE.
+HASHES = [("", 0), ("a", 97), ("Aa", 2112), ("BB", 2112), ("polygenelubricants", 2147483648)]
+
+
+@pytest.mark.parametrize(("key", "magnitude"), HASHES)
+def test_queues_are_chosen_by_javas_string_hash(key: str, magnitude: int) -> None:
+    assert [queue_by_hash(key, queues) for queues in (1, 4, 1000)] == [magnitude % n for n in (1, 4, 1000)]
+
+
+CODES = [
+    (0, "", "confirmed"),
+    (10, "flush", "confirmed"),
+    (11, "", "confirmed"),
+    (12, "", "confirmed"),
+    (13, "the message is illegal", "refused"),
+    (16, "no", "refused"),
+    (17, "no topic", "refused"),
+    (1, "org.apache.rocketmq.acl.common.AclException: no", "refused"),
+    (1, "store failed somehow", "in_doubt"),
+    (999, "what is that", "in_doubt"),
+]
+
+
+@pytest.mark.parametrize(("code", "remark", "expected"), CODES)
+def test_result_codes_mean_what_the_broker_did(code: int, remark: str, expected: str) -> None:
+    assert outcome_of(Frame(code, 1, True, 0, remark, {}, b""))[0] == expected
+
+
+def test_an_empty_body_that_the_broker_stumbles_over_is_refused() -> None:
+    answer = Frame(1, 1, True, 0, "java.lang.NullPointerException", {}, b"")
+    assert outcome_of(answer, is_empty=True)[0] == "refused"
+    assert outcome_of(answer, is_empty=False)[0] == "in_doubt"
