@@ -9,7 +9,7 @@ the same bytes gets an id of its own instead of a removed letter's, and of its e
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -138,29 +138,37 @@ def _content(
     sink = pa.BufferOutputStream()
     kept: list[str] = []
     gone = [i for manifest in old for i in segments.purged_ids(store, manifest).to_pylist()]
-    with pq.ParquetWriter(sink, SEGMENT, **segments.PARQUET) as writer:
-        waiting: list[pa.Table] = []
+
+    def letters() -> Iterator[pa.Table]:
         for manifest in old:
             table = _checked(store, manifest)
             leaves = pc.is_in(table["record_id"], value_set=removals.get(manifest.stem, _NOBODY))
-            gone += table["record_id"].filter(leaves).to_pylist()
-            waiting.append(table.filter(pc.invert(leaves)))
-            kept += waiting[-1]["record_id"].to_pylist()
-            if _is_row_group(waiting):
-                writer.write_table(pa.concat_tables(waiting))
-                waiting = []
-        if waiting:
-            writer.write_table(pa.concat_tables(waiting))
+            gone.extend(table["record_id"].filter(leaves).to_pylist())
+            stays = table.filter(pc.invert(leaves))
+            kept.extend(stays["record_id"].to_pylist())
+            yield stays
+
+    with pq.ParquetWriter(sink, SEGMENT, **segments.PARQUET) as writer:
+        for row_group in _row_groups(letters()):
+            writer.write_table(row_group)
     return sink.getvalue(), kept, gone
 
 
 _NOBODY = pa.array([], pa.string())
 
 
-def _is_row_group(tables: Sequence[pa.Table]) -> bool:
-    rows = sum(table.num_rows for table in tables)
-    size: int = sum(table.nbytes for table in tables)
-    return rows >= _ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES
+def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """The tables' rows in groups of a size that reads well."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        waiting.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if rows >= _ROW_GROUP_ROWS or size >= _ROW_GROUP_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _checked(store: Store, manifest: Manifest) -> pa.Table:

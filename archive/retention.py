@@ -71,27 +71,30 @@ def choose(
     segments leaves, one segment after the other. Raises UsageError, ArchiveError.
     """
     letters = _Letters(store, rules, replays)
-    oldest_first = sorted(committed, key=lambda manifest: manifest.created_at)
+    oldest_first = sorted((m for m in committed if m.rows), key=lambda manifest: manifest.created_at)
+    sizes = {manifest.stem: size_of(store, manifest) for manifest in oldest_first}
     chosen: dict[str, pa.Array] = {}
     if rules.max_age is not None:
         before = now - int(units.seconds(rules.max_age) * 1_000_000)
         for manifest in oldest_first:
             chosen[manifest.stem] = _captured_before(letters.removable(manifest), before)
-    sizes = {manifest.stem: size_of(store, manifest) for manifest in committed}
-    rows = {manifest.stem: manifest.rows for manifest in committed}
 
-    def freed() -> int:
-        return sum(sizes[stem] * len(ids) // rows[stem] for stem, ids in chosen.items() if len(ids))
+    def share(manifest: Manifest) -> int:
+        """Bytes that its chosen letters free."""
+        return sizes[manifest.stem] * len(chosen.get(manifest.stem, ())) // manifest.rows
 
+    freed = sum(map(share, oldest_first))
     if rules.max_size is not None:
         surplus = sum(sizes.values()) - units.size(rules.max_size)
         for manifest in oldest_first:
-            if freed() >= surplus:
+            if freed >= surplus:
                 break
+            freed -= share(manifest)
             chosen[manifest.stem] = letters.removable(manifest)["record_id"].combine_chunks()
+            freed += share(manifest)
     removals = {stem: ids for stem, ids in chosen.items() if len(ids)}
-    removed = sum(map(len, removals.values()))
-    return Choice(removals, sum(rows.values()) - removed, freed())
+    kept = sum(manifest.rows for manifest in committed) - sum(map(len, removals.values()))
+    return Choice(removals, kept, freed)
 
 
 def _captured_before(letters: pa.Table, moment: int) -> pa.Array:

@@ -131,6 +131,15 @@ def test_twenty_nights_end_with_books_that_balance(house: House) -> None:
     assert set(archived) | set(sent) == set(house.put_in)
 
 
+def test_cron_s_line_works_where_nothing_is_set(house: House) -> None:
+    house.letters_die(1)
+    printed = house.dlq("cron", "nightly", "--every", "15m", "-o", "json").json
+    command = printed["crontab"].split(maxsplit=5)[5].replace(r"\%", "%")
+    done = subprocess.run(["/bin/sh", "-c", command], cwd="/", env={}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert house.archived.total() == 2 * LETTERS_A_NIGHT
+
+
 def json_body(letter: dict[str, Any]) -> str:
     return str(letter["body_text"])
 
