@@ -23,6 +23,9 @@ from dlq.core.errors import UsageError
 
 BROKER = '[brokers.shop]\nkind = "rabbitmq"\nurl = "amqp://dlq@127.0.0.1:1/"\npassword_env = "SHOP_SECRET"\n'
 PROFILE = '[sources.orders]\nbroker = "shop"\nqueue = "q"\n[profiles.nightly]\nmax_time = "10m"\n'
+CRONTAB = shutil.which("crontab")
+CHECKS = (("-T", "-T"), ("-n", "dry run"))
+"""Flags that only check a file, and what the usage says where crontab has them."""
 SYSTEMD = shutil.which("systemd-analyze")
 CALENDARS = {"1m": "*:*", "15m": "*:0/15", "1h": "*:00", "6h": "*-*-* 0/6:00:00", "1d": "*-*-* 03:00:00"}
 INTERVALS = schedules.KNOWN.split(", ")
@@ -115,12 +118,24 @@ def test_every_percent_sign_of_the_crontab_line_is_escaped() -> None:
     assert line.count("%") == line.count(r"\%") == 2
 
 
-def test_crontab_itself_accepts_the_line(tmp_path: Path) -> None:
+def crontab_accepts(path: Path) -> bool:
+    """What crontab itself says; five fields and a command where there is none that can check."""
+    usage = (
+        subprocess.run(["crontab", "-h"], capture_output=True, text=True, check=False) if CRONTAB else None
+    )
+    check = next((flag for flag, mark in CHECKS if usage and mark in usage.stderr + usage.stdout), None)
+    if check is None:
+        return re.fullmatch(r"(?:[\d*/]+ ){5}cd .+\n", path.read_text()) is not None
+    return subprocess.run(["crontab", check, str(path)], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("every", INTERVALS)
+def test_crontab_itself_accepts_the_line(tmp_path: Path, every: str) -> None:
     path = tmp_path / "crontab"
-    path.write_text(schedules.crontab(call()) + "\n")
-    program = shutil.which("crontab")
-    command = [program, "-T", str(path)] if program else ["grep", "-Eq", r"^(\S+ ){5}cd ", str(path)]
-    assert subprocess.run(command, check=False).returncode == 0
+    path.write_text(schedules.crontab(call(every)) + "\n")
+    assert crontab_accepts(path)
+    path.write_text("every night please\n")
+    assert not crontab_accepts(path)
 
 
 def complaints(folder: Path, units: dict[str, str]) -> str:
