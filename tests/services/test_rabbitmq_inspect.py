@@ -45,21 +45,14 @@ def test_looking_takes_no_letter_and_leaves_no_trace(rabbit: Rabbit, managed: bo
 
 @on_private_nodes
 def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(rabbit: Rabbit) -> None:
+    definition = {"message-ttl": 90_000, "expires": 3_600_000}
+    policy = {"pattern": ".*", "definition": definition, "apply-to": "queues"}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
     letters, work = rabbit.queue(), rabbit.queue("quorum", x_delivery_limit=5)
     channel = rabbit.channel
     channel.exchange_declare("unrouted", "fanout")
     channel.exchange_declare("shop", "topic", arguments={"alternate-exchange": "unrouted"})
     channel.queue_bind(letters, "unrouted", letters)
-    definition = {"message-ttl": 90_000, "expires": 3_600_000}
-    rabbit.node.api(
-        "PUT",
-        "policies",
-        rabbit.vhost,
-        "short",
-        pattern=letters,
-        definition=definition,
-        **{"apply-to": "queues"},
-    )
     rabbit.wait_for_statistics(letters)
     reading = RabbitConnector(rabbit.broker()).read(request(letters))
     reading.close()
