@@ -1,0 +1,27 @@
+"""RocketMQ keeps the contract that every connector keeps."""
+
+import contract
+import pytest
+from contract import ReadingContract
+from services.rocketmq_driver import eventually, unique_key
+from services.rocketmq_fixtures import Rocket
+
+pytestmark = pytest.mark.rocketmq
+
+
+class TestRocketMQ(ReadingContract):
+    """The suite, on a dead-letter topic of each version."""
+
+    @pytest.fixture
+    def place(self, rocket: Rocket) -> contract.Place:
+        rocket.driver.create_topic(rocket.dead)
+
+        def fill(count: int) -> list[bytes]:
+            start = rocket.driver.end(rocket.dead)
+            bodies = [b"letter %d" % number for number in range(start, start + count)]
+            for body in bodies:
+                rocket.driver.send(rocket.dead, body, {"UNIQ_KEY": unique_key()})
+            eventually(lambda: rocket.driver.end(rocket.dead) == start + count)
+            return bodies
+
+        return contract.Place(rocket.connector, rocket.request().source, fill, forgets=False)
