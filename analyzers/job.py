@@ -30,6 +30,7 @@ from dlq.analyzers.session import session
 from dlq.analyzers.topology import Facts
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import TABLES, VERDICTS, Analysis
+from dlq.archive.housekeeping import steady_segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore, Store
 from dlq.core import clock
@@ -61,8 +62,21 @@ def analyze(
     """Judge everything captured (since a time in microseconds) and commit a new analysis.
 
     `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates. Raises UsageError
-    when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule.
+    when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule;
+    Busy when segments are being written again for long.
     """
+    with steady_segments(store):
+        return _analyze(store, settings, master, since, now, client_logs)
+
+
+def _analyze(
+    store: Store,
+    settings: Settings,
+    master: str | None,
+    since: int | None,
+    now: Clock,
+    client_logs: Sequence[str],
+) -> Analysis:
     started = time.monotonic()
     logs = client_log.files(client_logs)
     segments = [m for m in manifests.every(store) if m.rows]

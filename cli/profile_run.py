@@ -127,13 +127,11 @@ class Run:
     def _analyze(self) -> None:
         from dlq.analyzers.job import analyze
         from dlq.archive import manifests
-        from dlq.archive.housekeeping import steady_segments
 
         store = self._context.store
         if not any(manifest.rows for manifest in manifests.every(store)):
             return
-        with steady_segments(store):
-            found = analyze(store, self._context.settings)
+        found = analyze(store, self._context.settings)
         self.outcome.analysis = found.analysis
         self._log("analyzed", analysis=found.analysis, records=found.records, seconds=found.seconds)
 

@@ -49,6 +49,9 @@ def run(
     except DlqError as error:
         log("run_failed", profile=profile, error=str(error))
         return code_of(error)
+    except KeyboardInterrupt:
+        log("run_failed", profile=profile, error="interrupted")
+        return ExitCode.INTERRUPTED
 
 
 def _sentences(context: Context) -> Log:

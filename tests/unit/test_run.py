@@ -340,6 +340,20 @@ def test_a_usage_mistake_is_a_json_line_as_well(team: Team) -> None:
     assert team.run("--log-format", "xml").code == 2
 
 
+def test_an_interrupted_run_says_so_and_leaves_the_letters(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_self: Any, _request: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memory.MemoryConnector, "read", interrupt)
+    team.put(1)
+    done = team.run("--log-format", "json")
+    assert done.code == team.run().code == 130
+    assert done.events[-1]["error"] == "interrupted"
+    assert team.broker.depth("orders.dlq") == 1
+
+
 def test_a_mask_covers_the_reports(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
     from dlq.reports import report
