@@ -18,7 +18,7 @@ def against(
     counts: Mapping[str, int],
     verdicts: Sequence[str],
 ) -> dict[str, Any]:
-    """`{since: analysis id, causes: {cause: difference}, new_fingerprints: n}`; empty for the first analysis."""
+    """`{since: analysis, causes: {cause: difference}, new_fingerprints: n}`; empty for the first one."""
     if last is None:
         return {}
     causes = {

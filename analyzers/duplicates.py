@@ -13,11 +13,13 @@ if TYPE_CHECKING:
 
 # A replayed message that died again is a new lap of its original, not a duplicate of it.
 _PLACE = "coalesce(origin, ''), laps"
+_HAS_KEY = "key <> '' AND NOT key <=> message_id"
+_KNOWN_ORIGIN = "message_id <> '' AND origin IS NOT NULL"
 SIGNS: Mapping[str, str] = {
     "same_message_id": f"CASE WHEN message_id <> '' THEN xxhash64('id', broker, message_id, {_PLACE}) END",
-    "same_key": f"CASE WHEN key <> '' AND NOT key <=> message_id THEN xxhash64('key', broker, key, {_PLACE}) END",
+    "same_key": f"CASE WHEN {_HAS_KEY} THEN xxhash64('key', broker, key, {_PLACE}) END",
     "same_body": f"CASE WHEN body_size > 0 THEN xxhash64('body', broker, body_sha256, {_PLACE}) END",
-    "several_groups": "CASE WHEN message_id <> '' AND origin IS NOT NULL THEN xxhash64('elsewhere', broker, message_id) END",
+    "several_groups": f"CASE WHEN {_KNOWN_ORIGIN} THEN xxhash64('elsewhere', broker, message_id) END",
 }
 """Kind -> the hash that duplicates share; stronger kinds first. Null: it says nothing of this letter."""
 

@@ -2,7 +2,8 @@
 
 Reads Java (`Caused by:`, nested exception is), .NET (` ---> `), Python tracebacks and Node stacks.
 Everything is Spark SQL text over `verdict.error_class`, `error_message` and `error_text`; texts are
-cut first, and no pattern nests repetitions, so that a hostile text costs no more than its length.
+cut first, and no pattern repeats a group or two runs of the same characters, so that a hostile text
+costs no more than its length.
 """
 
 from collections.abc import Mapping
@@ -18,33 +19,56 @@ LONGEST_TEXT = 65_536
 LONGEST_MESSAGE = 2_000
 LONGEST_HINT = 300
 
-_CLASS = r"(?:[A-Za-z_$][\w$]*[.+/])*[A-Z_$][\w$]*"
+# No repeated groups: Java's matcher recurses for them, and a long text would end the JVM.
+_CLASS = r"[A-Za-z_$][\w$.+/]{0,250}"
 _SUFFIX = r"(?:Exception|Error|Throwable|Timeout|Failure|Fault|Interrupt|Warning|Abort|Rejected|Exit|Panic)"
-_FRAMES = r"(?s)\r?\n\s+(?:at |---|\.\.\. \d|File \").*$"
+_FRAMES = r"(?s)\r?\n\s{1,8}(?:at |---|\.\.\. \d|File \").*$"
 
 FAMILIES: Mapping[str, str] = {
-    "timeout": r"timeout|timed ?out|deadline|no answer in time|\b504\b",
-    "connection": r"connect|socket|unreachable|refused|broken ?pipe|unknownhost|unavailable|reset by peer|\b503\b|\b502\b",
+    "timeout": r"timeout|timed ?out|deadline ?exceeded|no answer in time|\b504\b",
+    "connection": (
+        r"connect|socket|unreachable|refused|broken ?pipe|unknownhost|unavailable|reset by peer|\b50[23]\b"
+    ),
     "throttled": r"throttl|rate.?limit|too many requests|\b429\b|quota",
-    "auth": r"auth|denied|forbidden|credential|access.?token|\b401\b|\b403\b|securityexception",
-    "duplicate": r"duplicate.?(?:key|entry)|unique.?(?:constraint|violation|index)|already.?exists|alreadyprocessed",
-    "database": r"\bsql|sql(?:exception|error)|jdbc|hibernate|\bjpa\b|deadlock|dataaccess|dataintegrity|mongo|psycopg|dbupdate|integrityerror|operationalerror",
-    "serialization": r"json|\bxml|pars(?:e|ing)|serializ|deserializ|messageconversion|marshal|decod|classcast|format|schema|avro|protobuf|unicode",
-    "validation": r"validat|constraintviolation|illegalargument|argument\w*exception|valueerror|invalid|required|missing|must not",
+    "auth": (
+        r"authenticat|authori[sz]|unauthori|denied|forbidden|credential|access.?token|\b40[13]\b|securityex"
+    ),
+    "duplicate": (
+        r"duplicate.?(?:key|entry)|unique.?(?:constraint|violation|index)|already.?(?:exists|processed)"
+    ),
+    "database": (
+        r"\bsql|sql(?:exception|error)|jdbc|hibernate|\bjpa\b|deadlock|dataaccess|dataintegrity|mongo"
+        r"|psycopg|dbupdate|integrityerror|operationalerror"
+    ),
+    "serialization": (
+        r"json|\bxml|pars(?:e|ing)|seriali[sz]|messageconversion|marshal|decod|classcast|format|schema|avro"
+        r"|protobuf|unicode"
+    ),
+    "validation": (
+        r"validat|constraintviolation|illegalargument|argument\w*exception|valueerror|invalid|required"
+        r"|missing|must not"
+    ),
     "not_found": r"not.?found|nosuchelement|\b404\b|does not exist|keyerror|no such",
-    "bug": r"nullpointer|nullreference|typeerror|attributeerror|nameerror|indexoutofbounds|indexerror|nosuchmethod|classnotfound|noclassdef|illegalstate|assertion",
+    "bug": (
+        r"nullpointer|nullreference|typeerror|attributeerror|nameerror|indexoutofbounds|indexerror"
+        r"|nosuchmethod|classnotfound|noclassdef|illegalstate|assertion"
+    ),
 }
 """Family -> what its class or, failing that, its message looks like; the first that fits."""
 
 _LIBRARIES = (
-    r"(?:java|javax|jakarta|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|org\.(?:springframework|hibernate|apache|eclipse|postgresql|junit)"
-    r"|com\.(?:rabbitmq|zaxxer|mysql|fasterxml|google)|io\.(?:netty|micrometer|grpc|vertx)|reactor|okhttp3?|System|Microsoft|MassTransit"
-    r"|NServiceBus|EasyNetQ|Rebus|RabbitMQ|Npgsql|Newtonsoft|internal|node)[./]"
+    r"(?:java|javax|jakarta|jdk|sun|com\.sun|kotlin|kotlinx|scala|groovy|reactor|okhttp3?|internal|node"
+    r"|org\.(?:springframework|hibernate|apache|eclipse|postgresql|junit)"
+    r"|com\.(?:rabbitmq|zaxxer|mysql|fasterxml|google)|io\.(?:netty|micrometer|grpc|vertx)"
+    r"|System|Microsoft|MassTransit|NServiceBus|EasyNetQ|Rebus|RabbitMQ|Npgsql|Newtonsoft)[./]"
 )
-_JVM_FRAME = rf"(?:^|\n)\s*at (?:[\w.-]+/)*(?!{_LIBRARIES})([\w.$`<>+/\[\]-]+)\("
-_NODE_FRAME = r"(?:^|\n)\s*at (?:async )?(?!.*node_modules)([\w.$<>]+) \("
-_PYTHON_FRAME = r"(?s).*\n\s+File \"(?![^\"\n]*(?:site-packages|lib/python|<frozen))(?:[^\"\n]*/)?([^\"\n/]+)\", line \d+, (in [\w<>.]+)"
-_STACK = r"\n\s+at |Traceback \("
+_JVM_FRAME = rf"(?:^|\n)[ \t]{{0,8}}at (?:[\w.@-]{{1,99}}/){{0,2}}(?!{_LIBRARIES})([\w.$`<>+/\[\]-]+)\("
+_NODE_FRAME = r"(?:^|\n)[ \t]{0,8}at (?:async )?(?!.*node_modules)([\w.$<>]+) \("
+_PYTHON_FRAME = (
+    r"(?s).*\n[ \t]{1,8}File \"(?![^\"\n]*(?:site-packages|lib/python|<frozen))(?:[^\"\n]*/)?([^\"\n/]+)\""
+    r", line \d+, (in [\w<>.]+)"
+)
+_STACK = r"\n[ \t]{1,8}at |Traceback \("
 _GENERATED = r"\d+|\$\$.*"
 _VARIABLE = (
     r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|[\w.+-]+@[\w.-]+|https?://\S+|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"
@@ -72,8 +96,9 @@ def _first(text: str) -> str:
 _TRACEBACK = "error_text LIKE '%Traceback (most recent call last)%'"
 _INNER = _without("substring_index(error_text, ' ---> ', -1)", r"^\(Inner Exception #\d+\) ")
 _LAST_OF_TRACEBACK = _without("error_text", r"(?s)^.*\n[ \t][^\n]*\n(?=\S)")
-_FOUND_INSIDE = _part("head", rf"(?s)(?:^|[\s:(])((?:[A-Za-z_$][\w$]*\.)*[A-Z][\w$]*{_SUFFIX}: .*)$")
-_PYTHON_PLACE = f"nullif(concat_ws(' ', {_part('error_text', _PYTHON_FRAME)}, {_part('error_text', _PYTHON_FRAME, 2)}), '')"
+_FOUND_INSIDE = _part("head", rf"(?s)(?:^|[\s:(])([A-Za-z_$][\w$.+]{{0,250}}{_SUFFIX}: .*)$")
+_FILE, _FUNCTION = _part("error_text", _PYTHON_FRAME), _part("error_text", _PYTHON_FRAME, 2)
+_PYTHON_PLACE = f"nullif(concat_ws(' ', {_FILE}, {_FUNCTION}), '')"
 _PLACES = f"{_part('root', _JVM_FRAME)}, {_part('error_text', _JVM_FRAME)}, {_part('root', _NODE_FRAME)}"
 _FAMILY = " ".join(
     f"WHEN {_matches(text, f'(?i){pattern}')} THEN {literal(name)}"
@@ -82,23 +107,26 @@ _FAMILY = " ".join(
 )
 _OF_THE_PLATFORM = _matches("exception_class", r"^(?:java|javax|jakarta|System|builtins)\.|^[^.]*$")
 
+_NAMED, _FOUND = _matches("head", rf"^{_CLASS}(?::|$)"), f"coalesce({_FOUND_INSIDE}, head)"
+_TEMPLATE = _without(_first("exception_message"), _VARIABLE, "?")
+_SAID = "coalesce(nullif(trim(verdict.error_text), ''), verdict.error_message)"
+_BLANKS = " \n\r\t"
+
 TEXT: tuple[Mapping[str, str], ...] = (
-    {
-        "error_text": f"substring(coalesce(nullif(trim(verdict.error_text), ''), nullif(trim(verdict.error_message), '')), 1, {LONGEST_TEXT})"
-    },
+    {"error_text": f"substring(trim(BOTH {literal(_BLANKS)} FROM {_SAID}), 1, {LONGEST_TEXT})"},
     {
         # From the root cause on.
         "root": (
             "CASE WHEN error_text LIKE '%Caused by: %' THEN substring_index(error_text, 'Caused by: ', -1) "
-            "WHEN error_text LIKE '%nested exception is %' THEN substring_index(error_text, 'nested exception is ', -1) "
-            f"WHEN error_text LIKE '% ---> %' THEN {_INNER} WHEN {_TRACEBACK} THEN {_LAST_OF_TRACEBACK} ELSE error_text END"
+            "WHEN error_text LIKE '%nested exception is %' "
+            "THEN substring_index(error_text, 'nested exception is ', -1) "
+            f"WHEN error_text LIKE '% ---> %' THEN {_INNER} "
+            f"WHEN {_TRACEBACK} THEN {_LAST_OF_TRACEBACK} ELSE error_text END"
         )
     },
     # Without the frames: `class: message`, or some words.
     {"head": f"substring({_without('substring(root, 1, 8192)', _FRAMES)}, 1, 4096)"},
-    {
-        "head": f"CASE WHEN {_matches('head', rf'^{_CLASS}(?::|$)')} THEN head ELSE coalesce({_FOUND_INSIDE}, head) END"
-    },
+    {"head": f"CASE WHEN {_NAMED} THEN head ELSE {_FOUND} END"},
     {"head_class": _part("head", rf"^({_CLASS})(?:: |:?\s*$)")},
     {
         "head_class": (
@@ -118,11 +146,9 @@ TEXT: tuple[Mapping[str, str], ...] = (
             f"CASE WHEN coalesce(exception_class, exception_message) IS NULL THEN NULL {_FAMILY} "
             f"WHEN exception_class IS NULL OR {_OF_THE_PLATFORM} THEN 'other' ELSE 'business' END"
         ),
-        "frame": f"CASE WHEN error_text IS NULL THEN NULL WHEN {_TRACEBACK} THEN {_PYTHON_PLACE} ELSE coalesce({_PLACES}) END",
+        "frame": f"CASE WHEN {_TRACEBACK} THEN {_PYTHON_PLACE} ELSE coalesce({_PLACES}) END",
     },
-    {
-        "place": f"coalesce({_without('frame', _GENERATED)}, {_without(_first('exception_message'), _VARIABLE, '?')})"
-    },
+    {"place": f"coalesce({_without('frame', _GENERATED)}, {_TEMPLATE})"},
     {
         # Without an exception a fingerprint says where letters of this cause died.
         "fingerprint": (

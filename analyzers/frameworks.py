@@ -15,7 +15,7 @@ DERIVED: Mapping[str, str] = {
         f"coalesce(try_cast({header('MT-Fault-Timestamp')} AS timestamp), try_to_timestamp("
         f"{header('NServiceBus.TimeOfFailure')}, 'yyyy-MM-dd HH:mm:ss:SSSSSS X'))"
     ),
-    "error_headers": "map_filter(headers, (name, value) -> lower(name) LIKE 'x-error%' OR lower(name) LIKE 'x-exception%')",
+    "error_headers": "map_filter(headers, (name, value) -> name RLIKE '^[Xx]-([Ee]rror|[Ee]xception)')",
     "retries": count_header(
         "x-retry-count", "x-retries", "x-retry", "x-retry-attempts", "x-retry-attempt", "x-retrycount"
     ),
@@ -32,17 +32,23 @@ SUPERSEDED = (
 _REFUSED_QUEUE = "rejected.queue"
 _REFUSALS_AND_PARKED = "CAST(rejected.count + 1 AS int)"
 _SPRING = first_header("x-exception-message", "x-exception-stacktrace")
+_SPRING_ORIGINAL = first_header("x-original-exchange", "x-original-routingKey")
 _SPRING_ORIGIN = f"CASE WHEN {header('x-original-exchange')} = '' THEN {header('x-original-routingKey')} END"
 _STREAM_QUEUE = "CASE WHEN dead_letter_queue = concat(routing_key, '.dlq') THEN routing_key END"
 _EASYNETQ = (
-    "properties['type'] LIKE 'EasyNetQ.SystemMessages.Error%' OR dead_letter_queue = 'EasyNetQ_Default_Error_Queue' "
-    "OR exchange LIKE 'ErrorExchange\\\\_%'"
+    "properties['type'] LIKE 'EasyNetQ.SystemMessages.Error%' "
+    "OR dead_letter_queue = 'EasyNetQ_Default_Error_Queue' OR exchange LIKE 'ErrorExchange\\\\_%'"
 )
 _DRAMATIQ = "dead_letter_queue LIKE '%.XQ'"
 _DRAMATIQ_QUEUE = "regexp_replace(last_death.queue, '\\\\.DQ$', '')"
-_MT_ADDRESS = f"regexp_extract({header('MT-Fault-InputAddress')}, '([^/?]+)(?:\\\\?.*)?$', 1)"
-_MT_SUFFIX = "CASE WHEN dead_letter_queue rlike '_(error|skipped)$' THEN regexp_replace(dead_letter_queue, '_(error|skipped)$', '') END"
+_MT_FAULT = first_header("MT-Reason", "MT-Fault-Message", "MT-Fault-ExceptionType")
+_MT_RETRIES = f"(coalesce({count_header('MT-Fault-RetryCount')}, 0) + 1)"
+_MT_ROUNDS = f"(coalesce({count_header('MT-Redelivery-Count')}, 0) + 1)"
+_MT_ADDRESS = f"substring_index(substring_index({header('MT-Fault-InputAddress')}, '?', 1), '/', -1)"
+_MT_SUFFIX = "nullif(regexp_extract(dead_letter_queue, '^(.+)_(?:error|skipped)$', 1), '')"
+_NSB = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
 _ERROR_NAMES = ("message", "description", "reason", "msg", "detail", "details", "text")
+_ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
 _CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
 _TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
 
@@ -53,6 +59,9 @@ def _hand_written(*endings: str) -> str:
 
 def _body(path: str) -> str:
     return f"get_json_object(body_text, {literal(path)})"
+
+
+_DRAMATIQ_ATTEMPTS = f"try_cast({_body('$.options.retries')} AS int) + 1"
 
 
 def _evidence(*names: str) -> str:
@@ -71,7 +80,7 @@ def _parked(name: str, words: str, when: str, body_if: str = "", **fields: str) 
 RULES: tuple[Rule, ...] = (
     _parked(
         "spring-cloud-stream",
-        "x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue named <destination>.<group>.dlq",
+        "x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue <destination>.<group>.dlq",
         f"{_SPRING} IS NOT NULL AND ({header('retry-count')} IS NOT NULL OR {_STREAM_QUEUE} IS NOT NULL)",
         evidence=_evidence("x-exception-message", "x-exception-stacktrace"),
         error_message=header("x-exception-message"),
@@ -82,7 +91,7 @@ RULES: tuple[Rule, ...] = (
     _parked(
         "spring-amqp",
         "x-exception-message or x-exception-stacktrace with x-original-exchange and x-original-routingKey",
-        f"{_SPRING} IS NOT NULL AND {first_header('x-original-exchange', 'x-original-routingKey')} IS NOT NULL",
+        f"{_SPRING} IS NOT NULL AND {_SPRING_ORIGINAL} IS NOT NULL",
         evidence=_evidence("x-exception-message", "x-exception-stacktrace"),
         error_message=header("x-exception-message"),
         error_text=header("x-exception-stacktrace"),
@@ -98,25 +107,20 @@ RULES: tuple[Rule, ...] = (
     _parked(
         "masstransit-fault",
         "MT-Reason is fault, or an MT-Fault-* header",
-        f"{first_header('MT-Reason', 'MT-Fault-Message', 'MT-Fault-ExceptionType')} IS NOT NULL AND NOT {SUPERSEDED}",
+        f"{_MT_FAULT} IS NOT NULL AND NOT {SUPERSEDED}",
         evidence=_evidence("MT-Fault-Message", "MT-Fault-ExceptionType", "MT-Reason"),
         error_class=header("MT-Fault-ExceptionType"),
         error_message=header("MT-Fault-Message"),
         error_text=header("MT-Fault-StackTrace"),
         # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
-        attempts=f"(coalesce({count_header('MT-Fault-RetryCount')}, 0) + 1) * (coalesce({count_header('MT-Redelivery-Count')}, 0) + 1)",
+        attempts=f"{_MT_RETRIES} * {_MT_ROUNDS}",
         origin=f"coalesce(nullif(try_url_decode({_MT_ADDRESS}), ''), {_MT_SUFFIX})",
     ),
     _parked(
         "nservicebus",
         "NServiceBus.FailedQ or NServiceBus.ExceptionInfo.*",
-        f"{first_header('NServiceBus.FailedQ', 'NServiceBus.ExceptionInfo.ExceptionType', 'NServiceBus.ExceptionInfo.Message')} "
-        f"IS NOT NULL AND NOT {SUPERSEDED}",
-        evidence=_evidence(
-            "NServiceBus.ExceptionInfo.Message",
-            "NServiceBus.ExceptionInfo.ExceptionType",
-            "NServiceBus.FailedQ",
-        ),
+        f"{first_header('NServiceBus.FailedQ', *_NSB)} IS NOT NULL AND NOT {SUPERSEDED}",
+        evidence=_evidence(*_NSB, "NServiceBus.FailedQ"),
         error_class=header("NServiceBus.ExceptionInfo.ExceptionType"),
         error_message=header("NServiceBus.ExceptionInfo.Message"),
         error_text=header("NServiceBus.ExceptionInfo.StackTrace"),
@@ -142,13 +146,13 @@ RULES: tuple[Rule, ...] = (
     ),
     _parked(
         "dramatiq",
-        "a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body, which is of the attempt before the last",
+        "a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body (of the attempt before)",
         f"{_DRAMATIQ} AND {_body('$.options.traceback')} IS NOT NULL",
         body_if=_DRAMATIQ,
         evidence=f"concat('traceback of the attempt before the last: ', {_body('$.options.traceback')})",
         stale_evidence="true",
         error_text=_body("$.options.traceback"),
-        attempts=f"try_cast({_body('$.options.retries')} AS int) + 1",
+        attempts=_DRAMATIQ_ATTEMPTS,
         origin=f"coalesce({_DRAMATIQ_QUEUE}, {_body('$.queue_name')})",
     ),
     _parked(
@@ -172,7 +176,7 @@ RULES: tuple[Rule, ...] = (
     _parked(
         "hand-written-retries",
         "x-retry* above 0 beside x-original-*, and no death since: the application gave up and parked it",
-        f"retries > 0 AND size(deaths) = 0 AND {first_header('x-original-queue', 'x-original-exchange', 'x-original-routing-key')} IS NOT NULL",
+        f"retries > 0 AND size(deaths) = 0 AND {first_header(*_ORIGINALS)} IS NOT NULL",
         evidence="concat('x-retry-count: ', retries)",
         attempts="retries + 1",
         origin=header("x-original-queue"),
@@ -185,13 +189,13 @@ RULES: tuple[Rule, ...] = (
         "reject",
         {
             "evidence": "death_text",
-            "attempts": f"coalesce(try_cast({_body('$.options.retries')} AS int) + 1, CAST(last_death.count AS int))",
+            "attempts": f"coalesce({_DRAMATIQ_ATTEMPTS}, CAST(last_death.count AS int))",
             "origin": _DRAMATIQ_QUEUE,
         },
     ),
     Rule(
         "celery-reject",
-        "headers task and id of Celery, and the last death is a rejection; Celery puts no exception on the message",
+        "headers task and id of Celery, and the last death is a rejection; Celery leaves no exception",
         f"{header('task')} IS NOT NULL AND {header('id')} IS NOT NULL AND last_death.reason = 'rejected'",
         "poison_ack",
         "reject",

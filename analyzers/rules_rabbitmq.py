@@ -11,17 +11,18 @@ from dlq.analyzers.frameworks import SUPERSEDED
 from dlq.analyzers.rule import Rule, header
 
 _LAST = header("x-last-death-reason")
-_NAMED_LAST = f"named_struct('reason', {_LAST}, 'queue', {header('x-last-death-queue')}, 'exchange', {header('x-last-death-exchange')})"
-_NAMED_FIRST = (
-    f"named_struct('reason', {header('x-first-death-reason')}, 'queue', {header('x-first-death-queue')}, "
-    f"'exchange', {header('x-first-death-exchange')})"
-)
+_LAST_QUEUE = header("x-last-death-queue")
+_LASTS_ENTRY = f"filter(deaths, d -> d.reason = {_LAST} AND d.queue <=> {_LAST_QUEUE})[0]"
+_OLD_BROKER = "coalesce(broker_version RLIKE '^3\\\\.([0-9]|1[0-2])\\\\.', false)"
 
 
-def _as_death(named: str) -> str:
-    """A struct of the three known fields with the type of an entry of `deaths`."""
+def _named_death(which: str) -> str:
+    """The death that x-last-death-* or x-first-death-* names, as an entry of `deaths`."""
+    known = ", ".join(
+        f"'{part}', {header(f'x-{which}-death-{part}')}" for part in ("reason", "queue", "exchange")
+    )
     return (
-        f"named_struct('reason', {named}.reason, 'queue', {named}.queue, 'exchange', {named}.exchange, "
+        f"named_struct({known}, "
         "'routing_keys', CAST(array() AS array<string>), 'count', CAST(NULL AS bigint), "
         "'time', CAST(NULL AS timestamp), 'original_expiration', CAST(NULL AS string))"
     )
@@ -31,14 +32,15 @@ DERIVED: Mapping[str, str] = {
     # x-last-death-* exists since 3.13; an older broker leaves what a newer one wrote. Where the
     # history has no such entry, the history is the newer of the two.
     "last_death": (
-        f"CASE WHEN size(deaths) > 0 AND {_LAST} IS NOT NULL AND NOT coalesce(broker_version rlike '^3\\\\.([0-9]|1[0-2])\\\\.', false) "
-        f"THEN coalesce(filter(deaths, d -> d.reason = {_LAST} AND d.queue <=> {header('x-last-death-queue')})[0], deaths[0]) "
-        f"WHEN size(deaths) > 0 THEN deaths[0] WHEN {_LAST} IS NOT NULL THEN {_as_death(_NAMED_LAST)} "
-        f"WHEN {header('x-first-death-reason')} IS NOT NULL THEN {_as_death(_NAMED_FIRST)} END"
+        f"CASE WHEN size(deaths) > 0 AND {_LAST} IS NOT NULL AND NOT {_OLD_BROKER} "
+        f"THEN coalesce({_LASTS_ENTRY}, deaths[0]) WHEN size(deaths) > 0 THEN deaths[0] "
+        f"WHEN {_LAST} IS NOT NULL THEN {_named_death('last')} "
+        f"WHEN {header('x-first-death-reason')} IS NOT NULL THEN {_named_death('first')} END"
     ),
     "first_reason": f"coalesce({header('x-first-death-reason')}, deaths[size(deaths) - 1].reason)",
     "rejected": "filter(deaths, d -> d.reason = 'rejected')[0]",
     "expired": "filter(deaths, d -> d.reason = 'expired')[0]",
+    "limited": "filter(deaths, d -> d.reason = 'delivery_limit')[0]",
 }
 
 DEATH_TEXT: Mapping[str, str] = {
@@ -71,7 +73,7 @@ def _died(name: str, words: str, when: str, cause: str, mechanism: str, **fields
 RULES: tuple[Rule, ...] = (
     Rule(
         "parked-by-hand",
-        "published to the dead-letter queue itself, and the queue of its last death does not dead-letter there",
+        "published to the dead-letter queue itself; the queue of its last death does not dead-letter there",
         "parked",
         "unknown",
         "none",
@@ -82,11 +84,14 @@ RULES: tuple[Rule, ...] = (
     ),
     _died(
         "retry-loop",
-        "x-death has a rejected and an expired entry, or expired more than once: a retry loop over a TTL queue",
+        "x-death has rejected and expired entries, or expired more than once: a retry loop over a TTL queue",
         _LOOP,
         "poison_ack",
         "retry_loop",
-        evidence="concat('rejected ', coalesce(rejected.count, 0), ' x, waited in ', coalesce(expired.queue, '?'), ' ', coalesce(expired.count, 0), ' x')",
+        evidence=(
+            "concat('rejected ', coalesce(rejected.count, 0), ' x, waited in ', "
+            "coalesce(expired.queue, '?'), ' ', coalesce(expired.count, 0), ' x')"
+        ),
         attempts="CAST(rejected.count AS int)",
         origin="coalesce(rejected.queue, last_death.queue)",
     ),
@@ -102,11 +107,12 @@ RULES: tuple[Rule, ...] = (
     _died(
         "delivery-limit",
         "the last death is delivery_limit, or it expired later in a queue that it went on to",
-        "last_death.reason = 'delivery_limit' OR (last_death.reason = 'expired' AND first_reason = 'delivery_limit')",
+        "last_death.reason = 'delivery_limit' "
+        "OR (last_death.reason = 'expired' AND first_reason = 'delivery_limit')",
         "redelivery_exhausted",
         "delivery_limit",
         attempts="delivery_limit + 1",
-        origin="coalesce(filter(deaths, d -> d.reason = 'delivery_limit')[0].queue, last_death.queue)",
+        origin="coalesce(limited.queue, last_death.queue)",
         stale_evidence=SUPERSEDED,
     ),
     _died(
@@ -115,7 +121,7 @@ RULES: tuple[Rule, ...] = (
         "last_death.reason = 'expired'",
         "expired",
         "ttl",
-        evidence="concat(death_text, coalesce(concat(', original expiration ', last_death.original_expiration), ''))",
+        evidence="concat_ws(', original expiration ', death_text, last_death.original_expiration)",
     ),
     _died(
         "maxlen",
@@ -126,7 +132,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "alternate-exchange",
-        "no death, it kept the exchange it was published to, and the queue takes what an alternate exchange gets",
+        "no death, the exchange it was published to, and a queue that is fed by an alternate exchange",
         "unrouted",
         "unroutable",
         "alternate_exchange",

@@ -37,7 +37,10 @@ _BASE: Mapping[str, str] = {
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
 }
+# Java's pattern matcher recurses; an overflow in a task would end the whole JVM.
+_DEEP_STACKS = "-Xss16m"
 _LOCAL: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_DEEP_STACKS}",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
@@ -81,7 +84,7 @@ def session(settings: Spark, master: str | None = None) -> Iterator["SparkSessio
 
 
 def _start(conf: dict[str, str]) -> "SparkSession":
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
@@ -93,7 +96,8 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
     with tempfile.TemporaryFile() as log:
         try:
-            gateway = SparkContext._gateway or launch_gateway(before, {"stdout": log, "stderr": log})
+            quiet = {"stdout": log, "stderr": log}
+            gateway = SparkContext._gateway or launch_gateway(before, quiet)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
             context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=gateway)
         except (PySparkException, Py4JError) as error:
@@ -109,7 +113,8 @@ def _require_java() -> None:
     if not found:
         where = f"in JAVA_HOME = {home}" if home else "on PATH"
         raise UsageError(
-            f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), or set JAVA_HOME"
+            f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
+            "or set JAVA_HOME"
         )
 
 

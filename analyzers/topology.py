@@ -1,8 +1,8 @@
 """What pulls learned of the brokers, as far as verdicts need it; without it the verdict says less.
 
 `topology/<pull>.json` may hold: `delivery_limits` {queue: limit}, `alternate_exchanges` [name, ...]
-(those that the dead-letter queue is bound to), `dead_letter_sources` [queue, ...] (every queue that
-dead-letters into it).
+(those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} (of all
+queues there that have one).
 """
 
 import json
@@ -23,7 +23,7 @@ class Facts:
 
     delivery_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     alternate_exchanges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    dead_letter_sources: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dead_letter_exchanges: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def as_text(self) -> str:
         """A text that is the same for the same facts."""
@@ -35,56 +35,48 @@ def facts(store: Store, settings: Settings) -> Facts:
     newest: dict[str, dict[str, Any]] = {}
     for name in store.list("topology/"):
         document = checked_format(name, store.get(name))
-        newest[document.get("source", "")] = document
-    alternate = {source: _names(d.get("alternate_exchanges")) for source, d in newest.items()}
-    told = {source.name for source in settings.sources.values() if source.alternate_exchange}
+        newest[str(document.get("source"))] = document
+    told: dict[str, tuple[str, ...]] = {s.name: () for s in settings.sources.values() if s.alternate_exchange}
+    found = {source: tuple(map(str, d.get("alternate_exchanges") or ())) for source, d in newest.items()}
     return Facts(
-        delivery_limits={
-            s: _limits(d.get("delivery_limits")) for s, d in newest.items() if d.get("delivery_limits")
+        delivery_limits={s: d["delivery_limits"] for s, d in newest.items() if d.get("delivery_limits")},
+        alternate_exchanges={**told, **{source: names for source, names in found.items() if names}},
+        dead_letter_exchanges={
+            s: d["dead_letter_exchanges"] for s, d in newest.items() if d.get("dead_letter_exchanges")
         },
-        alternate_exchanges={
-            s: alternate.get(s, ()) for s in {*alternate, *told} if alternate.get(s) or s in told
-        },
-        dead_letter_sources={
-            s: _names(d["dead_letter_sources"]) for s, d in newest.items() if d.get("dead_letter_sources")
-        },
-    )
-
-
-def _names(value: Any) -> tuple[str, ...]:
-    return tuple(sorted(map(str, value))) if isinstance(value, list | tuple | dict) else ()
-
-
-def _limits(value: Any) -> Mapping[str, int]:
-    return (
-        {str(queue): limit for queue, limit in value.items() if isinstance(limit, int) and limit >= 0}
-        if isinstance(value, dict)
-        else {}
     )
 
 
 def with_facts(records: "DataFrame", known: Facts) -> "DataFrame":
-    """Adds `delivery_limit`, `unrouted` and `parked` to records that have `last_death`."""
-    from pyspark.sql import functions as F  # noqa: N812 (the name everybody uses)
+    """Adds `delivery_limit`, `unrouted` and `parked` to records that have `last_death` and `limited`.
 
-    source, death = F.col("source"), F.col("last_death")
-    pairs = {f"{s}\0{q}": limit for s, limits in known.delivery_limits.items() for q, limit in limits.items()}
-    limit = _lookup(pairs, F.concat(source, F.lit("\0"), death["queue"]), "int")
-    no_death = death.isNull() & (F.coalesce(F.col("exchange"), F.lit("")) != "")
-    bound = F.coalesce(_lookup(known.alternate_exchanges, source, "array<string>"), F.array())
-    unrouted = (
-        no_death & source.isin(*known.alternate_exchanges) & ~F.array_contains(bound, F.col("exchange"))
-    )
-    to_itself = (F.col("exchange") == "") & (F.col("routing_key") == F.col("dead_letter_queue"))
-    feeders = _lookup(known.dead_letter_sources, source, "array<string>")
-    parked = to_itself & death["queue"].isNotNull() & ~F.array_contains(feeders, death["queue"])
+    `parked`: the envelope says it was published to the dead-letter queue itself, and the queue of its
+    last death dead-letters to a named exchange, so it was not the broker that put it there.
+    """
+    from pyspark.sql import functions as F  # noqa: N812
+
+    source, death, exchange = F.col("source"), F.col("last_death"), F.col("exchange")
+    queue = F.concat(source, F.lit("\n"), death["queue"])
+    limited = F.concat(source, F.lit("\n"), F.coalesce(F.col("limited.queue"), death["queue"]))
+    to_itself = (exchange == "") & (F.col("routing_key") == F.col("dead_letter_queue"))
+    own = F.coalesce(_lookup(known.alternate_exchanges, source, "array<string>"), F.array())
+    routed_elsewhere = death.isNull() & (exchange != "") & ~F.array_contains(own, exchange)
     return records.withColumns(
         {
-            "delivery_limit": F.when(death["reason"] == "delivery_limit", limit),
-            "unrouted": F.coalesce(unrouted, F.lit(False)),
-            "parked": F.coalesce(parked, F.lit(False)),
+            "delivery_limit": _lookup(_by_queue(known.delivery_limits), limited, "int"),
+            "unrouted": F.coalesce(routed_elsewhere & source.isin(*known.alternate_exchanges), F.lit(False)),
+            "parked": F.coalesce(
+                to_itself & (_lookup(_by_queue(known.dead_letter_exchanges), queue, "string") != ""),
+                F.lit(False),
+            ),
         }
     )
+
+
+def _by_queue(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        f"{source}\n{queue}": value for source, queues in table.items() for queue, value in queues.items()
+    }
 
 
 def _lookup(table: Mapping[str, Any], key: "Column", sql_type: str) -> "Column":
@@ -93,6 +85,6 @@ def _lookup(table: Mapping[str, Any], key: "Column", sql_type: str) -> "Column":
     if not table:
         return F.lit(None).cast(sql_type)
     parts = [
-        F.lit(part if not isinstance(part, tuple) else list(part)) for pair in table.items() for part in pair
+        F.lit(list(part) if isinstance(part, tuple) else part) for pair in table.items() for part in pair
     ]
     return F.create_map(*parts)[key].cast(sql_type)

@@ -15,13 +15,16 @@ from dlq.archive.store import LocalStore
 from dlq.core.record import Record
 from dlq.core.settings import Rule, Spark
 
+CONF = {
+    "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # for a handful of rows the best code comes too late
+}
 Judge = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # One task does for a handful of rows; two shuffle partitions show that order does not matter.
-    with session(Spark(master="local[1]", conf={"spark.sql.shuffle.partitions": "2"})) as started:
+    with session(Spark(master="local[1]", conf=CONF)) as started:
         yield started
 
 

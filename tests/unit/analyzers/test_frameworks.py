@@ -1,0 +1,149 @@
+"""What frameworks leave on a letter, one row a signature."""
+
+import json
+from typing import Any
+
+from unit.analyzers.letters import died, record
+
+from dlq.core.record import Death
+
+TRACEBACK = (
+    'Traceback (most recent call last):\n  File "/app/shop/worker.py", line 12, in pay\n    gateway.send(order)\n'
+    '  File "/usr/lib/python3/site-packages/requests/api.py", line 59, in get\n    return x\n'
+    "requests.exceptions.ReadTimeout: timed out\n"
+)
+EASYNETQ = {
+    "Exception": "System.Exception: outer\r\n ---> Shop.PriceException: price 12 is stale\r\n   at Shop.Pricing.Get()",
+    "Queue": "prices",
+}
+SPRING = {
+    "x-exception-message": "stock is negative",
+    "x-original-exchange": "shop",
+    "x-original-routingKey": "order.created",
+}
+FAILED_AT = {"NServiceBus.FailedQ": "billing", "NServiceBus.TimeOfFailure": "2026-11-02 03:12:09:000000 Z"}
+BEFORE, AFTER = 1_793_588_000_000_000, 1_793_590_000_000_000
+
+
+def _rejected_at(micros: int, headers: dict[str, str]) -> Any:
+    return record(deaths=[Death("rejected", "billing", "", (), 1, micros)], headers=headers)
+
+
+def _body(queue: str, document: dict[str, Any], **columns: Any) -> Any:
+    return record(dead_letter_queue=queue, body=json.dumps(document).encode(), **columns)
+
+
+# letter, (rule, origin, attempts, exception class, message)
+TABLE: list[tuple[Any, tuple[Any, ...]]] = [
+    (record(headers=SPRING), ("spring-amqp", None, None, None, "stock is negative")),
+    (
+        record(headers={**SPRING, "x-original-exchange": "", "x-original-routingKey": "orders"}),
+        ("spring-amqp", "orders", None, None, "stock is negative"),
+    ),
+    (
+        died(("expired", "orders.wait", 2), ("rejected", "orders", 2), headers=SPRING),
+        ("spring-amqp", "orders", 3, None, "stock is negative"),
+    ),
+    (
+        record(headers={**SPRING, "retry-count": "2"}),
+        ("spring-cloud-stream", None, 3, None, "stock is negative"),
+    ),
+    (
+        record(headers=SPRING, dead_letter_queue="orders.billing.dlq", routing_key="orders.billing"),
+        ("spring-cloud-stream", "orders.billing", None, None, "stock is negative"),
+    ),
+    (
+        record(
+            headers={
+                "MT-Reason": "fault",
+                "MT-Fault-ExceptionType": "Shop.PriceException",
+                "MT-Fault-Message": "stale",
+                "MT-Fault-InputAddress": "rabbitmq://host/shop/price%20checks?durable=true",
+                "MT-Fault-RetryCount": "3",
+            }
+        ),
+        ("masstransit-fault", "price checks", 4, "Shop.PriceException", "stale"),
+    ),
+    (
+        record(headers={"MT-Reason": "fault"}, dead_letter_queue="prices_error"),
+        ("masstransit-fault", "prices", 1, None, None),
+    ),
+    (
+        record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
+        ("masstransit-skipped", "prices", None, None, None),
+    ),
+    (
+        record(headers={**FAILED_AT, "NServiceBus.ExceptionInfo.StackTrace": EASYNETQ["Exception"]}),
+        ("nservicebus", "billing", None, "Shop.PriceException", "price 12 is stale"),
+    ),
+    (_rejected_at(BEFORE, FAILED_AT), ("nservicebus", "billing", 2, None, None)),
+    # Refused after the framework had parked it: the newer death decides.
+    (_rejected_at(AFTER, FAILED_AT), ("reject", "billing", 1, None, None)),
+    (
+        _body("errors", EASYNETQ, properties={"type": "EasyNetQ.SystemMessages.Error, EasyNetQ"}),
+        ("easynetq", "prices", None, "Shop.PriceException", "price 12 is stale"),
+    ),
+    (_body("EasyNetQ_Default_Error_Queue", {"odd": 1}), ("unknown", None, None, None, None)),
+    (
+        record(
+            headers={
+                "rbs2-error-details": "1 unhandled exceptions: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
+                "rbs2-source-queue": "prices",
+                "rbs2-delivery-count": "4",
+            }
+        ),
+        ("rebus", "prices", 5, "Shop.PriceException", "stale"),
+    ),
+    (
+        _body(
+            "jobs.XQ",
+            {"options": {"traceback": TRACEBACK, "retries": 3}},
+            deaths=[Death("rejected", "jobs.DQ")],
+        ),
+        ("dramatiq", "jobs", 4, "requests.exceptions.ReadTimeout", "timed out"),
+    ),
+    (
+        _body("jobs.XQ", {"options": {}}, deaths=[Death("rejected", "jobs", count=1)]),
+        ("dramatiq-reject", "jobs", 1, None, None),
+    ),
+    (
+        died(("rejected", "celery", 1), headers={"task": "shop.pay", "id": "1", "retries": "2"}),
+        ("celery-reject", "celery", 3, None, None),
+    ),
+    (
+        record(headers={"CamelExceptionCaught": "java.net.ConnectException: Connection refused"}),
+        ("camel", None, None, "java.net.ConnectException", "Connection refused"),
+    ),
+    (
+        died(("rejected", "shop", 1), headers={"__TypeId__": "com.le.shine.EventMessage"}),
+        ("shine-mq", "shop", None, None, None),
+    ),
+    (
+        record(headers={"x-error": "bad article", "x-original-queue": "orders", "x-retry-count": "2"}),
+        ("hand-written-error", "orders", 3, None, "bad article"),
+    ),
+    (
+        record(headers={"x-exception-type": "ValueError", "x-exception-message": "bad"}),
+        ("hand-written-error", None, None, "ValueError", "bad"),
+    ),
+    (record(headers={"X-Error-Code": "E42"}), ("hand-written-error", None, None, None, None)),
+    (
+        record(headers={"x-original-queue": "orders", "x-retry-count": "3"}),
+        ("hand-written-retries", "orders", 4, None, None),
+    ),
+    (record(headers={"x-original-queue": "orders"}), ("unknown", None, None, None, None)),
+    (record(headers={"task": "only"}), ("unknown", None, None, None, None)),
+    (record(), ("unknown", None, None, None, None)),
+]
+
+
+def test_each_signature_is_known(judge: Any) -> None:
+    rows = judge(*(letter for letter, _ in TABLE))
+    names = ("rule", "origin", "attempts", "exception_class", "exception_message")
+    assert [tuple(row[name] for name in names) for row in rows] == [expected for _, expected in TABLE]
+
+
+def test_evidence_older_than_the_death_is_marked_stale(judge: Any) -> None:
+    dramatiq = _body("jobs.XQ", {"options": {"traceback": TRACEBACK}})
+    rows = judge(_rejected_at(BEFORE, FAILED_AT), _rejected_at(AFTER, FAILED_AT), dramatiq)
+    assert [row["stale_evidence"] for row in rows] == [False, True, True]
