@@ -1,5 +1,6 @@
 """What lies in the archive beside its letters and has served: old analyses, older facts, dead temporaries."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -58,4 +59,4 @@ def sweep_temporaries(store: Store) -> None:
     for path in sorted(Path(store.location).rglob(".tmp-*"), reverse=True):
         with suppress(OSError):
             if path.stat().st_mtime < yesterday:
-                path.rmdir() if path.is_dir() else path.unlink()
+                shutil.rmtree(path) if path.is_dir() else path.unlink()

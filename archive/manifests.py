@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, checked_format
+from dlq.core.errors import FormatTooNew, UsageError
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,26 @@ def load(store: Store, name: str) -> Manifest:
 
 def every(store: Store, source: str | None = None) -> Iterator[Manifest]:
     """The manifests that count, by name (which is by time within a pull)."""
-    found = [load(store, name) for name in store.list("manifests/") if name.endswith(".json")]
+    found = list(_all(store).values())
     replaced = {stem for manifest in found for stem in manifest.replaces}
     return (m for m in found if m.stem not in replaced and source in (None, m.source))
+
+
+def _all(store: Store) -> dict[str, Manifest]:
+    """Every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
+    known: dict[str, Manifest] = {}
+    while True:
+        names = [name for name in store.list("manifests/") if name.endswith(".json")]
+        found = {name: known.get(name) or _load_if_there(store, name) for name in names}
+        known = {name: manifest for name, manifest in found.items() if manifest is not None}
+        if len(known) == len(names):
+            return known
+
+
+def _load_if_there(store: Store, name: str) -> Manifest | None:
+    try:
+        return load(store, name)
+    except FormatTooNew:
+        raise
+    except UsageError:
+        return None

@@ -1,6 +1,7 @@
 """Retention and compaction: what may leave leaves, the rest stays what it was, and the books balance."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -237,6 +238,18 @@ def test_a_crash_in_mid_compaction_loses_and_doubles_nothing(
     assert len(shop.store.list("purged/")) == 1
 
 
+def test_who_reads_while_segments_are_replaced_sees_every_letter_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.runs(("a",), ("b",))
+    before = sorted(shop.ids)
+    listed, real = shop.store.list("manifests/"), shop.store.list
+    shop.retain(compact=True)
+    stale = [listed]  # what a reader has listed just before
+    monkeypatch.setattr(shop.store, "list", lambda prefix: stale.pop() if stale else real(prefix))
+    assert sorted(shop.ids) == before
+
+
 def test_a_damaged_segment_is_not_written_again(shop: Shop) -> None:
     shop.runs(("a",), ("b",))
     first, second = shop.files
@@ -295,6 +308,22 @@ def test_old_analyses_go_but_not_what_a_kept_one_uses(shop: Shop) -> None:
         "analyses/20261120T000002-000000/judged/j.parquet",
         "analyses/20261120T000002-000000/verdicts/v.parquet",
     ]
+
+
+def test_temporaries_of_a_crash_go_when_they_are_old(shop: Shop) -> None:
+    shop.runs(("a",))
+    root = Path(shop.store.location)
+    spilled = root / ".tmp-duckdb-1"
+    spilled.mkdir()
+    (spilled / "block").write_bytes(b"x")
+    old, fresh = root / "manifests" / ".tmp-1-x.json", root / "manifests" / ".tmp-2-y.json"
+    for path in (old, fresh):
+        path.write_bytes(b"")
+    for path in (old, spilled):
+        os.utime(path, (1, 1))
+    shop.retain()
+    assert (old.exists(), spilled.exists(), fresh.exists()) == (False, False, True)
+    assert len(shop.ids) == 1
 
 
 def test_of_what_pulls_learned_only_the_newest_stays(shop: Shop) -> None:
