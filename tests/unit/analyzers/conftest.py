@@ -17,7 +17,8 @@ from dlq.core.settings import Rule, Spark
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",  # for a handful of rows the best code comes too late
+    # For a handful of rows the best machine code comes too late.
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1",
 }
 Judge = Callable[..., list[dict[str, Any]]]
 

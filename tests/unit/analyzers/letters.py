@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812
 
 from dlq.analyzers.reading import spark_schema
 from dlq.archive.schema import SEGMENT, to_table

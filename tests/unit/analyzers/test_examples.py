@@ -13,7 +13,8 @@ REJECTED = {
 }
 STACK = (
     "org.springframework.amqp.rabbit.support.ListenerExecutionFailedException: Listener threw exception\n"
-    "\tat o.s.A.b(A.java:1)\nCaused by: com.shop.StockException: stock is negative\n\tat com.shop.Stock.take(Stock.java:42)\n"
+    "\tat o.s.A.b(A.java:1)\n"
+    "Caused by: com.shop.StockException: stock is negative\n\tat com.shop.Stock.take(Stock.java:42)\n"
 )
 LETTERS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     (

@@ -10,21 +10,27 @@ from dlq.analyzers.exceptions import explain
 from dlq.analyzers.rule import FIELDS
 
 JAVA = (
-    "org.springframework.amqp.ListenerExecutionFailedException: Listener threw\n\tat org.springframework.A.b(A.java:1)\n"
-    "Caused by: java.lang.IllegalStateException: cannot book\n\tat com.shop.Order.book(Order.java:7)\n\t... 3 more\n"
+    "org.springframework.amqp.ListenerExecutionFailedException: Listener threw\n"
+    "\tat org.springframework.A.b(A.java:1)\n"
+    "Caused by: java.lang.IllegalStateException: cannot book\n"
+    "\tat com.shop.Order.book(Order.java:7)\n\t... 3 more\n"
     "Caused by: com.shop.StockException: stock of article 17 is -3\n\tat java.util.List.of(List.java:1)\n"
     "\tat com.shop.Stock.take(Stock.java:42)\n\t... 9 more"
 )
 DOTNET = (
     "System.AggregateException: One or more errors occurred.\r\n"
-    " ---> (Inner Exception #0) System.TimeoutException: no answer\r\n   at Shop.Gateway.Call(Order o) in /src/Gateway.cs:line 12\r\n"
+    " ---> (Inner Exception #0) System.TimeoutException: no answer\r\n"
+    "   at Shop.Gateway.Call(Order o) in /src/Gateway.cs:line 12\r\n"
     "   --- End of inner exception stack trace ---\r\n   at System.Threading.Tasks.Task.Wait()"
 )
 PYTHON = (
     'Traceback (most recent call last):\n  File "/app/shop/work.py", line 3, in pay\n    send()\n'
     "  File \"/venv/site-packages/x/y.py\", line 9, in send\n    raise KeyError(name)\nKeyError: 'price'\n"
 )
-NODE = "TypeError: Cannot read properties of undefined (reading 'id')\n    at takeStock (/app/stock.js:10:5)\n    at node:internal/x:1:2"
+NODE = (
+    "TypeError: Cannot read properties of undefined (reading 'id')\n"
+    "    at takeStock (/app/stock.js:10:5)\n    at node:internal/x:1:2"
+)
 
 # text, (class, message, family)
 TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [

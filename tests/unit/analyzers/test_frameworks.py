@@ -13,7 +13,9 @@ TRACEBACK = (
     "requests.exceptions.ReadTimeout: timed out\n"
 )
 EASYNETQ = {
-    "Exception": "System.Exception: outer\r\n ---> Shop.PriceException: price 12 is stale\r\n   at Shop.Pricing.Get()",
+    "Exception": (
+        "System.Exception: outer\r\n ---> Shop.PriceException: price 12 is stale\r\n   at Shop.Pricing.Get()"
+    ),
     "Queue": "prices",
 }
 SPRING = {
@@ -87,7 +89,7 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (
         record(
             headers={
-                "rbs2-error-details": "1 unhandled exceptions: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
+                "rbs2-error-details": "1 unhandled: Shop.PriceException: stale\n   at Shop.Pricing.Get()",
                 "rbs2-source-queue": "prices",
                 "rbs2-delivery-count": "4",
             }
