@@ -117,10 +117,11 @@ def origin_of(properties: Mapping[str, str], group: str) -> str | None:
     REAL_TOPIC is no evidence: after a delayed retry it is the retry topic. A POP consumer's retry topic
     holds the origin: `%RETRY%<group>_<topic>`, or with `+` (common/KeyBuilder.parseNormalTopic).
     """
-    topic = properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC")
-    for mark in ("+", "_"):
-        topic = topic.removeprefix(f"{RETRY}{group}{mark}") if topic else None
-    return topic or None
+    topic = properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC") or None
+    if topic is None or not topic.startswith(RETRY):
+        return topic
+    marked = topic.removeprefix(f"{RETRY}{group}")
+    return marked[1:] or None if marked[:1] in ("+", "_", "") else topic
 
 
 def _micros(millis: int) -> int | None:

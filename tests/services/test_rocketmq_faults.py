@@ -1,0 +1,135 @@
+"""RocketMQ brokers that die: nothing is lost, nothing comes twice, and nothing is proven that is not."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from services.rocketmq_broker import RocketMQ
+from services.rocketmq_driver import Driver, eventually, unique_key
+from services.rocketmq_fixtures import connector_of, on_every_version, read_all
+
+from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.rocket_message import parse_properties
+from dlq.core.clock import now
+from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
+from dlq.core.settings import Source
+
+pytestmark = [pytest.mark.rocketmq, on_every_version]
+DEAD = "%DLQ%pay"
+REQUEST = ReadRequest(Source("s", "pay", group="pay"), "drain", "p")
+
+
+def fill(cluster: RocketMQ, node: str, count: int, size: int = 1000) -> None:
+    driver = Driver(cluster.addresses[node])
+    driver.create_topic(DEAD)
+    body = os.urandom(size)
+    driver.send_many(DEAD, count, lambda i: (body, {"UNIQ_KEY": unique_key(), "n": f"{node}-{i}"}))
+    eventually(lambda: driver.end(DEAD) == count)
+    driver.close()
+
+
+def test_a_broker_killed_in_mid_pull_is_drained_to_the_end_after_its_restart(rocket_version: str) -> None:
+    with RocketMQ(rocket_version) as cluster:
+        fill(cluster, "broker-a", 20_000)
+        connector = connector_of(cluster, timeout="3s")
+        found: list[int] = []
+        resume: dict[str, int] = {}
+        reading = connector.read(REQUEST)
+
+        def read_and_kill() -> None:
+            for batch in reading.batches():
+                found.extend(int(record.offset or 0) for record in batch.records)
+                resume.update(batch.checkpoint)
+                cluster.kill("broker-a")
+
+        with pytest.raises(ConnectionLost):
+            read_and_kill()
+        reading.close()
+        assert 0 < len(found) < 20_000
+        with pytest.raises(BrokerError):
+            connector.read(REQUEST)
+        cluster.start_node("broker-a")
+        rest = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=resume))
+        found += [int(record.offset or 0) for record in rest.records]
+        assert found == list(range(20_000))
+        connector.close()
+
+
+def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(rocket_version: str) -> None:
+    with RocketMQ(rocket_version, nodes=2) as cluster:
+        for node in cluster.addresses:
+            fill(cluster, node, 300)
+        connector = connector_of(cluster)
+        seen = read_all(connector, REQUEST)
+        assert {(record.broker_node, record.offset) for record in seen.records} == {
+            (node, offset) for node in ("broker-a", "broker-b") for offset in range(300)
+        }
+        assert len(seen.records) == len({record.record_id for record in seen.records}) == 600
+        assert seen.checkpoint == {f"{DEAD}@broker-a:0": 300, f"{DEAD}@broker-b:0": 300}
+        cluster.kill("broker-b")
+        eventually(lambda: set(cluster._registered()) == {"broker-a"}, 60)
+        without = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=seen.checkpoint))
+        assert not without.complete
+        assert any("broker-b was read by an earlier pull" in note for note in without.notes)
+        connector.close()
+
+
+def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(rocket_version: str) -> None:
+    with RocketMQ(rocket_version) as cluster:
+        fill(cluster, "broker-a", 1)
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        connector = connector_of(cluster, timeout="3s")
+        (record,) = read_all(connector, REQUEST).records
+        letters = [
+            Outgoing(
+                i,
+                record._replace(properties={"n": str(i)}, raw_properties=None),
+                Target("topic", "orders"),
+                {"dlq_replay_id": f"{i:032x}", "dlq_replay_lap": "1", "dlq_replay_of": "0"},
+            )
+            for i in range(5000)
+        ]
+        eventually(lambda: connector.audience([Target("topic", "orders")]) == {})
+        since = now()
+
+        def given() -> Iterator[Outgoing]:
+            for letter in letters:
+                if letter.number == 3000:
+                    cluster.kill("broker-a")
+                yield letter
+
+        publisher = connector.publisher("plan", 256)
+        outcomes: dict[int, str] = {}
+
+        def publish() -> None:
+            for sent in publisher.publish(given()):
+                outcomes[sent.number] = sent.outcome
+
+        with pytest.raises(ConnectionLost):
+            publish()
+        publisher.close()
+        assert set(outcomes.values()) == {"confirmed", "in_doubt"}
+        doubtful = [letter for letter in letters if outcomes.get(letter.number) == "in_doubt"]
+        assert 0 < len(doubtful) <= 257
+        cluster.start_node("broker-a")
+        found = connector.find("plan", doubtful, since)
+        assert set(found.values()) <= {"sent", "unknown"}, "a restarted broker proves no absence"
+        driver = Driver(cluster.addresses["broker-a"])
+        stored = {int(parse_properties(m.properties)["n"]) for m in driver.messages("orders")}
+        assert {number for number, presence in found.items() if presence == "sent"} == stored & set(found)
+        assert {number for number, outcome in outcomes.items() if outcome == "confirmed"} <= stored
+        connector.close()
+
+
+def test_name_servers_and_masters_that_are_down_are_unreachable(rocket_version: str) -> None:
+    with RocketMQ(rocket_version) as cluster:
+        cluster.kill("broker-a")
+        eventually(lambda: not cluster._registered(), 60)
+        connector = connector_of(cluster, timeout="2s")
+        with pytest.raises(Unreachable, match="no RocketMQ broker is registered"):
+            connector.read(REQUEST)
+        cluster.kill("namesrv")
+        with pytest.raises(Unreachable, match="no name server of pay answers"):
+            connector.read(REQUEST)
+        connector.close()
