@@ -59,8 +59,8 @@ def measure(count: int, rows: int) -> None:
         done = time.monotonic()
         print(
             f"{count} segments of {rows} letters: {work.segments_after} afterwards, "
-            f"{work.choice.removed:,} letters removed; looked {looked - started:.1f} s, done {done - looked:.1f} s "
-            f"({count * rows / (done - looked):,.0f} letters/s)",
+            f"{work.choice.removed:,} letters removed; looked {looked - started:.1f} s, "
+            f"done {done - looked:.1f} s ({count * rows / (done - looked):,.0f} letters/s)",
             flush=True,
         )
 
