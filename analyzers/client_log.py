@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlq.analyzers.reading import spark_url
+from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def files(patterns: Sequence[str]) -> list[str]:
 
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
-    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (the last dispatch)."""
+    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch)."""
     from pyspark.sql import functions as F  # noqa: N812
 
     reader = spark.read.option("__globPaths__", "false")
@@ -69,7 +70,7 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
 
 
 def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
-    """Letters and lines side by side: state (of STATES), record_id, message_id, consumer_id, destination, time."""
+    """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time."""
     from pyspark.sql import functions as F  # noqa: N812
 
     letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
@@ -95,3 +96,14 @@ def counts(joined: "DataFrame") -> dict[str, int]:
     """How many letters and lines have each state."""
     found = {row["state"]: int(row["count"]) for row in joined.groupBy("state").count().collect()}
     return {state: found.get(state, 0) for state in STATES}
+
+
+def write(
+    spark: "SparkSession", store: Store, judged: "DataFrame", paths: Sequence[str], folder: str
+) -> dict[str, dict[str, int]]:
+    """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
+    if not paths:
+        return {}
+    place = spark_url(store.url(folder))
+    join(judged, lines(spark, paths)).write.parquet(place)
+    return {"client_log": counts(spark.read.parquet(place))}

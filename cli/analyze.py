@@ -28,6 +28,13 @@ def analyze(
         str | None,
         typer.Option(metavar="TIME", help="Only letters captured since then: 24h, or 2026-11-02T03:00:00Z."),
     ] = None,
+    client_log: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A consumer's log (path or glob, also .gz), joined with suppressed duplicates.",
+        ),
+    ] = None,
 ) -> None:
     """Judge all captured letters with Spark: cause, exception, duplicates, advice.
 
@@ -36,7 +43,9 @@ def analyze(
     from dlq.analyzers.job import analyze as run
 
     context: Context = ctx.obj
-    result = run(context.store, context.settings, master=master, since=_moment(since))
+    result = run(
+        context.store, context.settings, master=master, since=_moment(since), client_logs=client_log or ()
+    )
     document = {
         "analysis": result.analysis,
         "records": result.records,
@@ -72,5 +81,12 @@ def _show(context: "Context", result: "Analysis") -> None:
     if new:
         context.say(
             f"{new} fingerprint{'s' if new != 1 else ''} not seen in the analysis before ({changed['since']})"
+        )
+    joined = result.extra.get("client_log")
+    if joined:
+        context.say(
+            f"client log: {joined['explained']:,} letters explained, "
+            f"{joined['letters_without_line']:,} without a line, "
+            f"{joined['lines_without_letter']:,} lines without a letter (lost, or taken elsewhere)"
         )
     context.say(f"{result.records:,} letters in {result.seconds:.1f} s; next: dlq report")

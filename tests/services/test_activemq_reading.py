@@ -28,7 +28,8 @@ class TestContract(ReadingContract):
 
         def fill(number: int) -> list[bytes]:
             bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
-            stomp.send(*bodies)
+            if bodies:
+                stomp.send(*bodies)
             return bodies
 
         return contract.Place(stomp.connector, Source("letters", "legacy", queue=stomp.queue), fill)
@@ -188,7 +189,7 @@ def test_map_and_stream_messages_stay_on_artemis(stomp: Place) -> None:
 def test_dead_letters_say_where_and_why_they_died(stomp: Place) -> None:
     origin = f"ttl.{stomp.queue}"
     stomp.send(b"late", queue=origin, expires="1")
-    [record] = stomp.drain("ActiveMQ.DLQ")
+    [record] = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
     assert (record.origin_kind, record.origin) == ("queue", origin)
     assert record.failure_text == "java.lang.Throwable: Message Expired. Expiration:1"
 
@@ -196,7 +197,8 @@ def test_dead_letters_say_where_and_why_they_died(stomp: Place) -> None:
 @on_artemis
 def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
     stomp.send(b"late", expires="1000")
-    [record] = stomp.drain("ExpiryQueue")
+    stomp.drain()  # a consumer brings the broker to look
+    [record] = [r for r in stomp.drain("ExpiryQueue") if r.origin == stomp.queue]
     assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
     assert record.headers["_AMQ_ACTUAL_EXPIRY"]
     assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]

@@ -1,0 +1,131 @@
+"""ActiveMQ Classic's way out and in, against a Java consumer and producer, in one run on the same broker.
+
+    python bench/activemq.py [--letters 100000] [--versions 5.18.6 6.3.1]
+
+Letters are 1 KiB persistent BytesMessages with a failure cause. dlq is timed as its user sees it: the wall
+time of the whole command, interpreter start, durable Parquet and ledger included; Java without its start.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from services.activemq_broker import CLASSIC, ActiveMq  # noqa: E402 (the tests' own broker)
+
+from dlq.connectors.activemq_link import Link  # noqa: E402
+from dlq.connectors.stomp_frames import encode  # noqa: E402
+from dlq.core.settings import Broker  # noqa: E402
+
+HEADERS = {
+    "persistent": "true",
+    "original-destination": "/queue/orders",
+    "originalExpiration": "0",
+    "dlqDeliveryFailureCause": "java.lang.Throwable: Suppressing duplicate delivery on connection, "
+    "consumer ID:app1-36050-1795195175398-1:9:1:1",
+    "tenant": "42",
+}
+CONFIGURATION = """\
+archive = "{folder}/archive"
+[brokers.legacy]
+kind = "activemq"
+url = "{url}"
+jolokia_url = "{jolokia}"
+[sources.bench]
+broker = "legacy"
+queue = "bench.dlq"
+"""
+
+
+def fill(broker: ActiveMq, queue: str, letters: int) -> None:
+    """Put letters there in transactions of a thousand."""
+    link = Link(Broker("legacy", "activemq", url=broker.url))
+    body = b"x" * 1024
+    for at in range(0, letters, 1000):
+        name = f"t{at}"
+        headers = {"destination": f"/queue/{queue}", "transaction": name, **HEADERS}
+        frames = [encode("SEND", headers, body) for _ in range(min(1000, letters - at))]
+        link.send(encode("BEGIN", {"transaction": name}) + b"".join(frames))
+        link.request("COMMIT", {"transaction": name})
+    link.close()
+
+
+def java(broker: ActiveMq, what: str, letters: int, queue: str) -> float:
+    """Letters per second of the rival."""
+    source = Path(__file__).parent / "ActiveMqSpeed.java"
+    text = source.read_text()
+    program = broker.folder / source.name
+    program.write_text(text if broker.version.startswith("5.") else text.replace("javax.jms", "jakarta.jms"))
+    command = [
+        "java",
+        f"-Dow={broker.openwire}",
+        "-cp",
+        f"{broker.home}/*",
+        str(program),
+        what,
+        str(letters),
+        queue,
+    ]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def dlq(folder: Path, *arguments: str) -> tuple[dict[str, object], float]:
+    """The command's JSON and its wall time."""
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "dlq.cli", "-c", f"{folder}/dlq.toml", "-o", "json", "-q", *arguments]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env={**os.environ})
+    return json.loads(done.stdout), time.perf_counter() - began
+
+
+def measure(version: str, letters: int) -> dict[str, object]:
+    """All four figures on one broker."""
+    folder = Path(tempfile.mkdtemp(prefix="dlq-bench-"))
+    with ActiveMq(version, heap="1g") as broker:
+        text = CONFIGURATION.format(folder=folder, url=broker.url, jolokia=broker.jolokia)
+        (folder / "dlq.toml").write_text(text)
+        fill(broker, "bench.java", letters)
+        received = java(broker, "receive", letters, "bench.java")
+        fill(broker, "bench.dlq", letters)
+        pulled, seconds = dlq(folder, "pull", "bench", "--mode", "drain")
+        taken = letters / seconds
+        sent = java(broker, "send", letters, "bench.sent")
+        plan, _ = dlq(folder, "replay", "plan", "--where", "true", "--any-advice", "--to", "queue:bench.back")
+        applied, seconds = dlq(folder, "replay", "apply", str(plan["plan"]))
+    shutil.rmtree(folder)
+    return {
+        "version": version,
+        "letters": letters,
+        "java_receive": round(received),
+        "dlq_drain": round(taken),
+        "drain_ratio": round(taken / received, 2),
+        "java_send": round(sent),
+        "dlq_replay": round(letters / seconds),
+        "replay_ratio": round(letters / seconds / sent, 2),
+        "pull": pulled["sources"],
+        "states": applied["states"],
+    }
+
+
+def main() -> None:
+    """Print one JSON line a version."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--letters", type=int, default=100_000)
+    parser.add_argument("--versions", nargs="*", default=list(CLASSIC))
+    options = parser.parse_args()
+    for version in options.versions:
+        print(json.dumps(measure(version, options.letters)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
