@@ -18,7 +18,8 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 brokers: setup
-	@$(BIN)/python tests/services/needs.py java maven rabbitmq rabbitmq4 activemq rocketmq postgres mariadb chromium npm
+	@$(BIN)/python tests/services/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
+		postgres mariadb chromium npm
 
 demo: setup
 	@$(BIN)/python tests/services/needs.py java

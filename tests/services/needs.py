@@ -29,6 +29,8 @@ def _java_version() -> int:
 
 NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "java": (lambda: _java_version() >= 17, ("openjdk-17-jre-headless", "default-jre-headless")),
+    "jdk": (lambda: shutil.which("javac") is not None, ("openjdk-17-jdk-headless", "default-jdk-headless")),
+    "ip": (lambda: shutil.which("ip") is not None, ("iproute2",)),
     "maven": (lambda: shutil.which("mvn") is not None, ("maven",)),
     "rabbitmq": (lambda: Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists(), ("rabbitmq-server",)),
     "postgres": (lambda: any(Path("/usr/lib/postgresql").glob("*/bin/postgres")), ("postgresql",)),
