@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 from archives import write_segment
+from pyspark.sql import SparkSession
+from unit.analyzers.letters import died, record
+
 from dlq.analyzers.job import analyze
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Rule, Settings
-from pyspark.sql import SparkSession
-from unit.analyzers.letters import died, record
 
 pytestmark = pytest.mark.usefixtures("spark")
 
