@@ -1,7 +1,7 @@
 """The names of causes, mechanisms and advice; the archive and other programs rely on them."""
 
 CAUSES = {
-    "suppressed_duplicate": "the client's audit had seen it and poison-acked it; no proof that it was processed",
+    "suppressed_duplicate": "the client's audit had seen it and poison-acked it; no proof of processing",
     "duplicate_from_store": "the broker found the id again in its store or cursor",
     "poison_ack": "the consumer refused it",
     "redelivery_exhausted": "too many delivery attempts",
