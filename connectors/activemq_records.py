@@ -7,7 +7,7 @@ from typing import NamedTuple
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.stomp_frames import Frame, headers_of
 from dlq.core.clock import now
-from dlq.core.identity import content_id
+from dlq.core.identity import content_id, framed
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
 _PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
@@ -69,7 +69,7 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[Frame], Record
     pull_id, mode, key_of = request.pull_id, request.mode, request.key_reader()
     artemis = place.kind == "artemis"
     id_of, origin_of = (_artemis_ids, _artemis_origin) if artemis else (_classic_ids, _classic_origin)
-    first_parts = (source.encode(), place.queue.encode())
+    first_parts = framed(source.encode(), place.queue.encode())
 
     def make(frame: Frame) -> Record:
         head, body = frame.head, frame.body
@@ -80,7 +80,7 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[Frame], Record
         origin_kind, origin = origin_of(headers)
         priority = get("priority", "")
         return Record(
-            record_id=content_id(*first_parts, message_id.encode(), stable_lines(head), digest.encode()),
+            record_id=content_id(message_id.encode(), stable_lines(head), digest.encode(), after=first_parts),
             source=source,
             broker=broker,
             broker_kind=place.kind,

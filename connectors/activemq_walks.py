@@ -6,7 +6,7 @@ from typing import Any
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_lossy import lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq_queues import Queues, subscription
-from dlq.connectors.activemq_reading import Started, Walk, mean_size
+from dlq.connectors.activemq_reading import Started, Walk, mean_size, nudge
 from dlq.connectors.activemq_records import Place, record_maker
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.stomp_frames import Frame, headers_of
@@ -46,7 +46,8 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
         destination = subscription(queue, queues.artemis, facts)
         window = _window(link, request, destination, browse, limit)
         make = record_maker(request, Place(queue, kind, link.version, link.node))
-        return Started(link, {**destination, "id": link.token, **window}, make)
+        wake = b"" if browse or link.artemis else nudge(destination, link.token)
+        return Started(link, {**destination, "id": link.token, **window}, make, wake)
 
     return Walk(
         request=request,

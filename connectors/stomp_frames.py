@@ -45,7 +45,9 @@ def escape(text: str) -> str:
 
 def unescape(text: str) -> str:
     """The value behind a STOMP 1.2 header; unknown escapes stay as they are."""
-    return _ESCAPED.sub(lambda m: _UNESCAPES[m[0]], text) if "\\" in text else text
+    if "\\\\" in text:
+        return _ESCAPED.sub(lambda m: _UNESCAPES[m[0]], text)
+    return text.replace("\\c", ":").replace("\\n", "\n").replace("\\r", "\r")
 
 
 def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
@@ -62,13 +64,17 @@ def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) 
 
 def headers_of(head: bytes) -> dict[str, str]:
     """The header lines as a map, unescaped, the first of several; bad UTF-8 is replaced (`head` keeps it)."""
+    lines = head.decode("utf-8", "replace").split("\n")
+    parts = [line.partition(":") for line in lines]
+    found = {name: unescape(value) if "\\" in value else value for name, _, value in parts}
+    return found if len(found) == len(lines) else _first_of_each(parts)
+
+
+def _first_of_each(parts: list[tuple[str, str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    text = head.decode("utf-8", "replace")
-    escaped = "\\" in text
-    for line in text.split("\n"):
-        name, colon, value = line.partition(":")
-        if colon and name not in found:
-            found[name] = unescape(value) if escaped else value
+    for name, colon, value in parts:
+        if colon:
+            found.setdefault(name, unescape(value))
     return found
 
 
