@@ -147,9 +147,7 @@ def _judge(
     seen = Observation("bodies")
     plain = read_records(spark, store, committed, with_body=False)
     kinds = [row.broker_kind for row in plain.select("broker_kind").distinct().collect()]
-    records = plain.observe(
-        seen, F.count_if(asks).alias("asked")
-    )
+    records = plain.observe(seen, F.count_if(asks).alias("asked"))
     judged = classify(records.filter(~asks), facts, settings.rules, kinds)
     judged.write.parquet(spark_url(store.url(f"{folder}/plain")))
     if seen.get["asked"]:
