@@ -164,7 +164,7 @@ ADVICE: tuple[Advice, ...] = (
 
 def columns(user_rules: tuple[UserRule, ...], max_laps: int) -> "dict[str, Column]":
     """`advice` and `advice_reason`; the user's rules come first."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     mine = [
         Advice(

@@ -57,7 +57,7 @@ _REASON = (
 def find(judged: "DataFrame") -> "DataFrame":
     """(record_id, burst_id, burst_reason, burst_size) of every suppressed duplicate whose connection is known."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     letters = judged.filter("cause = 'suppressed_duplicate' AND connection_id IS NOT NULL").withColumn(
         "burst_id", F.expr(_INCIDENT)
@@ -86,7 +86,7 @@ def find(judged: "DataFrame") -> "DataFrame":
 
 def mark(advised: "DataFrame") -> "DataFrame":
     """Sets incident_id and advice_reason of suppressed duplicates; a user's own advice stays."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     bursts = find(advised).select("record_id", "burst_id", "burst_reason")
     told = (
@@ -103,7 +103,7 @@ def mark(advised: "DataFrame") -> "DataFrame":
 
 def incidents(marked: "DataFrame") -> "DataFrame":
     """The incidents' rows of bursts, from marked verdicts. A letter of Classic does not say when it died."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     grouped = (
         marked.filter("incident_id LIKE 'amq-%'")

@@ -79,7 +79,7 @@ def classify(
 
     `kinds`: the broker kinds among them, if known.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     explained = exceptions.explain(rules.decide(records, facts, kinds))
     shown = {

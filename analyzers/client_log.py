@@ -48,7 +48,7 @@ def files(patterns: Sequence[str]) -> list[str]:
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch)."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     reader = spark.read.option("__globPaths__", "false")
     text = reader.text([spark_url(path) for path in paths]).filter(
@@ -71,7 +71,7 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
 
 def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
     """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
     same = (F.col("message_id") == F.col("log_message_id")) & (

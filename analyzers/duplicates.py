@@ -38,7 +38,7 @@ def find(judged: "DataFrame") -> "DataFrame":
     `first_of_group`: it is the oldest; `repeats_id`: an older letter has its message id, `exact_copy`:
     and the same body.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     signs = F.array(
         *(F.struct(F.lit(kind).alias("kind"), F.expr(text).alias("sign")) for kind, text in SIGNS.items())
@@ -66,7 +66,7 @@ def find(judged: "DataFrame") -> "DataFrame":
 
 
 def _judge(signs_of: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     kind = F.coalesce(*(F.when(F.col("met")[k].isNotNull(), F.lit(k)) for k in SIGNS))
     group = F.coalesce(*(F.col("met")[k] for k in _GROUPS))

@@ -31,7 +31,7 @@ _KIND = """CASE WHEN ids > 1 AND rocket.replayed THEN 'replay_returned'
 def find(judged: "DataFrame") -> "DataFrame":
     """Stage 1 rows -> the columns of `duplicates.COLUMNS`, one row for each letter that is one of several."""
     from pyspark.sql import Window
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     is_letter = "broker_kind = 'rocketmq' AND startswith(dead_letter_queue, '%DLQ%')"
     each = (
@@ -71,7 +71,7 @@ def find(judged: "DataFrame") -> "DataFrame":
 
 
 def _shaped(seen: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     first = F.expr("CASE WHEN ids > 1 THEN first_by_id ELSE first_by_business END")
     group = """CASE WHEN duplicate_kind = 'several_groups' THEN NULL

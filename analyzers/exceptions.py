@@ -167,7 +167,7 @@ _SCRATCH = ("root", "head", "head_class", "frame", "place")
 
 def explain(decided: "DataFrame") -> "DataFrame":
     """Adds exception_class, exception_message, exception_family, fingerprint and its version."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     for step in TEXT:
         decided = decided.withColumns({name: F.expr(text) for name, text in step.items()})

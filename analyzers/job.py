@@ -138,7 +138,7 @@ def _judge(
 ) -> list[Part]:
     """Stage 1 of these segments. Bodies are read only for letters whose rules ask for them."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not committed:
         return []
@@ -157,7 +157,7 @@ def _judge(
 
 
 def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], since: int | None) -> "DataFrame":
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     judged = read_files(spark, store, [file for part in parts for file in part.files], judged_schema())
     return (
@@ -167,7 +167,7 @@ def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], sinc
 
 def _with_transactions(spark: "SparkSession", store: Store, judged: "DataFrame", folder: str) -> "DataFrame":
     """RocketMQ's transactions, written as a table of their own; its records' verdicts follow from theirs."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if transactions.members(judged).isEmpty():
         return judged.withColumn("beside_the_letter", F.lit(False))
@@ -178,7 +178,7 @@ def _with_transactions(spark: "SparkSession", store: Store, judged: "DataFrame",
 
 def across(judged: "DataFrame", settings: Settings) -> "DataFrame":
     """Stage 2: what only shows between records."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     found = duplicates.find(judged).unionByName(duplicates_rocketmq.find(judged))
     related = judged.join(found, on="record_id", how="left")
@@ -198,7 +198,7 @@ def _with_bursts(store: Store, judged: "DataFrame", verdicts: "DataFrame", folde
 def _write(store: Store, verdicts: "DataFrame", folder: str) -> dict[str, int]:
     """Write the verdicts; counts by cause are taken on the way."""
     from pyspark.sql import Observation
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     seen = Observation("causes")
     counts = [F.count_if(F.col("cause") == cause).alias(cause) for cause in CAUSES]

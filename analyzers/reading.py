@@ -39,7 +39,7 @@ def read_records(
     spark: "SparkSession", store: Store, committed: Sequence[Manifest], with_body: bool
 ) -> "DataFrame":
     """The records of these segments and `body_text`, which is null unless `with_body`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     records = read_files(spark, store, [m.segment for m in committed], spark_schema())
     text = F.col("body").cast("string") if with_body else F.lit(None).cast("string")

@@ -53,7 +53,7 @@ def with_facts(records: "DataFrame", known: Facts) -> "DataFrame":
     `parked`: the envelope says it was published to the dead-letter queue itself, and the queue of its
     last death dead-letters to a named exchange, so it was not the broker that put it there.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     source, death, exchange = F.col("source"), F.col("last_death"), F.col("exchange")
     queue = F.concat(source, F.lit("\n"), death["queue"])
@@ -80,7 +80,7 @@ def _by_queue(table: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _lookup(table: Mapping[str, Any], key: "Column", sql_type: str) -> "Column":
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     if not table:
         return F.lit(None).cast(sql_type)

@@ -28,7 +28,7 @@ _UNIQUE_KEY = "coalesce(message_id, concat_ws('|', rocket.born_host, published_a
 def members(judged: "DataFrame") -> "DataFrame":
     """Stage 1 rows -> those that belong to transactions, with `role` (half, finished, discarded, real),
     `unique_key` and the struct `rocket`."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     rocket = judged.filter("broker_kind = 'rocketmq'")
     parsed = rocket.withColumn("rocket", F.from_json("rocket", CONTEXT_TYPE))
@@ -43,7 +43,7 @@ def ended_halves(parts: "DataFrame") -> "DataFrame":
     An op record names offsets (`7`, or `7,12,` since 5.1). A broker that lost its store counts from 0 again,
     so an offset means the newest copy there that is older than the op record.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     each = parts.filter("role = 'finished'").withColumn("text", F.explode(F.split("rocket.finished", ",")))
     ends = each.select(
@@ -65,7 +65,7 @@ def ended_halves(parts: "DataFrame") -> "DataFrame":
 
 def resolve(judged: "DataFrame", facts: "DataFrame") -> "DataFrame":
     """Stage 1 rows and `facts_frame` -> a row for each transaction: TRANSACTIONS and what `settle` needs."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     parts = members(judged)
     marked = parts.join(ended_halves(parts), on="record_id", how="left").filter("role <> 'finished'")
@@ -85,7 +85,7 @@ def settle(judged: "DataFrame", transactions: "DataFrame") -> "DataFrame":
     One record stands for a transaction that is open or was given up; the copies beside it, and the op
     records, are no letters: their cause is null.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     each = transactions.withColumn("record_id", F.explode("record_ids"))
     made = each.select("record_id", *(F.expr(text).alias(name) for name, text in LETTER.items()))
@@ -104,7 +104,7 @@ def settle(judged: "DataFrame", transactions: "DataFrame") -> "DataFrame":
 
 def with_reasons(advised: "DataFrame") -> "DataFrame":
     """Tells where to look a discarded transaction up, and what the two ways back mean."""
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     return advised.withColumn("advice_reason", F.expr(REASON))
 

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
-from dlq.core.settings import Settings, Source, parse, suggest
+from dlq.core.settings import Settings, Source, suggest
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,9 +14,10 @@ from archives import letter, write_analysis
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Outcome, Outgoing, Outline, Presence, Sent, Target
+from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
-from dlq.core.settings import Settings, parse
+from dlq.core.settings import Settings
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
