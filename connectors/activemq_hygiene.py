@@ -6,6 +6,7 @@ A SEND keeps unknown headers as properties, and properties shadow real headers l
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from dlq.connectors.base import Outline, Target
 from dlq.connectors.stomp_frames import encode, text_of
@@ -50,6 +51,7 @@ def _failed_queue(record: Record) -> Target | None:
     return Target("queue", f"{address}::{queue}") if own else None
 
 
+@lru_cache(4096)
 def _is_stripped(name: str, keep_headers: bool) -> bool:
     return bool(_BROKER_OWNED.fullmatch(name) or (not keep_headers and _OF_FRAMEWORKS.fullmatch(name)))
 
