@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[1] / ".brokers"
@@ -156,8 +156,10 @@ class ActiveMq:
             str(self.folder / "data"), str(self.stomp), str(self.openwire), *self.options,
         ]  # fmt: skip
 
-    def java(self, source: str, *arguments: str, **properties: str | int) -> subprocess.Popen[str]:
-        """Start a client program beside this file with the broker's own client jars."""
+    def java(
+        self, source: str, *arguments: str, log: IO[bytes] | None = None, **properties: str | int
+    ) -> subprocess.Popen[str]:
+        """Start a client program beside this file with the broker's own client jars; `log` gets its log."""
         text = (HERE / source).read_text()
         if not self.artemis and not self.version.startswith("5."):
             text = text.replace("javax.jms", "jakarta.jms")
@@ -167,7 +169,9 @@ class ActiveMq:
         settings = [f"-D{name}={value}" for name, value in given.items()]
         jars = install(CLASSIC[0]) if self.artemis else self.home
         command = ["java", *settings, "-cp", f"{jars}/*", str(program), *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.PIPE, text=True
+        )
 
 
 class Artemis(ActiveMq):
