@@ -42,6 +42,9 @@ from dlq.core.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+FEW_LETTERS = 20_000
+"""Up to so many a local session is set up to start fast instead of to run fast."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -89,7 +92,8 @@ def _analyze(
     name = _new_name(now(), last)
     kept = _kept_parts(store, last, digest, {m.stem for m in segments})
     known = {stem for part in kept for stem in part.stems}
-    with session(settings.spark, master) as spark:
+    few = not logs and sum(m.rows for m in chosen) <= FEW_LETTERS
+    with session(settings.spark, master, few) as spark:
         fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name)
         judged = _read_parts(spark, store, [*kept, *fresh], since)
         judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")

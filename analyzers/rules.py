@@ -6,7 +6,7 @@ A new rule is one entry in its table; a new broker is one line in `MODULES`.
 """
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,39 +101,54 @@ def decide(records: "DataFrame", facts: Facts, kinds: Collection[str] | None = N
     Reads the record's columns and `body_text` (null where the body was not read). `kinds`: the broker
     kinds among the records, so that the rules of other brokers cost nothing.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     for derived in (*(m.derived for m in MODULES), rules_rabbitmq.DEATH_TEXT):
         records = records.withColumns({name: F.expr(text) for name, text in derived.items()})
-    return with_facts(records, facts).withColumn("verdict", F.expr(_first_that_holds(kinds)))
+    asked = _asked(kinds)
+    numbered = with_facts(records, facts).withColumn("rule_number", F.expr(_first_that_holds(asked)))
+    said = [_said_by([rule for _, rule in asked], name, kind) for name, kind in _SAID.items()]
+    return numbered.withColumn("verdict", F.expr(f"named_struct({', '.join(said)})"))
 
 
-def _first_that_holds(kinds: Collection[str] | None) -> str:
-    cases = "\n".join(
-        f"WHEN {_for_kinds(module.kinds)}({rule.when}) THEN {_outcome(rule)}"
-        for module in MODULES
-        if kinds is None or not module.kinds or not set(kinds).isdisjoint(module.kinds)
-        for rule in module.rules
+_SAID = {"rule": "string", "cause": "string", "mechanism": "string", **FIELDS}
+
+
+def _asked(kinds: Collection[str] | None) -> list[tuple[Module, Rule]]:
+    """The rules in order, without those of brokers that are not there."""
+    here = [m for m in MODULES if kinds is None or not m.kinds or not set(kinds).isdisjoint(m.kinds)]
+    return [(module, rule) for module in here for rule in module.rules] + [(Module((), ()), UNKNOWN)]
+
+
+def _first_that_holds(asked: Sequence[tuple[Module, Rule]]) -> str:
+    cases = (
+        f"WHEN {_for_kinds(module.kinds)}({rule.when}) THEN {number}"
+        for number, (module, rule) in enumerate(asked)
     )
-    return f"CASE {cases} ELSE {_outcome(UNKNOWN)} END"
+    return f"CASE {' '.join(cases)} END"
 
 
 def _for_kinds(kinds: tuple[str, ...]) -> str:
     return f"{of_kind(*kinds)} AND " if kinds else ""
 
 
-def _outcome(rule: Rule) -> str:
-    """What a rule says, as SQL. An origin is a queue unless the rule says what else."""
-    origin_kind = (
-        rule.fields.get("origin_kind")
-        or f"CASE WHEN ({rule.fields.get('origin', 'NULL')}) IS NOT NULL THEN 'queue' END"
-    )
-    said = {"stale_evidence": "false", **rule.fields, "origin_kind": origin_kind}
-    named = {"rule": literal(rule.name), "cause": literal(rule.cause), "mechanism": literal(rule.mechanism)}
-    typed = {name: f"CAST({said.get(name, 'NULL')} AS {kind})" for name, kind in FIELDS.items()}
-    return (
-        f"named_struct({', '.join(f'{literal(name)}, {text}' for name, text in {**named, **typed}.items())})"
-    )
+def _said_by(asked: Sequence[Rule], name: str, kind: str) -> str:
+    """One field of the verdict, as SQL over `rule_number`; rules that say the same share a branch."""
+    sayings: dict[str, list[str]] = {}
+    for number, rule in enumerate(asked):
+        sayings.setdefault(_saying(rule, name), []).append(str(number))
+    sayings.pop("NULL", None)
+    cases = (f"WHEN rule_number IN ({', '.join(ns)}) THEN {text}" for text, ns in sayings.items())
+    chosen = f"CASE {' '.join(cases)} END" if sayings else "NULL"
+    return f"{literal(name)}, CAST({chosen} AS {kind})"
+
+
+def _saying(rule: Rule, name: str) -> str:
+    """What a rule says of one field, as SQL. An origin is a queue unless the rule says what else."""
+    own = {"rule": literal(rule.name), "cause": literal(rule.cause), "mechanism": literal(rule.mechanism)}
+    origin = rule.fields.get("origin", "NULL")
+    kind = "NULL" if origin == "NULL" else f"CASE WHEN ({origin}) IS NOT NULL THEN 'queue' END"
+    return {"stale_evidence": "false", "origin_kind": kind, **own, **rule.fields}.get(name, "NULL")
 
 
 def with_user_rules(verdicts: "DataFrame", user_rules: tuple[UserRule, ...]) -> "DataFrame":
@@ -141,7 +156,7 @@ def with_user_rules(verdicts: "DataFrame", user_rules: tuple[UserRule, ...]) -> 
 
     Raises ConfigError naming the rule whose condition is no Spark SQL over these columns.
     """
-    from pyspark.sql import functions as F  # noqa: N812
+    from pyspark.sql import functions as F
 
     for rule in user_rules:
         _check(verdicts, rule)

@@ -45,15 +45,25 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
+# A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
+# interpreted expressions, a compiler that does little, and no plan that is made again between stages.
+_FEW: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_DEEP_STACKS}",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
 # can read; all the rest (an object store's secret key among it) is handed over inside the process.
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
 
 
-def configuration(settings: Spark, master: str | None = None) -> dict[str, str]:
-    """All Spark settings of a session; the user's own win."""
+def configuration(settings: Spark, master: str | None = None, few: bool = False) -> dict[str, str]:
+    """All Spark settings of a session; the user's own win. `few`: there are only thousands of letters."""
     chosen = master or settings.master
-    local = {**_LOCAL, "spark.driver.memory": _driver_memory()} if chosen.startswith("local") else {}
+    here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(_FEW if few else {})}
+    local = here if chosen.startswith("local") else {}
     return {**_BASE, **local, **settings.conf, "spark.master": chosen}
 
 
@@ -63,7 +73,7 @@ def _driver_memory() -> str:
 
 
 @contextmanager
-def session(settings: Spark, master: str | None = None) -> Iterator["SparkSession"]:
+def session(settings: Spark, master: str | None = None, few: bool = False) -> Iterator["SparkSession"]:
     """A session that is stopped at the end; one that runs already is used and left running.
 
     Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
@@ -76,7 +86,7 @@ def session(settings: Spark, master: str | None = None) -> Iterator["SparkSessio
     if running is not None:
         yield running
         return
-    started = _start(configuration(settings, master))
+    started = _start(configuration(settings, master, few))
     try:
         yield started
     finally:
