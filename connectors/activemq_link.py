@@ -210,7 +210,10 @@ class Link:
         deadline = time.monotonic() + self._patience
         while line not in self._receipts:
             if time.monotonic() > deadline:
-                raise ConnectionLost(f"{self.place}: no answer for {self._patience:.0f} s")
+                said = f"no answer for {self._patience:.0f} s"
+                raise ConnectionLost(
+                    f"{self.place}: {said}; a memory or store limit holds producers back, or it hangs"
+                )
             self._keep(self._read(1.0))
         self._receipts.discard(line)
 
