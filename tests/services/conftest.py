@@ -7,9 +7,10 @@ import pytest
 from services import activemq_fixtures, ledger_servers, rocketmq_fixtures
 from services.activemq_fixtures import stomp, stomp_broker
 from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
+from services.redis_server import redis_url
 from services.rocketmq_fixtures import rocket, rocket_cluster
 
-__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
+__all__ = ["rabbit", "rabbit_node", "redis_url", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
 _WHY_MISSING: dict[str, Any] = {
@@ -18,6 +19,7 @@ _WHY_MISSING: dict[str, Any] = {
     "rocket_cluster": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
     "ledger_server": ledger_servers.why_missing,
+    "redis_url": ledger_servers.why_missing,
 }
 _missing: dict[str, int] = {}
 

@@ -142,5 +142,6 @@ SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": MariaDb}
 
 def why_missing(kind: str) -> str | None:
     """Why there is no server of this kind on this machine; None when there is one."""
-    is_there = postgres_folder() if kind == "postgres" else shutil.which("mariadbd")
+    programs = {"mariadb": "mariadbd", "redis": "redis-server"}
+    is_there = postgres_folder() if kind == "postgres" else shutil.which(programs[kind])
     return None if is_there else f"{kind} is not installed"

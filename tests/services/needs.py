@@ -35,6 +35,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "rabbitmq": (lambda: Path("/usr/lib/rabbitmq/bin/rabbitmq-server").exists(), ("rabbitmq-server",)),
     "postgres": (lambda: any(Path("/usr/lib/postgresql").glob("*/bin/postgres")), ("postgresql",)),
     "mariadb": (lambda: shutil.which("mariadbd") is not None, ("mariadb-server",)),
+    "redis": (lambda: shutil.which("redis-server") is not None, ("redis-server",)),
     "chromium": (lambda: shutil.which("chromium") is not None, ("chromium",)),
     "npm": (lambda: shutil.which("npm") is not None, ("npm",)),
 }
