@@ -1,8 +1,9 @@
-"""Secrets of a broker: read when a connection is made, kept in no settings, log or error text."""
+"""Secrets of brokers and stores: read when a connection is made, kept in no settings, log or error text."""
 
 import os
 import subprocess
 from pathlib import Path
+from typing import Protocol
 
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
@@ -10,18 +11,38 @@ from dlq.core.settings import Broker
 _COMMAND_SECONDS = 30
 
 
+class Holder(Protocol):
+    """A table of the configuration that says where its password is."""
+
+    @property
+    def password_file(self) -> str | None:
+        """A path."""
+
+    @property
+    def password_command(self) -> tuple[str, ...] | None:
+        """A command and its arguments."""
+
+    @property
+    def password_env(self) -> str | None:
+        """A variable of the environment."""
+
+
 def password(broker: Broker) -> str | None:
     """The password of `broker` from its file, command or variable; None when none is configured.
 
     Raises ConfigError, which names the place and never the content.
     """
-    place = f"brokers.{broker.name}"
-    if broker.password_file is not None:
-        return from_file(f"{place}.password_file", broker.password_file)
-    if broker.password_command is not None:
-        return from_command(f"{place}.password_command", broker.password_command)
-    if broker.password_env is not None:
-        return from_environment(f"{place}.password_env", broker.password_env)
+    return password_of(f"brokers.{broker.name}", broker)
+
+
+def password_of(place: str, holder: Holder) -> str | None:
+    """The same for any table of the configuration, at `place`."""
+    if holder.password_file is not None:
+        return from_file(f"{place}.password_file", holder.password_file)
+    if holder.password_command is not None:
+        return from_command(f"{place}.password_command", holder.password_command)
+    if holder.password_env is not None:
+        return from_environment(f"{place}.password_env", holder.password_env)
     return None
 
 

@@ -15,6 +15,7 @@ from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
     BROKER_KINDS,
+    EVIDENCE_KINDS,
     RETAIN_STATES,
     Broker,
     Evidence,
@@ -34,6 +35,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
 _SINGLE: Mapping[str, type] = {"retain": Retain, "ledger": Ledger, "replay": Replay, "spark": Spark}
+_REDIS = ("redis", "rediss")
+_DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "sqlite")
+_EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
+    "rocketmq-dedup": (*_REDIS, *_DATABASES),
+    "shine-mq": _REDIS,
+}
+_TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
 
 
@@ -155,6 +163,8 @@ def _check(settings: Settings) -> None:
         _one_of(f"{place}.mode", source.mode, ("copy", "drain"))
         keys.key_reader(source.key)
         _check_place(place, source, settings.brokers[source.broker].kind)
+    for store in settings.evidence.values():
+        _check_store(f"evidence.{store.name}", store)
     for rule in settings.rules:
         _one_of(f"rules.{rule.name}.cause", rule.cause, CAUSES)
         _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
@@ -171,6 +181,24 @@ def _check(settings: Settings) -> None:
     for duration in durations:
         if duration is not None:
             units.seconds(duration)
+
+
+def _check_store(place: str, store: Evidence) -> None:
+    _one_of(f"{place}.kind", store.kind, EVIDENCE_KINDS)
+    scheme, separator, rest = store.url.partition("://")
+    if not separator:
+        raise ConfigError(f"{place}.url is no URL; write it like redis://host:6379/0")
+    _one_of(f"the scheme of {place}.url", scheme, _EVIDENCE_SCHEMES[store.kind])
+    if ":" in rest.rpartition("@")[0] or "password=" in rest:
+        raise ConfigError(f"{place}.url holds a password; put it into password_file, _command or _env")
+    wrong = "table" if scheme in _REDIS else "prefix"
+    if getattr(store, wrong) is not None:
+        raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store")
+    if store.table is not None and not _TABLE.fullmatch(store.table):
+        raise ConfigError(f"{place}.table = {store.table!r} is no table; write it like t_rocketmq_dedup")
+    if not store.sources:
+        raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
+    units.seconds(store.window)
 
 
 def _check_place(place: str, source: Source, kind: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 BROKER_KINDS = ("rabbitmq", "activemq", "artemis", "rocketmq", "memory")
+EVIDENCE_KINDS = ("rocketmq-dedup", "shine-mq")
 RETAIN_STATES = ("replayed", "waiting")
 """Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
 
@@ -59,16 +60,26 @@ class Rule:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A store outside that knows whether a message was processed."""
+    """A store outside that knows what became of a message: its consumer's dedup records (kind
+    rocketmq-dedup: Jaskey's RocketMQDedupListener), or its producer's coordinator (kind shine-mq)."""
 
     name: str
     kind: str
     url: str
+    """redis://, rediss://, or (rocketmq-dedup) a database; never with a password in it."""
     sources: tuple[str, ...] = ("*",)
+    """Names or patterns of the sources whose letters it knows."""
     password_file: str | None = None
+    password_command: tuple[str, ...] | None = None
     password_env: str | None = None
     prefix: str | None = None
+    """Of the store's keys in Redis; default MSGDEDUP, or none (shine-mq)."""
     table: str | None = None
+    """In a database; default t_rocketmq_dedup."""
+    application: str | None = None
+    """What the listener calls its application; default: the letter's consumer group."""
+    window: str = "24h"
+    """How long the listener keeps a record (dedupRecordReserveMinutes)."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +128,7 @@ class Ledger:
     url: str = "sqlite"
     lease: str = "30s"
     password_file: str | None = None
+    password_command: tuple[str, ...] | None = None
     password_env: str | None = None
 
 
