@@ -62,15 +62,19 @@ def _list_column(lists: Sequence[Sequence[str]]) -> pa.Array:
 
 
 def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
-    flat = list(chain.from_iterable(histories))
+    """Letters that died together share one history, so each history is written once and then repeated."""
+    distinct = {id(history): history for history in histories}
+    places = {each: place for place, each in enumerate(distinct)}
+    flat = list(chain.from_iterable(distinct.values()))
     columns = [
         _list_column([d.routing_keys for d in flat]) if f.name == "routing_keys"
         else pa.array([getattr(d, f.name) for d in flat], f.type)
         for f in DEATH
     ]  # fmt: skip
-    return pa.ListArray.from_arrays(
-        _offsets(histories), pa.StructArray.from_arrays(columns, fields=list(DEATH))
+    written = pa.ListArray.from_arrays(
+        _offsets(list(distinct.values())), pa.StructArray.from_arrays(columns, fields=list(DEATH))
     )
+    return written.take(pa.array([places[id(history)] for history in histories], pa.int32()))
 
 
 _BUILDERS: Mapping[str, Any] = {

@@ -185,6 +185,7 @@ class Attempt:
         while self._writing and (len(self._writing) > ahead or self._writing[0][1].done()):
             flush, future = self._writing.popleft()
             manifest = future.result()
+            flush.records = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
                 self._reading.acknowledge(flush.position)
                 self._acknowledged.append((flush, manifest))

@@ -99,7 +99,7 @@ class Link:
         if time.monotonic() - self._last_sent > self.heartbeat / 2:
             self._send(HEARTBEAT)
         try:
-            self._socket.settimeout(max(seconds, 0.001))
+            self._wait_at_most(max(seconds, 0.001))
             # One step for the interpreter: Ctrl-C comes before bytes are taken or after they are kept.
             self._inbox.extend(map(self._socket.recv, (_RECEIVE_BYTES,)))
         except TimeoutError:
@@ -110,6 +110,11 @@ class Link:
         self._take_in()
         self._heed()
         return True
+
+    def _wait_at_most(self, seconds: float) -> None:
+        """Only where it changes: each system call gives the interpreter away to the thread that writes."""
+        if self._socket.gettimeout() != seconds:
+            self._socket.settimeout(seconds)
 
     def _take_in(self) -> None:
         """Cut what has come into frames. What ends this early leaves half a frame: the link is dead."""
@@ -153,7 +158,7 @@ class Link:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._socket.settimeout(ANSWER_SECONDS)
+            self._wait_at_most(ANSWER_SECONDS)
             self._socket.sendall(data)
         except OSError as error:
             self.dead = True

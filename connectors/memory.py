@@ -1,7 +1,8 @@
 """An embedded broker with the full contract: for the demo, for trying things, and for tests of logic.
 
 It behaves like RabbitMQ's classic queues (publishing to a queue that is not declared is returned, what
-is not acknowledged goes back in its place) and holds letters as JSONL objects in an SQLite database:
+is not acknowledged goes back in its place) and holds letters as JSONL objects in an SQLite database; a
+source with `transactions = true` reads all of its queues, which then hold what RocketMQ leaves of them:
 `memory:NAME` lives as long as the process, `memory:///path/file` in a file that several processes share.
 It proves nothing about a real broker.
 """
@@ -69,11 +70,11 @@ class MemoryBroker:
             text = json.dumps({**document, "queue": queue})
             self.sql("INSERT INTO letters (queue, document) VALUES (?, ?)", [queue, text])
 
-    def depth(self, queue: str) -> int:
-        """How many letters a queue holds; raises NotFound when it is not declared."""
-        if not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
+    def depth(self, queue: str | None) -> int:
+        """How many letters a queue (None: every queue) holds; raises NotFound when it is not declared."""
+        if queue is not None and not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             raise NotFound(f"no queue {queue!r} on the memory broker")
-        return int(self.sql("SELECT count(*) FROM letters WHERE queue = ?", [queue])[0][0])
+        return int(self.sql("SELECT count(*) FROM letters WHERE queue = ifnull(?, queue)", [queue])[0][0])
 
     def letters(self, queue: str) -> list[dict[str, Any]]:
         """The letters of a queue, in order."""
@@ -99,7 +100,7 @@ class MemoryReading:
     unique_ids: bool = False
 
     def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
-        self._broker, self._request, self._queue = broker, request, request.source.queue or ""
+        self._broker, self._request, self._queue = broker, request, request.source.queue
         self._key = request.key_reader()
         self._numbers: list[int] = []
         self._acknowledged = 0
@@ -111,7 +112,7 @@ class MemoryReading:
         """The letters up to the snapshot or the limit."""
         bounds = [n for n in (self.snapshot, self._request.limit) if n is not None]
         rows = self._broker.sql(
-            "SELECT number, document, redelivered FROM letters WHERE queue = ? ORDER BY number LIMIT ?",
+            "SELECT number, document, redelivered FROM letters WHERE queue = ifnull(?, queue) ORDER BY number LIMIT ?",
             [self._queue, min(bounds)],
         )
         step = min(self._request.batch_rows, _MOST_ROWS)
@@ -179,7 +180,7 @@ class MemoryPublisher:
         if not self._broker.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
         block = block_to_send(message.record, message.provenance, message.keep_headers)
-        properties, headers, _ = amqp_table.decode(block)
+        properties, headers = amqp_table.decode(block)
         body = body_fields(message.record.body)
         document = {
             "broker_kind": "rabbitmq",
@@ -202,7 +203,7 @@ class MemoryConnector:
 
     def inspect(self, source: Source) -> Inspection:
         """Depth only."""
-        depth = self._broker.depth(source.queue or "")
+        depth = self._broker.depth(source.queue)
         changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
         return Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
 
