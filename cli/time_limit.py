@@ -17,6 +17,10 @@ class OutOfTime(DlqError):
     """The step did not end in the time it had."""
 
 
+class _Alarm(BaseException):
+    """Not an Exception, so that no library in the middle of the step takes it for a fault of its own."""
+
+
 class Clock:
     """The time of one run; `total` seconds, or None for no end."""
 
@@ -41,12 +45,15 @@ def time_limit(seconds: float | None) -> Iterator[None]:
         return
 
     def end(_signal: int, _frame: FrameType | None) -> NoReturn:
-        raise OutOfTime(f"stopped: no time is left (max_time), after {human_seconds(seconds)}")
+        raise _Alarm
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, max(_SHORTEST, seconds))
     try:
         yield
+    except _Alarm as alarm:
+        after = human_seconds(seconds)
+        raise OutOfTime(f"stopped: no time is left (max_time), after {after}") from alarm
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
