@@ -24,6 +24,16 @@ MECHANISMS = (
     "none",
 )  # fmt: skip
 
+TRANSACTION_STATES = {
+    "pending": "nobody has said yet how it ends",
+    "committed": "the message was delivered",
+    "rolled_back": "the message was not delivered, as the business decided",
+    "ended": "nothing shows how",
+    "check_max_exceeded": "the broker asked to the limit and gave up: not delivered, as far as it knows",
+    "check_skipped": "the broker found it too old to ask, and gave up: not delivered, as far as it knows",
+}
+"""Did the money move? Of the transactions of RocketMQ."""
+
 ADVICE = {
     "replay": "may go back",
     "check_first": "look into the business data before anything is sent",

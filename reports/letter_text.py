@@ -1,6 +1,6 @@
 """One letter on a terminal: what one looks at at 3 a.m., the answer first."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -8,6 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports.body import Preview
@@ -135,10 +136,23 @@ def _others(duplicates: Iterable[Document]) -> Table | None:
 
 
 def _transactions(transactions: Iterable[Document]) -> Table | None:
-    return _grid(
-        (_safe(t["state"]), f"{t['checks'] or 0} checks", _safe(t["topic"]), _safe(t["evidence"]))
-        for t in transactions
+    return _grid(row for transaction in transactions for row in _transaction(transaction))
+
+
+def _transaction(known: Document) -> Iterator[tuple[str, str]]:
+    """One transaction's story: how it ended, who was asked, and what shows it."""
+    state, asked = known["state"] or "", known["check_reached_producer"] or "unknown"
+    gave_up = "; the broker gave up all the same" if known["discarded"] and state == "committed" else ""
+    yield "state", f"{_safe(state)}: {TRANSACTION_STATES.get(state, '')}{gave_up}"
+    yield (
+        "producer",
+        f"group {_safe(known['producer_group']) or '?'}, for topic {_safe(known['topic']) or '?'}",
     )
+    yield "checks", f"{known['checks'] or 0} counted; one reached a producer: {_safe(asked)}"
+    yield "seen", f"{_moment(known['first_seen'])} to {_moment(known['last_seen'])}"
+    yield "evidence", _safe(known["evidence"])
+    if known["real_record_id"]:
+        yield "delivered", f"as {_safe(known['real_record_id'])[:12]}"
 
 
 def _replays(replays: Iterable[Document]) -> Table | None:

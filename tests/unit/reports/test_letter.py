@@ -114,6 +114,21 @@ def test_what_belongs_to_the_letter_comes_along(store: LocalStore) -> None:
     assert document["transactions"][0]["state"] == "pending"
 
 
+def test_a_half_message_tells_whether_the_money_moved(store: LocalStore) -> None:
+    transaction = {
+        "unique_key": "k", "state": "committed", "discarded": True, "checks": 15, "topic": "payments",
+        "producer_group": "tx", "record_ids": [A], "real_record_id": B, "evidence": "16 half copies",
+    }  # fmt: skip
+    write_analysis(store, "a", [], transactions=[transaction])
+
+    text = " ".join(shown(store, A).split())
+
+    assert "committed: the message was delivered; the broker gave up all the same" in text
+    assert "group tx, for topic payments" in text
+    assert "15 counted; one reached a producer: unknown" in text
+    assert f"as {B[:12]}" in text
+
+
 def test_a_body_is_text_in_json_when_it_is_utf8_and_base64_otherwise(store: LocalStore) -> None:
     connection = views.connect(store)
 
