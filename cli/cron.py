@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from dlq.cli import schedules
+from dlq.cli import completion, schedules
 from dlq.cli.context import Context, config_path, write_line
 from dlq.cli.schedules import Call
 from dlq.core.settings import Settings
@@ -25,7 +25,10 @@ def register(app: typer.Typer) -> None:
 
 def cron(
     ctx: typer.Context,
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name in dlq.toml.")],
+    profile: Annotated[
+        str,
+        typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="Its name in dlq.toml."),
+    ],
     every: Annotated[str, typer.Option(help="How often, e.g. 15m, 6h, 1d.")] = "15m",
 ) -> None:
     """Print what runs a profile by itself: a crontab line, a systemd service and timer, a Kubernetes CronJob.

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError
@@ -22,7 +23,10 @@ def register(app: typer.Typer) -> None:
 
 def doctor(
     ctx: typer.Context,
-    sources: Annotated[list[str] | None, typer.Argument(help="Sources to look at (default: all).")] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completion.sources, help="Sources to look at (default: all)."),
+    ] = None,
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 
@@ -24,7 +25,13 @@ def export(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(help="JSONL file to write, gzip if it ends in .gz, - for stdout.")],
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="A condition over the columns of ls, in SQL.")
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            autocompletion=completion.condition,
+            help="A condition over the columns of ls, in SQL.",
+        ),
     ] = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data (built-in rules and [[mask]]).")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
@@ -20,7 +21,10 @@ def register(app: typer.Typer) -> None:
 def import_(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(help="JSONL file, gzip if it ends in .gz, - for standard input.")],
-    source: Annotated[str, typer.Option(help="Under which source the letters are archived.")] = "import",
+    source: Annotated[
+        str,
+        typer.Option(autocompletion=completion.sources, help="Under which source the letters are archived."),
+    ] = "import",
 ) -> int:
     """Add letters from a JSONL file to the archive.
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 from dlq.core.settings import suggest
@@ -28,10 +29,22 @@ def register(app: typer.Typer) -> None:
 def ls(
     ctx: typer.Context,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="A condition over the columns, in SQL.")
+        str | None,
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            autocompletion=completion.condition,
+            help="A condition over the columns, in SQL.",
+        ),
     ] = None,
     columns: Annotated[
-        str | None, typer.Option("--columns", metavar="A,B", help="These columns, in this order.")
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="A,B",
+            autocompletion=completion.columns,
+            help="These columns, in this order.",
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=0, help="At most so many; 0 is all (default: 50 in a table).")

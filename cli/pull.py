@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.progress import pull_progress
@@ -34,7 +35,10 @@ def register(app: typer.Typer) -> None:
 
 def pull(
     ctx: typer.Context,
-    sources: Annotated[list[str] | None, typer.Argument(help="Sources to pull (default: all).")] = None,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completion.sources, help="Sources to pull (default: all)."),
+    ] = None,
     mode: Annotated[str | None, typer.Option("--mode", metavar="copy|drain", help=_MODE_HELP)] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many messages of each source.", min=1)] = None,
     max_time: Annotated[str | None, typer.Option(help="Stop after this long, e.g. 5m.")] = None,

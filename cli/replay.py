@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import Busy, UsageError
@@ -11,7 +12,12 @@ from dlq.core.errors import Busy, UsageError
 if TYPE_CHECKING:
     from dlq.replay.reconcile import Words
 
-Plan = Annotated[str, typer.Argument(metavar="PLAN", help="The plan's id, or the beginning of it.")]
+Plan = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", autocompletion=completion.plans, help="The plan's id, or the beginning of it."
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +34,12 @@ def plan(
     ctx: typer.Context,
     where: Annotated[
         str | None,
-        typer.Option("--where", metavar="SQL", help="Which letters: a condition over the columns of dlq ls."),
+        typer.Option(
+            "--where",
+            metavar="SQL",
+            autocompletion=completion.condition,
+            help="Which letters: a condition over the columns of dlq ls.",
+        ),
     ] = None,
     to: Annotated[
         str,
@@ -111,7 +122,10 @@ def apply(
 def status(
     ctx: typer.Context,
     plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="The plan's id, or the beginning of it.")
+        str | None,
+        typer.Argument(
+            metavar="PLAN", autocompletion=completion.plans, help="The plan's id, or the beginning of it."
+        ),
     ] = None,
 ) -> int:
     """How far a plan is; without a plan, the plans there are.

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context, write_line
 from dlq.cli.exit import ExitCode
 
@@ -16,7 +17,13 @@ def register(app: typer.Typer) -> None:
 def report(
     ctx: typer.Context,
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="terminal, json, markdown or html.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            autocompletion=completion.formats,
+            help="terminal, json, markdown or html.",
+        ),
     ] = None,
     out: Annotated[
         str | None,
@@ -28,7 +35,12 @@ def report(
     ] = None,
     compare: Annotated[
         str | None,
-        typer.Option("--compare", metavar="ANALYSIS", help="Say what changed since that analysis."),
+        typer.Option(
+            "--compare",
+            metavar="ANALYSIS",
+            autocompletion=completion.analyses,
+            help="Say what changed since that analysis.",
+        ),
     ] = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [[mask]].")

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core import logs
@@ -21,7 +22,10 @@ def register(app: typer.Typer) -> None:
 
 def run(
     ctx: typer.Context,
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="Its name in dlq.toml.")],
+    profile: Annotated[
+        str,
+        typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="Its name in dlq.toml."),
+    ],
     skip_if_busy: Annotated[
         bool, typer.Option("--skip-if-busy", help="End with 0 while another run of the profile is at work.")
     ] = False,

@@ -1,0 +1,60 @@
+"""Shell completion: names that the configuration and the archive's folders tell at once.
+
+Completing must never be slow, connect to anything, or print an error: whatever goes wrong, nothing is
+offered. Only an archive in a local folder is looked into.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.core.record import COLUMNS as RECORD_COLUMNS
+
+LS_COLUMNS = (
+    "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
+    "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
+    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state",
+)  # fmt: skip
+"""As `dlq.archive.views` has them, which takes too long to import here; a test compares them."""
+
+Completer = Callable[[typer.Context, str], list[str]]
+
+
+def _completer(names: Callable[[Context], Iterable[str]]) -> Completer:
+    """The names that begin as what is typed; of the last one where several stand between commas or blanks."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            known = sorted(set(names(Context(ctx.find_root().params.get("config")))))
+        except Exception:  # noqa: BLE001 (a shell that completes is no place for an error)
+            return []
+        before, word = _split(incomplete)
+        return [before + name for name in known if name.startswith(word)]
+
+    return complete
+
+
+def _split(incomplete: str) -> tuple[str, str]:
+    word = re.split(r"[\s,(]", incomplete)[-1]
+    return incomplete[: len(incomplete) - len(word)], word
+
+
+def _plans(context: Context) -> Iterable[str]:
+    plans = Path(context.settings.archive, "plans").glob("[!.]*.jsonl")
+    return (path.name.partition(".")[0] for path in plans)
+
+
+def _analyses(context: Context) -> Iterable[str]:
+    return (path.parent.name for path in Path(context.settings.archive, "analyses").glob("*/analysis.json"))
+
+
+sources = _completer(lambda context: context.settings.sources)
+profiles = _completer(lambda context: context.settings.profiles)
+columns = _completer(lambda _context: (*LS_COLUMNS, *RECORD_COLUMNS))
+condition = _completer(lambda _context: LS_COLUMNS)
+plans = _completer(_plans)
+analyses = _completer(_analyses)
+formats = _completer(lambda _context: ("terminal", "html", "json", "markdown"))
