@@ -4,12 +4,11 @@ The order is the commit protocol: segment, manifest, acknowledgement, settled. S
 one thread while the next batch is read; the reading itself is touched by the caller's thread only.
 """
 
-import gc
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from dlq.archive import manifests
@@ -18,6 +17,7 @@ from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.core.collecting import rare_garbage_collection
 from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
@@ -76,17 +76,6 @@ class _Flush:
         return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
 
 
-@contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Records make no cycles, so looking for them every 700 objects would cost a tenth of a pull."""
-    before = gc.get_threshold()
-    gc.set_threshold(200_000, 20, 20)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 class Attempt:
     """State of one reading; `run` does it all."""
 
@@ -115,7 +104,7 @@ class Attempt:
 
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
         """Read to the end, the deadline, or an interruption; what is durable by then is acknowledged."""
-        with _rare_garbage_collection(), ThreadPoolExecutor(1, "segments") as writer:
+        with rare_garbage_collection(), ThreadPoolExecutor(1, "segments") as writer:
             try:
                 for batch in self._reading.batches():
                     self._take(batch)

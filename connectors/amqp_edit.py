@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from dlq.connectors.amqp_fields import SIZES, ends_at
-from dlq.connectors.amqp_layout import BIT, KIND, OCTET, SHORT, layout, parts
+from dlq.connectors.amqp_layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
 
 EMPTY = b"\0\0"
 """The block of a message without any property."""
@@ -38,10 +38,19 @@ def edit(
     """
     try:
         flags = _u16(block)[0]
-        kept = {name: block[start:stop] for name, start, stop in parts(block)}
-        fields = _kept(kept.get("headers", _NO_TABLE), set_headers, drop_headers)
-        fields += [_name(name) + _value(value) for name, value in set_headers.items()]
-        content = b"".join(fields)
+        kept: dict[str, bytes] = {}
+        at = 2
+        for name, kind in layout(flags):
+            start = at
+            at += SPANS[kind](block, at)
+            kept[name] = block[start:at]
+        ends_at(at, len(block))
+        content = b"".join(
+            [
+                *_kept(kept.get("headers", _NO_TABLE), _doomed(drop_headers, frozenset(set_headers))),
+                *[_name(name) + _value(value) for name, value in set_headers.items()],
+            ]
+        )
         kept["headers"] = _u32_of(len(content)) + content
         flags = flags | BIT["headers"] if content else flags & ~BIT["headers"]
         for name in drop_properties:
@@ -54,15 +63,14 @@ def edit(
     return _u16_of(flags) + b"".join([kept[name] for name, _ in layout(flags)])
 
 
-def _kept(table: bytes, set_headers: Mapping[str, str | int], drop: Callable[[str], bool]) -> list[bytes]:
+def _kept(table: bytes, doomed: Callable[[bytes], bool]) -> list[bytes]:
     """The fields that stay, neighbours in one piece."""
     pieces, run, at, end = [], 4, 4, len(table)
     while at < end:
         start, kind = at, at + 1 + table[at]
         size = _FIXED[table[kind]]
         at = kind + 5 + _u32(table, kind + 1)[0] if size is None else kind + 1 + size
-        name = _text(table[start + 1 : kind])
-        if name in set_headers or drop(name):
+        if doomed(table[start + 1 : kind]):
             if run < start:
                 pieces.append(table[run:start])
             run = at
@@ -71,12 +79,19 @@ def _kept(table: bytes, set_headers: Mapping[str, str | int], drop: Callable[[st
     return pieces
 
 
+@lru_cache(maxsize=64)
+def _doomed(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[bytes], bool]:
+    """Whether the header with this name goes; the names of a million letters are few."""
+
+    @lru_cache(maxsize=4096)
+    def goes(encoded: bytes) -> bool:
+        name = encoded.decode("utf-8", "backslashreplace")
+        return name in replaced or drop(name)
+
+    return goes
+
+
 _FIXED = [SIZES.get(kind) for kind in range(256)]
-
-
-@lru_cache(maxsize=4096)
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
 
 
 def text_header(block: bytes, header: str) -> str | None:

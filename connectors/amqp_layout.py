@@ -47,14 +47,15 @@ def parts(block: bytes) -> Iterator[tuple[str, int, int]]:
     at = 2
     for name, kind in layout(_u16(block)[0]):
         start = at
-        at += _SPANS[kind](block, at)
+        at += SPANS[kind](block, at)
         yield name, start, at
     ends_at(at, len(block))
 
 
-_SPANS: Mapping[str, Callable[[bytes, int], int]] = {
+SPANS: Mapping[str, Callable[[bytes, int], int]] = {
     SHORT: lambda block, at: 1 + block[at],
     TABLE: lambda block, at: 4 + int(_u32(block, at)[0]),
     OCTET: lambda _block, _at: 1,
     TIME: lambda _block, _at: 8,
 }
+"""Kind -> octets of the property that begins there."""

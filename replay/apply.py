@@ -9,6 +9,7 @@ from itertools import islice
 
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing
+from dlq.core.collecting import rare_garbage_collection
 from dlq.core.errors import BrokerError, DlqError
 from dlq.core.record import Record
 from dlq.core.settings import Settings
@@ -24,7 +25,8 @@ from dlq.replay.pace import Pace, Stop
 from dlq.replay.planfile import Header
 
 _CLAIMED_SHARE = 4
-"""A quarter of the window is claimed at once; the rest is the connector's, for letters in flight."""
+"""A quarter of the window is claimed at once, and the next quarter meanwhile; the rest is the
+connector's, for letters in flight."""
 _UNKNOWN = "the run ended before the broker answered"
 
 
@@ -92,18 +94,18 @@ def applying(
 
     def send(at_most: int | None) -> Run:
         run = Run(plan, header.letters, at_most)
-        if status.is_over(status.counts(store, ledger, header)):
+        if status.has_ended(store, ledger, header):
             run.skipped = header.letters
             return run
         started = time.monotonic()
         for broker in header.brokers:
             _Lane(header, settings, ledger, loader, changes, run, stop).send(store, broker, brokers, progress)
         run.seconds = time.monotonic() - started
-        if status.is_over(status.counts(store, ledger, header)):
+        if status.has_ended(store, ledger, header):
             run.lost += forget(header, brokers)
         return run
 
-    with store.lock(f"plan-{plan}"):
+    with store.lock(f"plan-{plan}"), rare_garbage_collection():
         stop.forget_old_requests()
         ledger.expire()
         yield send
@@ -142,10 +144,10 @@ class _Lane:
         self._header, self._loader, self._changes, self._run = header, loader, changes, run
         self._pace = Pace(header.rate, stop)
         self._failure: DlqError | None = None
-        window = max(2, settings.replay.window)
+        window = max(3, settings.replay.window)
         per_second = math.ceil(header.rate) if header.rate else window
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
-        self._in_flight = window - self._chunk
+        self._in_flight = window - 2 * self._chunk
         self._claims = Claims(header.plan, ledger, seconds(settings.ledger.lease))
 
     def send(self, store: Store, broker: str, brokers: Brokers, progress: Progress) -> None:
@@ -169,18 +171,22 @@ class _Lane:
     def _outgoing(self, letters: Iterator[Letter], progress: Progress) -> Iterator[Outgoing]:
         """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
         try:
-            while not self._run.stopped and (some := list(islice(letters, self._room()))):
+            self._ask(letters, 0)
+            while not self._run.stopped and (found := self._claims.claimed()) is not None:
+                asked, claimed = found
+                self._run.skipped += asked - len(claimed)
                 progress(self._run)
-                claimed = self._claims.claim(some)
-                self._run.skipped += len(some) - len(claimed)
+                self._ask(letters, len(claimed))
                 yield from self._hand_out(claimed)
         except DlqError as error:
             self._failure = error
 
-    def _room(self) -> int:
-        """How many letters to claim next."""
+    def _ask(self, letters: Iterator[Letter], claimed: int) -> None:
+        """Claim the next letters, beside those that are claimed and not sent yet."""
         most = self._run.at_most
-        return self._chunk if most is None else min(self._chunk, most - self._run.sent)
+        room = self._chunk if most is None else min(self._chunk, most - self._run.sent - claimed)
+        if some := list(islice(letters, max(0, room))):
+            self._claims.ask(some)
 
     def _hand_out(self, claimed: list[Letter]) -> Iterator[Outgoing]:
         for letter, record in zip(claimed, self._loader.records(claimed), strict=True):

@@ -1,18 +1,31 @@
 """The letters that are ours at the moment: claimed in the ledger, on their way, or answered.
 
 A letter is claimed before it is sent, and what became of the ones before is written with the next
-claim. Claimed and in flight together are never more than one window.
+claim. The ledger works on the next letters while these are sent; asked for, claimed and in flight
+together are never more than one window.
 """
 
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from dlq.connectors.base import Sent
+from dlq.core.errors import DlqError
 from dlq.replay.ledger import Ledger, Settlement
 from dlq.replay.letters import Letter
 
 _FRESH_SHARE = 0.5
 """When this part of a lease has passed, it is renewed before anything else is sent."""
+
+
+class _Asked(NamedTuple):
+    """Letters that the ledger is asked for, and the results that it writes with them."""
+
+    letters: Sequence[Letter]
+    results: list[Settlement]
+    fresh_until: tuple[float, float]
+    ours: Future[set[str]]
 
 
 class Claims:
@@ -23,22 +36,37 @@ class Claims:
         self._plan, self._ledger = plan, ledger
         self._fresh_for = lease * _FRESH_SHARE
         self._fresh_until = (0.0, 0.0)
+        self._writer = ThreadPoolExecutor(1, "ledger")
+        self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}
         self._in_flight: dict[int, Letter] = {}
         self._results: list[Settlement] = []
 
-    def claim(self, letters: Sequence[Letter]) -> list[Letter]:
-        """Those of `letters` that are ours to send, in their order; the others are known to the ledger."""
-        ours = self._ledger.claim(self._plan, letters, self._results)
-        self._results = []
-        self._start_lease()
+    def ask(self, letters: Sequence[Letter]) -> None:
+        """Start to claim these; `claimed` says which are ours. One call at a time is open."""
+        results, self._results = self._results, []
+        ours = self._writer.submit(self._ledger.claim, self._plan, letters, results)
+        self._asked = _Asked(letters, results, self._from_now(), ours)
+
+    def claimed(self) -> tuple[int, list[Letter]] | None:
+        """(how many were asked for, those of them that are ours, in their order); the others are known
+        to the ledger. None when nothing was asked for. Raises ArchiveError."""
+        if self._asked is None:
+            return None
+        asked, self._asked = self._asked, None
+        try:
+            ours = set(asked.ours.result())
+        except DlqError:
+            self._results = [*asked.results, *self._results]
+            raise
         claimed = []
-        for letter in letters:
+        for letter in asked.letters:
             if letter.key in ours:
                 ours.remove(letter.key)  # an archive that holds a letter twice must not send it twice
                 claimed.append(letter)
+        self._fresh_until = asked.fresh_until
         self._unsent = {letter.number: letter for letter in claimed}
-        return claimed
+        return len(asked.letters), claimed
 
     def take(self, letter: Letter) -> bool:
         """It is given to the broker now, unless it is no longer ours; from then on it is in flight."""
@@ -56,19 +84,29 @@ class Claims:
 
     def end(self, why: str) -> None:
         """Write what is known: what was not sent is planned again, what was not answered is in doubt."""
-        unsent = [Settlement(letter.key, "planned") for letter in self._unsent.values()]
+        unsent = list(self._unsent.values())
+        failure: DlqError | None = None
+        try:
+            unsent += (self.claimed() or (0, []))[1]
+        except DlqError as error:
+            failure = error
+        self._writer.shutdown()
+        given_back = [Settlement(letter.key, "planned") for letter in unsent]
         unknown = [Settlement(letter.key, "in_doubt", why) for letter in self._in_flight.values()]
-        self._ledger.settle([*self._results, *unsent, *unknown])
+        self._ledger.settle([*self._results, *given_back, *unknown])
         self._results, self._unsent, self._in_flight = [], {}, {}
+        if failure is not None:
+            raise failure
 
     def _renew(self) -> None:
         held = [*self._unsent.values(), *self._in_flight.values()]
+        start = self._from_now()
         ours = self._ledger.renew([letter.key for letter in held])
-        self._start_lease()
+        self._fresh_until = start
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
 
-    def _start_lease(self) -> None:
-        self._fresh_until = (time.monotonic() + self._fresh_for, time.time() + self._fresh_for)
+    def _from_now(self) -> tuple[float, float]:
+        return time.monotonic() + self._fresh_for, time.time() + self._fresh_for
 
     def _is_fresh(self) -> bool:
         """By both clocks: one stands still while the machine sleeps, the other can be set back."""

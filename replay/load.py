@@ -22,15 +22,15 @@ SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
 """What connectors may look at when they publish; everything else of the record is empty then."""
 OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
 """The same for `Connector.outline`: it knows `body_size`, not the body."""
-_FROM_RAW_PROPERTIES = {"keys", "headers", "properties"}
-"""Maps that cost as much as all other columns together, and that RabbitMQ's property block holds anyway."""
+_LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_size")
+"""All that is sent of a RabbitMQ letter: the rest only says what its property block holds."""
 
 
 class Loader:
     """Reads the letters' records in the plan's order; holds one segment at a time."""
 
     def __init__(self, store: Store, columns: Sequence[str] = SENT_COLUMNS, lean: bool = False) -> None:
-        """`lean`: without the maps that connectors find in the property block itself."""
+        """`lean`: RabbitMQ's letters without what their property blocks hold anyway."""
         self._store, self._columns, self._lean = store, columns, lean
         self._stem = ""
         self._table = pa.table({})
@@ -103,9 +103,8 @@ class Loader:
 
     def _read(self, manifest: Manifest) -> pa.Table:
         try:
-            file = pq.ParquetFile(self._store.url(manifest.segment))
-            left_out = _FROM_RAW_PROPERTIES if self._lean and _is_lean(file) else ()
-            return file.read(columns=[name for name in self._columns if name not in left_out])
+            file = pq.ParquetFile(self._store.parquet(manifest.segment))
+            return file.read(columns=_LEAN_COLUMNS if self._lean and _is_lean(file) else self._columns)
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 

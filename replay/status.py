@@ -29,6 +29,12 @@ def is_over(states: Mapping[State, int]) -> bool:
     return not any(states[state] for state in ("planned", "sending", "in_doubt"))
 
 
+def has_ended(store: Store, ledger: Ledger, header: Header) -> bool:
+    """`is_over`, without counting a plan whose first letters were never sent."""
+    first = next(_keys(store, header.plan), [])
+    return len(ledger.states(first)) == len(first) and is_over(counts(store, ledger, header))
+
+
 def _by_plan_or_key(store: Store, ledger: Ledger, header: Header) -> Mapping[State, int]:
     own = ledger.counts(header.plan)
     if sum(own.values()) == header.letters:
