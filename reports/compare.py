@@ -1,4 +1,4 @@
-"""What changed against an earlier analysis: causes, and fingerprints that are new, gone or growing."""
+"""What changed since an earlier analysis: causes; incidents and fingerprints new, gone or growing."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,17 @@ _FINGERPRINTS = f"""
                FROM verdicts WHERE fingerprint IS NOT NULL GROUP BY 1) n ON n.fingerprint = b.fingerprint
     WHERE n.letters IS DISTINCT FROM b.letters
     ORDER BY b.letters IS NULL DESC, abs(now - before) DESC, fingerprint LIMIT {_TOP}"""
+_INCIDENTS = f"""
+    SELECT coalesce(b.incident_id, n.incident_id) AS incident_id, coalesce(b.letters, 0) AS before,
+           coalesce(n.letters, 0) AS now,
+           CASE WHEN b.letters IS NULL THEN 'new' WHEN n.letters IS NULL THEN 'gone'
+                WHEN n.letters > b.letters THEN 'more' ELSE 'fewer' END AS change
+    FROM (SELECT incident_id, count(*)::BIGINT AS letters FROM verdicts_before
+          WHERE incident_id IS NOT NULL GROUP BY 1) b
+    FULL JOIN (SELECT incident_id, count(*)::BIGINT AS letters FROM verdicts
+               WHERE incident_id IS NOT NULL GROUP BY 1) n ON n.incident_id = b.incident_id
+    WHERE n.letters IS DISTINCT FROM b.letters
+    ORDER BY b.letters IS NULL DESC, abs(now - before) DESC, 1 DESC LIMIT {_TOP}"""
 _CHANGED = """
     SELECT count(*)::BIGINT AS letters FROM verdicts_before b JOIN verdicts n ON n.record_id = b.record_id
     WHERE n.cause IS DISTINCT FROM b.cause"""
@@ -44,6 +55,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, An
         "before": sum(row["before"] for row in causes),
         "now": sum(row["now"] for row in causes),
         "causes": [row for row in causes if row["change"]],
+        "incidents": objects(connection, _INCIDENTS),
         "fingerprints": objects(connection, _FINGERPRINTS),
         "reclassified": objects(connection, _CHANGED)[0]["letters"],
     }

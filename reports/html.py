@@ -14,8 +14,11 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from dlq.core import clock
+from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes, human_seconds
+from dlq.reports import incidents
 from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
@@ -35,6 +38,8 @@ def render(document: Document) -> str:
         document=safe,
         answer=[for_terminal(sentence) for sentence in sentences(document)],
         colors={row["cause"]: min(place, _COLORS - 1) for place, row in enumerate(safe["causes"])},
+        lanes=_lanes(safe),
+        samples={row["fingerprint"]: row["failure_text"] for row in safe["sample"]["failures"]},
         matrix={(row["cause"], row["source"]): row["letters"] for row in safe["matrix"]},
         data=_script_data(_for_script(safe)),
         styles=Markup(styles),  # noqa: S704 (our own files, hashed below; nothing of strangers is in them)
@@ -51,9 +56,23 @@ def _environment() -> Environment:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.globals["failure"] = failure
+    environment.globals |= {"failure": failure, "incidents": incidents, "states": TRANSACTION_STATES}
     environment.filters |= {"minutes": minutes, "bytes": human_bytes, "seconds": human_seconds}
     return environment
+
+
+def _lanes(document: Document) -> list[tuple[float, float, float]]:
+    """Start, length and peak of each incident, in percent of the time from the first letter to the last."""
+    times = [clock.from_iso(document[name] or "") or 0 for name in ("first", "last")]
+    first, span = times[0], max(times[1] - times[0], 1)
+
+    def place(moment: str | None) -> float:
+        return min(100.0, max(0.0, 100 * ((clock.from_iso(moment or "") or first) - first) / span))
+
+    return [
+        (place(row["start"]), place(row["end"]) - place(row["start"]), place(row["peak"]))
+        for row in document["incidents"]
+    ]
 
 
 def _policy(styles: str, *scripts: str) -> str:

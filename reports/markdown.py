@@ -6,7 +6,7 @@ from typing import Any
 
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
-from dlq.reports import sparkline
+from dlq.reports import incidents, sparkline
 from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
@@ -74,22 +74,25 @@ def _causes(document: Document) -> str:
 
 
 def _incidents(document: Document) -> str:
-    columns = ("incident", "from", "to", ">letters", "causes", "sources", "")
-    return _table(columns, (_incident(row) for row in document["incidents"]))
-
-
-def _incident(row: Document) -> tuple[Any, ...]:
-    marks = " ".join(mark for mark in ("ongoing", "new") if row[mark])
-    causes, sources = ", ".join(row["causes"] or []), ", ".join(row["sources"] or [])
-    return (
-        row["incident_id"],
-        minutes(row["start"]),
-        minutes(row["end"]),
-        row["size"],
-        causes,
-        sources,
-        marks,
+    columns = ("incident", "until", ">letters", "what", "where", "")
+    return _table(
+        columns,
+        (
+            (
+                r["incident_id"],
+                incidents.until(r),
+                r["size"],
+                incidents.what(r),
+                incidents.where(r),
+                _marks(r),
+            )
+            for r in document["incidents"]
+        ),
     )
+
+
+def _marks(row: Document) -> str:
+    return " ".join(incidents.marks(row))
 
 
 def _timeline(document: Document) -> str:
@@ -136,6 +139,10 @@ def _compare(document: Document) -> str:
     rows: list[tuple[Any, ...]] = [
         (f"{r['change']:+,}", r["before"], r["now"], r["cause"], "") for r in compared["causes"]
     ]
+    rows += [
+        (r["change"], r["before"], r["now"], f"incident {r['incident_id']}", "")
+        for r in compared["incidents"]
+    ]
     for r in compared["fingerprints"]:
         failure = f"{r['exception_class'] or ''} {r['exception_message'] or ''}"
         rows.append((r["change"], r["before"], r["now"], failure, r["example"][:12]))
@@ -150,8 +157,8 @@ def _rows(name: str, *columns: str) -> Callable[[Document], str]:
 
 
 _SECTIONS: Sequence[tuple[str, Callable[[Document], str]]] = (
-    ("Causes", _causes),
     ("Incidents", _incidents),
+    ("Causes", _causes),
     ("When", _timeline),
     ("Causes by source", _matrix),
     ("Most frequent failures", _fingerprints),

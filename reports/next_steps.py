@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dlq.reports.incidents import next_step
+
 Document = Mapping[str, Any]
 
 _RISKY = "select plan, count(*) as replays from replays where state in ('in_doubt', 'sending') group by plan"
@@ -59,7 +61,8 @@ def next_steps(document: Document) -> list[dict[str, str]]:
         for step, n in counted
         if n
     ]
-    return _look_at_the_top(document["fingerprints"]) + steps
+    incident = [next_step(row) for row in document["incidents"][:1]]
+    return _look_at_the_top(document["fingerprints"]) + incident + steps
 
 
 def _letters(count: int) -> str:

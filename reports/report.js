@@ -139,6 +139,15 @@
     });
   }
 
+  // --- the retention clock: what is left of each time, while somebody reads -----------------------------
+  function tick() {
+    for (const time of document.querySelectorAll("#retention ~ .scroll time")) {
+      const hours = Math.round((Date.parse(time.dateTime) - Date.now()) / 360000) / 10;
+      const left = hours >= 48 ? `in ${Math.round(hours / 24)} days` : hours > 0 ? `in ${hours} hours` : "past";
+      time.textContent = `${moment(time.dateTime).slice(0, 16)} (${left})`;
+    }
+  }
+
   // --- wiring ---------------------------------------------------------------------------------------
   function drill(name, value) {
     byId("filters").reset();
@@ -177,7 +186,10 @@
   }
   for (const button of document.querySelectorAll("button.copy")) button.addEventListener("click", () => copy(button));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawTimeline);
+  matchMedia("print").addEventListener("change", drawTimeline);
   addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details")) details.open = true; chart?.resize(); });
+  tick();
+  setInterval(tick, 60000);
   search();
   drawTimeline();
 })();

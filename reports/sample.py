@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
 from dlq.reports.body import opaque, preview
-from dlq.reports.summary import Document, objects
+from dlq.reports.summary import TOP, Document, objects
 
 if TYPE_CHECKING:
     import duckdb
@@ -50,13 +50,27 @@ _STORY = f"""
     JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s ON s.record_id = l.record_id
     ORDER BY s.place, s.kind"""
 
+_FAILURES = f"""
+    SELECT fingerprint, arg_max(text, died)[:{_LONG_TEXT}] AS failure_text
+    FROM (SELECT fingerprint, coalesce(nullif(failure_text, ''), evidence) AS text,
+                 coalesce(dead_at, captured_at) AS died
+          FROM letters WHERE fingerprint IS NOT NULL)
+    GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT {TOP}"""
+
 
 def gather(connection: "duckdb.DuckDBPyConnection") -> Document:
-    """`{letters: [row], stories: [story]}`; a story is deaths, headers, failure text and body of a letter."""
+    """`{letters: [row], stories: [story], failures: [{fingerprint, failure_text}]}`.
+
+    A story is deaths, headers, failure text and body of a letter; the texts are one of each frequent failure.
+    """
     list(run(connection, _CHOOSE).rows)
     letters = objects(connection, _ROWS)
     stories = [_story(row) for row in objects(connection, _STORY)]
-    return {"letters": _within(_LETTERS_BYTES, letters), "stories": _within(_STORIES_BYTES, stories)}
+    return {
+        "letters": _within(_LETTERS_BYTES, letters),
+        "stories": _within(_STORIES_BYTES, stories),
+        "failures": objects(connection, _FAILURES),
+    }
 
 
 def _within(budget: int, rows: list[Document]) -> list[Document]:

@@ -11,7 +11,7 @@ from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.clock import iso
-from dlq.reports import timeline
+from dlq.reports import incidents, timeline
 from dlq.reports.next_steps import next_steps
 from dlq.reports.thresholds import STATES
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-_TOP = 10
+TOP = 10
 _WAITING = "'none', 'planned', 'returned', 'refused'"
 """States of letters that did not go back and may still."""
 _FACTS = """
@@ -59,7 +59,7 @@ _FINGERPRINTS = f"""
         SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
                min(example) AS example, list_sort(list(DISTINCT source)) AS sources
         FROM facts WHERE fingerprint IS NOT NULL
-        GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {_TOP})
+        GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP})
     SELECT top.*, v.cause, v.advice, v.exception_class, v.exception_message, v.exception_family, v.origin
     FROM top JOIN verdicts v ON v.record_id = top.example ORDER BY letters DESC, top.fingerprint"""
 _DUPLICATES = """
@@ -70,8 +70,6 @@ _TRANSACTIONS = """
     SELECT state, count(*)::BIGINT AS transactions, sum(coalesce(copies, 1))::BIGINT AS copies,
            max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
     FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
-_INCIDENTS = f"""
-    SELECT * FROM incidents ORDER BY ongoing DESC, "new" DESC, size DESC, start DESC LIMIT {_TOP}"""
 _HOW_MANY = """
     SELECT (SELECT count(DISTINCT fingerprint) FROM facts) AS fingerprints, count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing
@@ -85,7 +83,6 @@ _LISTS: Mapping[str, str] = {
     "fingerprints": _FINGERPRINTS,
     "duplicates": _DUPLICATES,
     "transactions": _TRANSACTIONS,
-    "incidents": _INCIDENTS,
 }
 
 
@@ -101,6 +98,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis) -> Docum
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: objects(connection, sql) for name, sql in _LISTS.items()},
+        "incidents": incidents.gather(connection, TOP),
         "timeline": timeline.gather(connection, first, last, step),
         "client_log": analysis.extra.get("client_log"),
     }

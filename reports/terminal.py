@@ -10,7 +10,7 @@ from rich.text import Text
 
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import human_bytes, human_seconds
-from dlq.reports import sparkline
+from dlq.reports import incidents_text, sparkline
 from dlq.reports.headline import failure, minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
 
@@ -51,16 +51,8 @@ def _causes(document: Document, width: int) -> RenderableType | None:
 
 
 def _incidents(document: Document, _width: int) -> RenderableType | None:
-    table = _table("incident", "from", "to", ">letters", "what")
-    for row in document["incidents"]:
-        marks = [mark for mark in ("ongoing", "new") if row[mark]]
-        what = ", ".join([*(row["causes"] or []), *(f"in {source}" for source in row["sources"] or [])])
-        text = Text.assemble((" ".join(marks), "bold red"), " " if marks else "", _safe(what))
-        end = minutes(row["end"])
-        table.add_row(
-            _safe(row["incident_id"]), minutes(row["start"]), end[11:] or end, f"{row['size']:,}", text
-        )
-    return table if table.row_count else None
+    rows = document["incidents"]
+    return incidents_text.table(rows) if rows else None
 
 
 def _timeline(document: Document, width: int) -> RenderableType | None:
@@ -158,6 +150,9 @@ def _compare(document: Document, _width: int) -> RenderableType | None:
     table = _table("change", ">before", ">now", "what")
     for row in compared["causes"]:
         table.add_row(f"{row['change']:+,}", f"{row['before']:,}", f"{row['now']:,}", _safe(row["cause"]))
+    for row in compared["incidents"]:
+        what = f"incident {_safe(row['incident_id'])}"
+        table.add_row(row["change"], f"{row['before']:,}", f"{row['now']:,}", what)
     for row in compared["fingerprints"]:
         failure = f"{_safe(row['exception_class'])} {_safe(row['exception_message'])}"
         what = f"{failure} ({_safe(row['example'])[:12]})"
@@ -172,8 +167,8 @@ def _compare(document: Document, _width: int) -> RenderableType | None:
 
 
 _SECTIONS: Sequence[tuple[str, Callable[[Document, int], RenderableType | None]]] = (
-    ("Causes", _causes),
     ("Incidents", _incidents),
+    ("Causes", _causes),
     ("When", _timeline),
     ("Causes by source", _matrix),
     ("Most frequent failures", _fingerprints),

@@ -44,6 +44,7 @@ def store(tmp_path: Path) -> LocalStore:
         "fingerprint": "f1",
         "exception_class": "com.shop.Boom",
         "exception_message": f"{HOSTILE} {CANARY}",
+        "incident_id": "i1",
     }
     group = {"duplicate_group": "g", "duplicate_kind": "message_id"}
     write_segment(store, "p-0", [letter(n, body_size=10) for n in range(1, 7)])
@@ -60,6 +61,7 @@ def store(tmp_path: Path) -> LocalStore:
         "start": MINUTE,
         "end": 3 * MINUTE,
         "size": 3,
+        "first_record_id": an_id(1),
         "ongoing": True,
         "new": False,
     }

@@ -1,0 +1,72 @@
+"""The incidents of an analysis, what to look at first on top, with what is known of their letters."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dlq.archive.user_sql import run
+from dlq.reports.headline import failure, minutes
+
+if TYPE_CHECKING:
+    import duckdb
+
+Document = Mapping[str, Any]
+
+# Retention may have taken letters away since the analysis, so they are counted here.
+_SQL = """
+    WITH hit AS (
+        SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
+               count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
+                   AS waiting,
+               coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
+        FROM letters WHERE incident_id IS NOT NULL GROUP BY 1)
+    SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id),
+           v.cause, v.origin, v.exception_class, v.exception_message
+    FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
+    LEFT JOIN verdicts v ON v.record_id = i.first_record_id
+    ORDER BY ongoing DESC, waiting > 0 DESC, "new" DESC, waiting DESC, size DESC, start DESC, i.incident_id"""
+_NAMED = 3
+
+
+def gather(connection: "duckdb.DuckDBPyConnection", most: int = 0) -> list[dict[str, Any]]:
+    """Those that go on first, then those with letters that wait, the new, the large. `most` 0: all."""
+    found = run(connection, _SQL + (f" LIMIT {most}" if most else ""))
+    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+
+
+def marks(row: Document) -> list[str]:
+    """What is special about an incident, in words."""
+    return [mark for mark in ("ongoing", "new") if row[mark]]
+
+
+def what(row: Document) -> str:
+    """What happened, in a line: `java.net.SocketTimeoutException: …, and 2 more failures`."""
+    name, message = failure(row) if row["cause"] else (_listed(row["causes"]), "")
+    others = row["failures"] - 1
+    more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
+    return f"{name}{': ' if message else ''}{message[:200]}{more}"
+
+
+def where(row: Document) -> str:
+    """The places that it hit: `orders, payments and 4 more, from orders.dlq`."""
+    return f"{_listed(row['services'])}; letters of {_listed(row['sources'])}"
+
+
+def until(row: Document) -> str:
+    """When its last letter died; the date only where it is another day than that of the first."""
+    start, end = minutes(row["start"]), minutes(row["end"])
+    return end[11:] if start[:10] == end[:10] else end
+
+
+def next_step(row: Document) -> dict[str, str]:
+    """The command that looks into an incident."""
+    goes_on = ", which still goes on" if row["ongoing"] else ""
+    letters = f"{row['size']:,} letters since {minutes(row['start'])}"
+    return {
+        "command": f"dlq ls --where \"incident_id = '{row['incident_id']}'\"",
+        "why": f"the incident to look at first{goes_on}: {letters}",
+    }
+
+
+def _listed(names: list[str] | None) -> str:
+    shown, rest = (names or [])[:_NAMED], len(names or []) - _NAMED
+    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")
