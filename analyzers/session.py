@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from dlq.analyzers import s3a
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
@@ -45,6 +46,10 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
+_CLUSTER: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": _DEEP_STACKS,
+    "spark.executor.extraJavaOptions": _DEEP_STACKS,
+}
 # A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
 # interpreted expressions, a compiler that does little, and no plan that is made again between stages.
 _FEW: Mapping[str, str] = {
@@ -59,12 +64,19 @@ _FEW: Mapping[str, str] = {
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
 
 
-def configuration(settings: Spark, master: str | None = None, few: bool = False) -> dict[str, str]:
-    """All Spark settings of a session; the user's own win. `few`: there are only thousands of letters."""
+def configuration(
+    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
+) -> dict[str, str]:
+    """All Spark settings of a session; the user's own win.
+
+    `few`: there are only thousands of letters. `location` is that of the archive. Raises UsageError when
+    the archive is on S3 and nothing says how to get there.
+    """
     chosen = master or settings.master
     here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(_FEW if few else {})}
-    local = here if chosen.startswith("local") else {}
-    return {**_BASE, **local, **settings.conf, "spark.master": chosen}
+    where = here if chosen.startswith("local") else _CLUSTER
+    stored = s3a.configuration(location, settings.conf)
+    return {**_BASE, **where, **stored, **settings.conf, "spark.master": chosen}
 
 
 def _driver_memory() -> str:
@@ -73,7 +85,9 @@ def _driver_memory() -> str:
 
 
 @contextmanager
-def session(settings: Spark, master: str | None = None, few: bool = False) -> Iterator["SparkSession"]:
+def session(
+    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
+) -> Iterator["SparkSession"]:
     """A session that is stopped at the end; one that runs already is used and left running.
 
     Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
@@ -86,7 +100,7 @@ def session(settings: Spark, master: str | None = None, few: bool = False) -> It
     if running is not None:
         yield running
         return
-    started = _start(configuration(settings, master, few))
+    started = _start(configuration(settings, master, few, location))
     try:
         yield started
     finally:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field, replace
 
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, checked_format
-from dlq.core.errors import FormatTooNew, UsageError
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,11 @@ def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None)
 
 def load(store: Store, name: str) -> Manifest:
     """One manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
-    document = checked_format(name, store.get(name))
+    return _parsed(name, store.get(name))
+
+
+def _parsed(name: str, data: bytes) -> Manifest:
+    document = checked_format(name, data)
     lists = ("settled_ids", "replaces")
     return Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
 
@@ -76,16 +79,8 @@ def _all(store: Store) -> dict[str, Manifest]:
     known: dict[str, Manifest] = {}
     while True:
         names = [name for name in store.list("manifests/") if name.endswith(".json")]
-        found = {name: known.get(name) or _load_if_there(store, name) for name in names}
-        known = {name: manifest for name, manifest in found.items() if manifest is not None}
+        new = store.get_many([name for name in names if name not in known])
+        found = {name: _parsed(name, data) for name, data in new.items()}
+        known = {name: found.get(name) or known[name] for name in names if name in found or name in known}
         if len(known) == len(names):
             return known
-
-
-def _load_if_there(store: Store, name: str) -> Manifest | None:
-    try:
-        return load(store, name)
-    except FormatTooNew:
-        raise
-    except UsageError:
-        return None

@@ -89,7 +89,7 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     """The record ids of one segment, in row order, as an Arrow string column."""
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
-    return pq.read_table(store.url(manifest.segment), columns=["record_id"], partitioning=None)["record_id"]
+    return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
 
 
 def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:

@@ -1,4 +1,4 @@
-"""Where the archive's files lie: one small protocol, a local folder behind it.
+"""Where the archive's files lie: one small protocol; a local folder behind it, or an object store (`s3`).
 
 Names are relative, with `/`. A name appears whole or not at all, and only after its bytes are
 durable: a reader never sees half a file, and a crash leaves nothing but a temporary name.
@@ -8,8 +8,8 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -23,6 +23,8 @@ class Store(Protocol):
     """The archive's storage."""
 
     location: str
+    filesystem: Any
+    """The fsspec filesystem by which DuckDB reads `url`s; None where it needs none."""
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         """Write `name` durably and atomically, replacing what was there. Raises ArchiveError."""
@@ -30,6 +32,10 @@ class Store(Protocol):
 
     def get(self, name: str) -> bytes:
         """The bytes of `name`; raises UsageError when there is none."""
+        ...
+
+    def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of each of these names that is there; a store far away is asked for them all at once."""
         ...
 
     def open(self, name: str) -> IO[bytes]:
@@ -45,7 +51,11 @@ class Store(Protocol):
         ...
 
     def url(self, name: str) -> str:
-        """How Spark, DuckDB and pyarrow open `name`."""
+        """How Spark and DuckDB open `name`."""
+        ...
+
+    def parquet(self, name: str) -> str | IO[bytes]:
+        """What pyarrow reads `name` from; it, or this, raises OSError when there is none."""
         ...
 
     def lock(self, name: str) -> Any:
@@ -66,14 +76,22 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
 
 
 def open_store(location: str) -> Store:
-    """The store at `location`: a folder."""
+    """The store at `location`: a folder, or s3://bucket/path. Raises UsageError."""
+    if location.startswith("s3://"):
+        try:
+            from dlq.archive.s3 import S3Store
+        except ImportError as error:
+            raise UsageError("an archive on S3 needs its client: pip install 'dlq[s3]'") from error
+        return S3Store(location)
     if "://" in location:
-        raise UsageError(f"archive = {location!r}: only folders are supported")
+        raise UsageError(f"archive = {location!r}: only folders and s3://bucket/path are supported")
     return LocalStore(location)
 
 
 class LocalStore:
     """A folder of the file system, its owner's alone."""
+
+    filesystem: Any = None
 
     def __init__(self, location: str) -> None:
         self.location = os.path.abspath(location)
@@ -103,6 +121,13 @@ class LocalStore:
         except OSError as error:
             raise self._unreadable(name, error) from error
 
+    def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        for name in names:
+            with suppress(UsageError):
+                found[name] = self.get(name)
+        return found
+
     def open(self, name: str) -> IO[bytes]:
         try:
             return (self._root / name).open("rb")
@@ -124,6 +149,9 @@ class LocalStore:
 
     def url(self, name: str) -> str:
         return str(self._root / name)
+
+    def parquet(self, name: str) -> str:
+        return self.url(name)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

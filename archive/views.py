@@ -1,7 +1,7 @@
 """Looking at the archive: a read-only DuckDB connection with views over its Parquet files.
 
     records       every committed record (segments without a manifest do not exist)
-    verdicts, incidents, transactions      of the latest analysis; empty when there is none
+    verdicts, incidents, transactions, client_log      of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
     letters       every column of record and verdict, and replay_state
     ls            the twenty columns of letters that `dlq ls` shows
@@ -69,7 +69,6 @@ def connect(
         for name in analyses.TABLES
     }
     earlier = [store.url(file) for file in analyses.load(store, before).tables["verdicts"]] if before else []
-    earlier = [store.url(file) for file in analyses.load(store, before).tables["verdicts"]] if before else []
     connection = _configured(store)
     with user_sql.guarded(connection):
         _records(connection, segments)
@@ -102,6 +101,8 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
             "allow_persistent_secrets": False,
         }
     )
+    if store.filesystem is not None:
+        connection.register_filesystem(store.filesystem)
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET parquet_metadata_cache = true")
     return connection

@@ -1,0 +1,171 @@
+"""Locks on an object store: an object that only one can make, kept alive by its holder.
+
+A PUT with If-None-Match makes it. Whether a lease has ended is told by the store's own clock, so that
+hosts need not agree on the time. A holder whose lease has ended, because it slept or the store was
+away, writes no more.
+"""
+
+import json
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from dlq.core.errors import ArchiveError, Busy
+
+LEASE = 60.0
+"""Seconds. A dead holder's lock ends after so long; it is renewed three times as often."""
+_CLOCK_STEP = 2.0
+"""A store tells the time of an object in whole seconds."""
+_ATTEMPTS = 3
+_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+
+
+class _Found(NamedTuple):
+    """Somebody's lock. `age` in seconds, by the store's clock."""
+
+    holder: dict[str, Any]
+    etag: str
+    age: float
+
+
+class Lock:
+    """One lock of this process; `take` it, `check` it before each write, `release` it."""
+
+    def __init__(self, files: Any, path: str, name: str, lease: float = LEASE) -> None:
+        """`files` is an s3fs filesystem, `path` bucket and key."""
+        self._files, self._name, self._lease = files, name, lease
+        self._bucket, _, self._key = path.partition("/")
+        self._path = path
+        self._token = secrets.token_hex(8)
+        self._etag = ""
+        self._writes = 0
+        self._fresh_until = (0.0, 0.0)
+        self._released = threading.Event()
+
+    def take(self) -> None:
+        """Raises Busy naming the holder's pid and host, and OSError for what the store refuses."""
+        for _ in range(_ATTEMPTS):
+            if self._put(IfNoneMatch="*"):
+                return
+            found = self._look()
+            if found is None:
+                continue
+            if found.holder.get("token") != self._token and not _has_ended(found):
+                break
+            # Only one can replace just this version of the object.
+            if self._put(IfMatch=found.etag):
+                return
+        holder = found.holder if found else {}
+        who = f"pid {holder['pid']} on {holder['host']}" if "pid" in holder else "another run"
+        raise Busy(f"{self._name} is locked by {who}")
+
+    def renew(self) -> bool:
+        """Start the lease anew; False when another has taken the lock."""
+        if self._put(IfMatch=self._etag):
+            return True
+        found = self._look()
+        # Ours, and only the answer to an earlier renewal was lost.
+        return found is not None and found.holder["token"] == self._token and self._put(IfMatch=found.etag)
+
+    def check(self) -> None:
+        """Raises ArchiveError when the lease has ended. By both clocks: one stands still in sleep."""
+        if time.monotonic() > self._fresh_until[0] or time.time() > self._fresh_until[1]:
+            raise ArchiveError(f"the lock {self._name} was lost: its lease ended; run the command again")
+
+    def keep(self) -> None:
+        """Renew it until it is released, or lost."""
+        while not self._released.wait(self._lease / 3):
+            with suppress(OSError, BotoCoreError, ClientError):  # the store is away: until the lease ends
+                if not self.renew():
+                    self._fresh_until = (0.0, 0.0)
+                    return
+
+    def release(self) -> None:
+        """Let go of it, unless another may hold it by now."""
+        self._released.set()
+        with suppress(ArchiveError, OSError, BotoCoreError, ClientError):  # then its lease ends it
+            self.check()
+            self._files.rm_file(self._path)
+
+    def _put(self, **condition: str) -> bool:
+        """Write the lock under this condition; False when the condition does not hold."""
+        started = (time.monotonic(), time.time())
+        self._writes += 1
+        # The number makes each version of the object another one, with an ETag of its own.
+        body = {"token": self._token, "lease": self._lease, "number": self._writes, **_me()}
+        try:
+            answer = self._files.call_s3(
+                "put_object",
+                Bucket=self._bucket,
+                Key=self._key,
+                Body=json.dumps(body).encode(),
+                **condition,
+            )
+        except OSError as error:
+            if _code(error) in _REFUSED:
+                return False
+            raise
+        self._etag = answer["ETag"]
+        self._fresh_until = (started[0] + self._lease, started[1] + self._lease)
+        return True
+
+    def _look(self) -> _Found | None:
+        try:
+            head = self._files.call_s3("head_object", Bucket=self._bucket, Key=self._key)
+            holder = json.loads(self._files.cat_file(self._path))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            holder = {}
+        moment = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return _Found(holder, head["ETag"], (moment - head["LastModified"]).total_seconds())
+
+
+@contextmanager
+def locked(lock: Lock) -> Iterator[None]:
+    """Keep a lock that is taken alive, and release it at the end."""
+    threading.Thread(target=lock.keep, name="lock-keeper", daemon=True).start()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _has_ended(found: _Found) -> bool:
+    if found.age > float(found.holder.get("lease", LEASE)) + _CLOCK_STEP:
+        return True
+    return found.holder.get("processes") == _me()["processes"] and not _runs(int(found.holder["pid"]))
+
+
+def _me() -> dict[str, Any]:
+    """Who we are. `processes` is where our pid means something: this boot, this container."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+        processes = f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+    except OSError:
+        processes = secrets.token_hex(8)  # of no other process
+    return {"pid": os.getpid(), "host": socket.gethostname(), "processes": processes}
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _code(error: OSError) -> str:
+    cause = error.__cause__
+    return str(cause.response["Error"].get("Code")) if isinstance(cause, ClientError) else ""

@@ -1,0 +1,84 @@
+"""The contract of the archive's storage as tests: one suite for every store (see `dlq.archive.store`)."""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+
+from dlq.archive.store import Store
+from dlq.core.errors import Busy, UsageError
+
+Opening = Callable[[], Store]
+
+
+class StoreContract:
+    """A test class inherits this and gives an `opening` fixture: the same, empty archive at each call."""
+
+    @pytest.fixture
+    def store(self, opening: Opening) -> Store:
+        return opening()
+
+    def test_what_was_put_is_there_for_everybody(self, store: Store, opening: Opening) -> None:
+        store.put("a/b", b"one")
+        store.put("a/b", memoryview(b"two"))
+        assert opening().get("a/b") == b"two"
+        with opening().open("a/b") as file:
+            assert file.read() == b"two"
+
+    def test_what_is_not_there_is_said(self, store: Store) -> None:
+        for look in (store.get, store.open):
+            with pytest.raises(UsageError, match="there is no a/b in the archive"):
+                look("a/b")
+
+    def test_many_are_read_at_once_and_missing_ones_left_out(self, store: Store) -> None:
+        store.put("a/1", b"one")
+        store.put("a/2", b"")
+        assert store.get_many(["a/1", "a/2", "a/3"]) == {"a/1": b"one", "a/2": b""}
+        assert store.get_many([]) == {}
+
+    def test_names_are_listed_by_prefix_in_order(self, store: Store) -> None:
+        for name in ("a/2", "a/1", "ab", "a/b/c", "b"):
+            store.put(name, b"")
+        assert store.list("a/") == ["a/1", "a/2", "a/b/c"]
+        assert store.list("a") == ["a/1", "a/2", "a/b/c", "ab"]
+        assert store.list("none/") == []
+
+    def test_what_was_deleted_is_gone_and_may_be_deleted_again(self, store: Store) -> None:
+        store.put("a", b"")
+        store.delete("a")
+        store.delete("a")
+        assert store.list("") == []
+
+    def test_a_lock_names_its_holder_and_ends(self, store: Store, opening: Opening) -> None:
+        with (
+            store.lock("work"),
+            pytest.raises(Busy, match=r"work is locked by pid \d+ on "),
+            opening().lock("work"),
+        ):
+            pass
+        with opening().lock("work"), store.lock("other"):
+            pass
+
+    def test_only_one_of_many_gets_a_lock(self, opening: Opening) -> None:
+        got: list[int] = []
+        barrier = threading.Barrier(6)
+        over = threading.Barrier(6)
+
+        def race(number: int) -> None:
+            store = opening()
+            with ExitStack() as held:
+                barrier.wait(30)
+                try:
+                    held.enter_context(store.lock("work"))
+                    got.append(number)
+                except Busy:
+                    pass
+                over.wait(30)
+
+        racers = [threading.Thread(target=race, args=(number,)) for number in range(6)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert len(got) == 1
