@@ -61,6 +61,8 @@ def _sending(context: Context, plan: str, stop: Stop) -> Iterator[Send]:
         stopping_on_signals(stop),
         applying(context.store, context.settings, plan, brokers, book, stop, progress) as send,
     ):
+        for warning in book.warnings():
+            context.complain(warning)
         yield send
 
 

@@ -30,6 +30,8 @@ def doctor(
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
+    Warns of a ledger on a server that may forget what was sent.
+
     Example: dlq doctor orders
     """
     context: Context = ctx.obj
@@ -43,6 +45,7 @@ def doctor(
             errors.append(error)
             context.complain(f"{source.name}: {error}")
             findings.append({"source": source.name, "error": str(error)})
+    looked_at = len(chosen) + _look_at_ledger(context, errors)
     if context.output == "table":
         for finding in findings:
             _render(context, finding)
@@ -53,7 +56,23 @@ def doctor(
             context.emit(finding)
     if not errors:
         return ExitCode.DONE
-    return code_of(errors[0]) if len(errors) == len(chosen) else ExitCode.PARTLY
+    return code_of(errors[0]) if len(errors) == looked_at else ExitCode.PARTLY
+
+
+def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
+    """Warn of a ledger on a server that may forget; returns how many servers were looked at."""
+    if context.settings.ledger.url == "sqlite":
+        return 0
+    from dlq.replay.ledger import opened
+
+    try:
+        with opened(context.settings.ledger, context.store) as ledger:
+            for warning in ledger.warnings():
+                context.complain(warning)
+    except DlqError as error:
+        errors.append(error)
+        context.complain(str(error))
+    return 1
 
 
 def _inspect(context: Context, source: Source) -> "Inspection":

@@ -5,7 +5,6 @@ Every operation is atomic between processes, and between hosts where the ledger 
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -14,10 +13,16 @@ from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
+from dlq.replay import ledger_place
+from dlq.replay.ledger_place import FILE, file_of, is_server, own_file
 from dlq.replay.letters import Letter
 from dlq.replay.states import State
 
-FILE = "ledger.db"
+COLUMNS = (
+    "key", "plan", "number", "record_id", "target", "lap", "state", "owner", "lease_until", "sent_at",
+    "updated_at", "detail",
+)  # fmt: skip
+"""All that a ledger holds of a replay, in the order of `everything` and `adopt`."""
 
 REPLAYS = pa.schema(
     [
@@ -32,6 +37,9 @@ REPLAYS = pa.schema(
     ]
 )
 """The `replays` view (`dlq.archive.views`), and why."""
+
+_REDIS = ("redis://", "rediss://")
+"""Such `[ledger] url`s mean Redis; the second is TLS. All others are SQL."""
 
 
 class Settlement(NamedTuple):
@@ -107,6 +115,10 @@ class Ledger(Protocol):
         """Take in replays of another ledger; what is known here stays. Returns how many are new."""
         ...
 
+    def warnings(self) -> Sequence[str]:
+        """What the store, as it is set up, may forget of what it has confirmed."""
+        ...
+
     def close(self) -> None:
         """Let go of the store."""
         ...
@@ -115,33 +127,41 @@ class Ledger(Protocol):
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     """The ledger that `[ledger]` names. Raises UsageError, ArchiveError.
 
-    A server is refused while the archive has a ledger of its own: what that one knows would be sent twice.
+    Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
-    if settings.url != "sqlite" and exists(LedgerSettings(), store):
-        raise UsageError(
-            f"the archive {store.location} has its own {FILE}, unknown to the server in [ledger] url; "
-            "move it there once with `dlq ledger move`"
-        )
+    ledger_place.check(settings, store)
+    ledger_place.note(settings, store)
     return _connected(settings, store)
 
 
 def _connected(settings: LedgerSettings, store: Store) -> Ledger:
-    from dlq.replay.sql_engine import server_url
+    if settings.url.startswith(_REDIS):
+        try:
+            from dlq.replay.redis_ledger import RedisLedger
+        except ImportError as error:
+            raise UsageError("a ledger in Redis needs its client: pip install 'dlq[redis]'") from error
+        return RedisLedger(settings)
+    if is_server(settings):
+        from dlq.replay.sql_engine import server_url
+
+        return _sql(server_url(settings), settings)
+    return _sql(f"sqlite:///{file_of(settings, store)}", settings)
+
+
+def _sql(url: Any, settings: LedgerSettings) -> Ledger:
     from dlq.replay.sql_ledger import SqlLedger
 
-    url = f"sqlite:///{store.url(FILE)}" if settings.url == "sqlite" else server_url(settings)
     return SqlLedger(url, seconds(settings.lease))
 
 
 def exists(settings: LedgerSettings, store: Store) -> bool:
     """Whether anything was ever replayed from this archive."""
-    if settings.url != "sqlite":
+    if is_server(settings):
         return True
     try:
-        store.open(FILE).close()
+        return file_of(settings, store).exists()
     except UsageError:
         return False
-    return True
 
 
 def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
@@ -152,23 +172,20 @@ def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
     """
     if settings.url == "sqlite":
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
-    if not exists(LedgerSettings(), store):
+    path = own_file(store)
+    if path is None:
         raise UsageError(f"there is no {FILE} in the archive {store.location}")
+    if not is_server(settings) and file_of(settings, store) == path:
+        raise UsageError(f"the ledger is {path} already")
     total = new = 0
-    with (
-        closing(_connected(LedgerSettings(lease=settings.lease), store)) as old,
-        closing(_connected(settings, store)) as server,
-    ):
+    with closing(_sql(f"sqlite:///{path}", settings)) as old, closing(_connected(settings, store)) as server:
         old.expire()
         for rows in old.everything():
             if any("sending" in row for row in rows):
                 raise Busy("letters are being sent by this ledger; stop that first: dlq replay stop PLAN")
             total += len(rows)
             new += server.adopt(rows)
-    for end in ("", "-wal", "-shm"):
-        path = Path(store.url(FILE + end))
-        if path.exists():
-            path.rename(f"{path}.moved")
+    ledger_place.retire(store, path)
     return total, new
 
 

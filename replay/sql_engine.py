@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from dlq.connectors.secrets import from_environment, from_file
 from dlq.core.errors import ArchiveError, ConfigError
 from dlq.core.settings import Ledger, suggest
+from dlq.replay.ledger_password import password
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -42,17 +42,9 @@ def server_url(settings: Ledger) -> sa.URL:
     if url.password is not None:
         raise ConfigError("ledger.url holds a password; put it into ledger.password_file or password_env")
     if url.drivername not in DRIVERS or url.drivername == "sqlite":
-        known = ("sqlite", *DRIVERS)
+        known = ("sqlite", *DRIVERS, "redis")
         raise ConfigError(f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}")
-    return url.set(drivername=DRIVERS[url.drivername], password=_password(settings))
-
-
-def _password(settings: Ledger) -> str | None:
-    if settings.password_file is not None:
-        return from_file("ledger.password_file", settings.password_file)
-    if settings.password_env is not None:
-        return from_environment("ledger.password_env", settings.password_env)
-    return None
+    return url.set(drivername=DRIVERS[url.drivername], password=password(settings))
 
 
 class Database:

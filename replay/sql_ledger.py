@@ -5,9 +5,6 @@ both own it. SQLite runs with a write-ahead log and `synchronous = FULL`: a clai
 anything is sent, and what became of it is written together with the next claim.
 """
 
-import os
-import secrets
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -17,8 +14,9 @@ import sqlalchemy as sa
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError
 from dlq.replay import sql_statements as sql
-from dlq.replay.ledger import REPLAYS, Entry, Settlement
+from dlq.replay.ledger import COLUMNS, REPLAYS, Entry, Settlement
 from dlq.replay.letters import Letter
+from dlq.replay.owner import is_dead, new_owner
 from dlq.replay.sql_engine import Database
 from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
 
@@ -33,12 +31,12 @@ class SqlLedger:
         """`lease` in seconds. Creates the table where there is none; raises ArchiveError."""
         self._lease = round(lease * 1_000_000)
         self._clock = clock
-        self.owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
+        self.owner = new_owner()
         self._database = Database(url)
         dialect = self._database.engine.dialect
         insert = sql.INSERT_IF_NEW[dialect.name](sql.TABLE)
         self._insert = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
-        self._adopt = insert.compile(dialect=dialect, column_keys=list(sql.COLUMNS))
+        self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
         self._make_table()
 
     def _make_table(self) -> None:
@@ -62,8 +60,8 @@ class SqlLedger:
             # Not empty only when this runs again: the server took the claim, but its answer was lost.
             ours = mine - mine_before
             ours |= self._insert_new(connection, plan, [x for x in letters if x.key not in known])
-            open_again = [row.key for row in rows if _may_send(row.state, row.plan, plan)]
-            return ours | self._reclaim(connection, plan, open_again)
+            open_again = {row.key for row in rows if _may_send(row.state, row.plan, plan)}
+            return ours | self._reclaim(connection, plan, [x for x in letters if x.key in open_again])
 
         return self._database.run(work)
 
@@ -84,7 +82,7 @@ class SqlLedger:
 
         def work(connection: sa.Connection) -> int:
             rows = connection.execute(sql.SENDING).all()
-            dead = {owner for owner in {row.owner for row in rows} if _is_dead(owner)}
+            dead = {owner for owner in {row.owner for row in rows} if is_dead(owner)}
             over = {
                 "its sender died before the answer came": [row.key for row in rows if row.owner in dead],
                 "the lease ended before the answer came": [
@@ -123,10 +121,10 @@ class SqlLedger:
             yield tuple(zip(*chunk, strict=True))
 
     def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
-        return self._paged(sql.COLUMNS)
+        return self._paged(COLUMNS)
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        given = rows if self._adopt.positional else [dict(zip(sql.COLUMNS, r, strict=True)) for r in rows]
+        given = rows if self._adopt.positional else [dict(zip(COLUMNS, r, strict=True)) for r in rows]
         return self._database.run(lambda c: c.exec_driver_sql(str(self._adopt), list(given)).rowcount)
 
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
@@ -135,6 +133,9 @@ class SqlLedger:
         while chunk := self._database.run(_driver_rows(wanted.where(sql.T.key > after)), reading=True):
             yield chunk
             after = chunk[-1][columns.index("key")]
+
+    def warnings(self) -> Sequence[str]:
+        return ()
 
     def close(self) -> None:
         self._database.engine.dispose()
@@ -156,13 +157,19 @@ class SqlLedger:
             return set(keys)
         return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
 
-    def _reclaim(self, connection: sa.Connection, plan: str, keys: Sequence[str]) -> set[str]:
-        if not keys:
+    def _reclaim(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
+        """They are this plan's now, under its numbers: by these reconcile asks the broker for them."""
+        if not letters:
             return set()
         moment = self._clock()
-        mine = {"keys": keys, "me": self.owner}
-        connection.execute(sql.RECLAIM, {**mine, "of": plan, "moment": moment, "until": moment + self._lease})
-        return set(connection.execute(sql.OURS, mine).scalars())
+        shared = {"me": self.owner, "of": plan, "moment": moment, "until": moment + self._lease}
+        rows = [
+            {**shared, "of_key": x.key, "of_number": x.number, "of_record": x.record_id, "to": str(x.target)}
+            for x in letters
+        ]
+        connection.execute(sql.RECLAIM, rows)
+        keys = [letter.key for letter in letters]
+        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _settle(self, connection: sa.Connection, settled: Sequence[Settlement]) -> None:
         moment = self._clock()
@@ -201,16 +208,3 @@ def _may_send(state: State, of: str, plan: str) -> bool:
 
 def _chunks(keys: Sequence[str]) -> Iterator[Sequence[str]]:
     return (keys[start : start + _CHUNK_OF_KEYS] for start in range(0, len(keys), _CHUNK_OF_KEYS))
-
-
-def _is_dead(owner: str) -> bool:
-    host, pid, _ = owner.rsplit("/", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

@@ -37,7 +37,6 @@ INSERTED = (
     "sent_at",
     "updated_at",
 )
-COLUMNS = tuple(TABLE.columns.keys())
 
 INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
     "sqlite": lambda table: sqlite.insert(table).on_conflict_do_nothing(),
@@ -69,12 +68,18 @@ RESOLVE = {
 RECLAIM = (
     sa.update(TABLE)
     .where(
-        T.key.in_(KEYS),
-        sa.or_(T.state.in_(MAY_SEND), sa.and_(T.state.in_(MAY_SEND_AGAIN), T.plan != sa.bindparam("of"))),
+        T.key == sa.bindparam("of_key"),
+        sa.or_(
+            *(T.state == state for state in MAY_SEND),
+            *(sa.and_(T.state == state, T.plan != sa.bindparam("of")) for state in MAY_SEND_AGAIN),
+        ),
     )
     .values(
         state="sending",
         plan=sa.bindparam("of"),
+        number=sa.bindparam("of_number"),
+        record_id=sa.bindparam("of_record"),
+        target=sa.bindparam("to"),
         owner=sa.bindparam("me"),
         lease_until=sa.bindparam("until"),
         sent_at=sa.bindparam("moment"),

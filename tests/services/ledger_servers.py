@@ -1,4 +1,4 @@
-"""Private PostgreSQL and MariaDB servers for tests of the ledger: `start`, `kill` (-9), `stop`."""
+"""Private PostgreSQL, MariaDB and Redis servers for tests of the ledger: `start`, `kill` (-9), `stop`."""
 
 import os
 import shutil
@@ -6,9 +6,10 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import redis
 import sqlalchemy as sa
 
 
@@ -137,7 +138,32 @@ class MariaDb(Server):
         return f"mysql://root@127.0.0.1:{self.port}/test"
 
 
-SERVERS: dict[str, type[Server]] = {"postgres": Postgres, "mariadb": MariaDb}
+class Redis(Server):
+    """Redis from Debian's package, by default with a file that each write reaches before its answer."""
+
+    kind, user = "redis", "redis"
+
+    def __init__(self, *options: str) -> None:
+        self.options = options or ("--appendonly", "yes", "--appendfsync", "always")
+        super().__init__()
+
+    def command(self) -> Sequence[str]:
+        places = ["--dir", str(self.folder), "--bind", "127.0.0.1", "--port", str(self.port)]
+        return ["redis-server", *places, "--save", "", *self.options]
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def _answers(self) -> bool:
+        try:
+            with redis.Redis.from_url(self.url) as client:
+                return bool(client.ping())
+        except redis.RedisError:
+            return False
+
+
+SERVERS: dict[str, Callable[[], Server]] = {"postgres": Postgres, "mariadb": MariaDb, "redis": Redis}
 
 
 def why_missing(kind: str) -> str | None:

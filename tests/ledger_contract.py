@@ -1,0 +1,200 @@
+"""The contract of a ledger as tests: one suite for every store (see `dlq.replay.ledger`).
+
+A test class inherits `LedgerContract` and gives an `opening` fixture: another ledger on the same store at
+each call, which is empty at first.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dlq.connectors.base import Target
+from dlq.core.clock import Clock
+from dlq.replay.ledger import REPLAYS, Ledger, Settlement
+from dlq.replay.letters import Letter
+from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
+
+LEASE = 30.0
+Opening = Callable[[Clock], Ledger]
+
+
+class MovingClock:
+    """Microseconds that a test moves."""
+
+    def __init__(self) -> None:
+        self.moment = 1_000_000_000
+
+    def __call__(self) -> int:
+        return self.moment
+
+    def forward(self, seconds: float) -> None:
+        self.moment += round(seconds * 1_000_000)
+
+
+def letters(*numbers: int) -> list[Letter]:
+    return [
+        Letter(n, f"record{n}", f"key{n}", 1, "shop", "seg", n, Target("queue", "orders")) for n in numbers
+    ]
+
+
+def bring(ledger: Ledger, state: State) -> None:
+    """Letter 1 into `state`."""
+    ledger.claim("plan", letters(1))
+    if state in ("confirmed", "returned", "refused", "in_doubt", "planned"):
+        ledger.settle([Settlement("key1", state)])
+    if state == "held":
+        ledger.settle([Settlement("key1", "in_doubt")])
+        ledger.resolve(["key1"], "held", "word")
+
+
+class LedgerContract:
+    """What every ledger does."""
+
+    @pytest.fixture
+    def clock(self) -> MovingClock:
+        return MovingClock()
+
+    @pytest.fixture
+    def ledger(self, opening: Opening, clock: MovingClock) -> Iterator[Ledger]:
+        book = opening(clock)
+        yield book
+        book.close()
+
+    @pytest.fixture
+    def other(self, opening: Opening, clock: MovingClock, ledger: Ledger) -> Iterator[Ledger]:
+        book = opening(clock)
+        yield book
+        book.close()
+
+    def test_a_claim_belongs_to_one(self, ledger: Ledger, other: Ledger) -> None:
+        assert ledger.claim("plan", letters(1, 2)) == {"key1", "key2"}
+        assert other.claim("plan", letters(2, 3)) == {"key3"}
+
+    def test_claiming_twice_gives_nothing_the_second_time(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(1))
+        assert ledger.claim("plan", letters(1)) == set()
+
+    def test_a_letter_that_stands_twice_in_one_claim_is_one_key(self, ledger: Ledger) -> None:
+        assert ledger.claim("plan", letters(1, 1)) == {"key1"}
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_only_what_was_never_sent_can_be_claimed_again_by_the_same_plan(
+        self, ledger: Ledger, other: Ledger, state: State
+    ) -> None:
+        bring(ledger, state)
+        assert other.claim("plan", letters(1)) == ({"key1"} if state == "planned" else set())
+
+    @pytest.mark.parametrize("state", STATES)
+    def test_another_plan_may_try_again_what_the_broker_did_not_take(
+        self, ledger: Ledger, other: Ledger, state: State
+    ) -> None:
+        bring(ledger, state)
+        may = state in ("planned", "returned", "refused")
+        assert other.claim("other plan", letters(1)) == ({"key1"} if may else set())
+
+    @pytest.mark.parametrize(("before", "after"), list(itertools.product(STATES, BY_OWNER)))
+    def test_a_sender_changes_states_by_the_table_only(
+        self, ledger: Ledger, before: State, after: State
+    ) -> None:
+        bring(ledger, before)
+        ledger.settle([Settlement("key1", after)])
+        assert ledger.states(["key1"]) == {"key1": after if before in BY_OWNER[after] else before}
+
+    @pytest.mark.parametrize(("before", "after"), list(itertools.product(STATES, BY_RECONCILE)))
+    def test_reconcile_changes_states_by_the_table_only(
+        self, ledger: Ledger, before: State, after: State
+    ) -> None:
+        bring(ledger, before)
+        moved = ledger.resolve(["key1"], after, "evidence")
+        is_legal = before in BY_RECONCILE[after]
+        assert moved == is_legal
+        assert ledger.states(["key1"]) == {"key1": after if is_legal else before}
+
+    def test_nobody_settles_the_claim_of_another(self, ledger: Ledger, other: Ledger) -> None:
+        ledger.claim("plan", letters(1))
+        other.settle([Settlement("key1", "confirmed")])
+        assert ledger.states(["key1"]) == {"key1": "sending"}
+
+    def test_a_late_confirm_is_better_evidence_than_an_operators_word(self, ledger: Ledger) -> None:
+        bring(ledger, "in_doubt")
+        ledger.resolve(["key1"], "planned", "word")
+        ledger.settle([Settlement("key1", "confirmed")])
+        assert ledger.states(["key1"]) == {"key1": "confirmed"}
+
+    def test_a_late_confirm_comes_too_late_when_another_sends_it_already(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        bring(ledger, "in_doubt")
+        ledger.resolve(["key1"], "planned", "word")
+        other.claim("plan", letters(1))
+        ledger.settle([Settlement("key1", "confirmed")])
+        assert ledger.states(["key1"]) == {"key1": "sending"}
+
+    def test_a_lease_that_ends_is_doubt_and_never_sent_again(
+        self, ledger: Ledger, other: Ledger, clock: MovingClock
+    ) -> None:
+        ledger.claim("plan", letters(1))
+        clock.forward(LEASE - 1)
+        assert other.expire() == 0
+        clock.forward(2)
+        assert other.expire() == 1
+        assert other.states(["key1"]) == {"key1": "in_doubt"}
+        assert other.claim("plan", letters(1)) == set()
+
+    def test_a_renewed_lease_lasts_longer(self, ledger: Ledger, other: Ledger, clock: MovingClock) -> None:
+        ledger.claim("plan", letters(1))
+        clock.forward(LEASE - 1)
+        assert ledger.renew(["key1"]) == {"key1"}
+        clock.forward(2)
+        assert other.expire() == 0
+
+    def test_what_went_into_doubt_cannot_be_renewed(
+        self, ledger: Ledger, other: Ledger, clock: MovingClock
+    ) -> None:
+        ledger.claim("plan", letters(1, 2))
+        other.resolve(["key1"], "in_doubt", "evidence")
+        assert ledger.renew(["key1", "key2"]) == {"key2"}
+
+    def test_settlements_and_the_next_claim_are_one_step(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(1))
+        assert ledger.claim("plan", letters(2), [Settlement("key1", "returned", "NO_ROUTE")]) == {"key2"}
+        assert ledger.states(["key1", "key2", "key3"]) == {"key1": "returned", "key2": "sending"}
+
+    def test_entries_come_in_the_order_of_the_plan(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(3, 1, 2))
+        ledger.claim("other", letters(4))
+        ledger.settle([Settlement(f"key{n}", "in_doubt", "gone") for n in (1, 2, 3, 4)])
+        assert [(e.number, e.record_id, e.detail) for e in ledger.entries("plan", "in_doubt")] == [
+            (n, f"record{n}", "gone") for n in (1, 2, 3)
+        ]
+        assert ledger.counts("plan") == {"in_doubt": 3}
+
+    def test_what_another_plan_tries_again_has_its_place_in_that_plan(self, ledger: Ledger) -> None:
+        bring(ledger, "returned")
+        again = letters(1)[0]._replace(number=7, record_id="record7")
+        ledger.claim("other", [again])
+        assert [(e.number, e.record_id) for e in ledger.entries("other", "sending")] == [(7, "record7")]
+
+    def test_everything_comes_out_in_columns(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(1, 2))
+        [columns] = ledger.rows()
+        assert dict(zip(REPLAYS.names, columns, strict=True))["record_id"] == ("record1", "record2")
+
+    def test_what_another_ledger_held_is_taken_in_once(self, ledger: Ledger) -> None:
+        bring(ledger, "in_doubt")
+        [[row]] = ledger.everything()
+        moved = ("key2", *row[1:])
+        assert ledger.adopt([row, moved]) == 1
+        assert ledger.adopt([row, moved]) == 0
+        assert [list(chunk) for chunk in ledger.everything()] == [[row, moved]]
+        assert [entry.key for entry in ledger.entries("plan", "in_doubt")] == ["key1", "key2"]
+
+    def test_a_claim_taken_in_from_another_ledger_ends_with_its_lease(
+        self, ledger: Ledger, clock: MovingClock
+    ) -> None:
+        ledger.claim("plan", letters(1))
+        [[row]] = ledger.everything()
+        ledger.adopt([("key2", *row[1:])])
+        clock.forward(LEASE + 1)
+        assert ledger.expire() == 2
