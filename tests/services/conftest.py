@@ -4,13 +4,24 @@ import os
 from typing import Any
 
 import pytest
-from services import activemq_fixtures, ledger_servers, rocketmq_fixtures
+from services import activemq_fixtures, ledger_servers, rocketmq_fixtures, s3_fixtures
 from services.activemq_fixtures import stomp, stomp_broker
 from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
 from services.redis_server import redis_url
 from services.rocketmq_fixtures import rocket, rocket_cluster
+from services.s3_fixtures import s3_location, s3_server
 
-__all__ = ["rabbit", "rabbit_node", "redis_url", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
+__all__ = [
+    "rabbit",
+    "rabbit_node",
+    "redis_url",
+    "rocket",
+    "rocket_cluster",
+    "s3_location",
+    "s3_server",
+    "stomp",
+    "stomp_broker",
+]
 
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
 _WHY_MISSING: dict[str, Any] = {
@@ -20,6 +31,7 @@ _WHY_MISSING: dict[str, Any] = {
     "rocket_version": rocketmq_fixtures.why_missing,
     "ledger_server": ledger_servers.why_missing,
     "redis_url": ledger_servers.why_missing,
+    "s3_server": s3_fixtures.why_missing,
 }
 _missing: dict[str, int] = {}
 

@@ -44,6 +44,7 @@ JARS = {
     "rabbitmq4": ["rabbitmq4_install.py"],
     "activemq": ["activemq_broker.py", "install"],
     "rocketmq": ["rocketmq_broker.py", "install"],
+    "s3": ["s3_server.py", "install"],
 }
 """Name -> the program beside this one that fetches it into .brokers."""
 
