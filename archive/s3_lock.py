@@ -26,7 +26,7 @@ LEASE = 60.0
 _CLOCK_STEP = 2.0
 """A store tells the time of an object in whole seconds."""
 _ATTEMPTS = 3
-_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "412", "409"}
+_REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
 
 
 class _Found(NamedTuple):

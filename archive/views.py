@@ -10,7 +10,9 @@ The SQL of users runs on the same connection. It can read these views and nothin
 archive's committed files are open to it, and the configuration is locked.
 """
 
+import atexit
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -89,12 +91,11 @@ def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
 
 
 def _configured(store: Store) -> duckdb.DuckDBPyConnection:
-    folder = tempfile.gettempdir() if "://" in store.location else store.location
     connection = duckdb.connect(
         config={
             "memory_limit": _MEMORY,
             "threads": min(8, os.cpu_count() or 1),
-            "temp_directory": os.path.join(folder, f".tmp-duckdb-{os.getpid()}"),
+            "temp_directory": os.path.join(_own_folder(store), f".tmp-duckdb-{os.getpid()}"),
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -106,6 +107,15 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute("SET parquet_metadata_cache = true")
     return connection
+
+
+def _own_folder(store: Store) -> str:
+    """A folder that nobody else can read: what is spilled there are letters."""
+    if store.filesystem is None:
+        return store.location
+    folder = tempfile.mkdtemp(prefix="dlq-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:

@@ -18,7 +18,7 @@ def _about() -> None:
 
 
 def move(ctx: typer.Context) -> None:
-    """Move the archive's own ledger (SQLite) to the server that [ledger] url names.
+    """Move the archive's own ledger (SQLite) to where ledger.url in the configuration says: a server.
 
     The old file is kept as ledger.db.moved. Running it again adds nothing twice.
 
