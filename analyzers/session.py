@@ -123,7 +123,9 @@ def _start(conf: dict[str, str]) -> "SparkSession":
             quiet = {"stdout": log, "stderr": log}
             gateway = SparkContext._gateway or launch_gateway(before, quiet)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
-            context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=gateway)
+            # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
+            inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
+            context = SparkContext(conf=SparkConf().setAll(inside), gateway=gateway)
         except (PySparkException, Py4JError) as error:
             where = "" if conf["spark.master"].startswith("local") else f" on {conf['spark.master']}"
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
