@@ -48,10 +48,12 @@ def an_archive(folder: Path, hostile: str) -> LocalStore:
             dead_letter_queue=f"q{hostile}", message_id=f"m-{n}{hostile}", content_type=hostile,
             body=f'{{"a": "{hostile}"}}'.encode(), body_size=20,
             headers={f"h{hostile}": hostile}, failure_text=f"Boom{hostile}\n\tat x", published_at=MINUTE,
-            deaths=(Death("rejected", f"q{hostile}", "", (), 2, MINUTE),), captured_at=MINUTE,
+            deaths=(Death("rejected", f"q{hostile}", "", (), 2, MINUTE),), captured_at=MINUTE, mode="copy",
         )
         for n in range(1, 61)
     ]  # fmt: skip
+    sixty_years = 60 * 365 * 86_400_000
+    store.put("topology/p.json", f'{{"source": "orders", "message_ttl": {sixty_years}}}'.encode())
     for source in ("orders", "pay"):
         write_segment(store, f"p-{source}", [record for record in letters if record.source == source])
     verdicts = [
@@ -184,6 +186,27 @@ def test_the_chart_is_drawn(page: Page) -> None:
     )
 
     assert colours > 3
+
+
+def test_incidents_stand_on_a_timeline(page: Page) -> None:
+    lane = "document.querySelector('#incidents ~ .scroll rect.hot').getBoundingClientRect()"
+    track = "document.querySelector('#incidents ~ .scroll rect.track').getBoundingClientRect()"
+    start, width, whole = (
+        page.run(text) for text in (f"{lane}.left - {track}.left", f"{lane}.width", f"{track}.width")
+    )
+
+    assert (start, whole > 50) == (0, True)  # it began before the first letter
+    assert 0 < width < whole / 5  # and lasted 53 of 413 minutes
+    assert (
+        page.run("document.querySelectorAll('main section')[0].getAttribute('aria-labelledby')")
+        == "incidents"
+    )
+
+
+def test_a_failure_has_a_sample_and_the_retention_clock_runs(page: Page) -> None:
+    assert page.run("document.querySelector('.failures details pre').textContent").startswith("Boom")
+    left = page.run("document.querySelector('#retention ~ .scroll time').textContent")
+    assert left.endswith("days)")
 
 
 def test_a_search_finds_letters_by_any_of_their_texts(page: Page) -> None:
