@@ -11,7 +11,7 @@ A letter whose time of death is unknown counts where it was published. Suppresse
 connection are left to `bursts`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -198,14 +198,16 @@ def table(found: "DataFrame", looked_at: int) -> "DataFrame":
 
 
 def write(
-    store: Store, judged: "DataFrame", verdicts: "DataFrame", looked_at: int, folder: str
+    store: Store, segments: Sequence[Manifest], judged: "DataFrame", verdicts: "DataFrame", folder: str
 ) -> "DataFrame":
     """Write the incidents beside those that are in the folder; the verdicts with theirs."""
+    if sum(segment.rows for segment in segments) <= UNREMARKABLE:
+        return verdicts
     counted = slots(judged).persist()
     found = find(counted).persist()
     if not found.count():  # all of it is computed, so that the join knows how small it is
         return verdicts
-    table(found, looked_at).write.mode("append").parquet(spark_url(store.url(folder)))
+    table(found, last_look(store, segments)).write.mode("append").parquet(spark_url(store.url(folder)))
     return mark(verdicts, found)
 
 

@@ -100,8 +100,7 @@ def _analyze(
         judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")
         verdicts = _with_bursts(store, judged, across(judged, settings), f"analyses/{name}/incidents")
         joined = client_log.write(spark, store, judged, logs, f"analyses/{name}/client_log")
-        looked_at = incidents.last_look(store, segments)
-        verdicts = incidents.write(store, judged, verdicts, looked_at, f"analyses/{name}/incidents")
+        verdicts = incidents.write(store, segments, judged, verdicts, f"analyses/{name}/incidents")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         spark.catalog.clearCache()
         tables = {table: _files(store, f"analyses/{name}/{table}/") for table in TABLES}
