@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 
 brokers: setup
 	@$(BIN)/python tests/services/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
-		postgres mariadb redis chromium npm
+		postgres mariadb redis s3 chromium npm
 
 demo: setup
 	@$(BIN)/python tests/services/needs.py java
@@ -30,8 +30,12 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+# Brokers are waited for more than they work, so two workers take little more than half the time.
+TEST_WORKERS ?= 2
+
 test: brokers lint
-	$(BIN)/python -m pytest --quiet tests/unit tests/services tests/e2e
+	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile \
+		tests/unit tests/services tests/e2e
 
 bench: brokers
 	$(BIN)/python bench/run.py

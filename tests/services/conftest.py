@@ -57,6 +57,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item, reason in reasons if not reason]
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker tells the process that reports."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["missing"] = _missing
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Every worker has collected all tests."""
+    _missing.update(getattr(node, "workeroutput", {}).get("missing", {}))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say which tests did not run."""
     for reason, number in _missing.items():
