@@ -43,6 +43,7 @@ class Link:
         self._heard = self._sent = time.monotonic()
         self._asked = False
         self._receipts: set[bytes] = set()
+        self._refused: dict[str, BrokerError] = {}
         try:
             self.server = self._login(address)
         except BaseException:
@@ -117,8 +118,13 @@ class Link:
             self._keep(self._read(0.001))
 
     def _keep(self, frames: list[Frame]) -> None:
-        self._inbox.extend(frame for frame in self._without_errors(frames) if frame.command == b"MESSAGE")
-        self._receipts.update(frame.head for frame in frames if frame.command == b"RECEIPT")
+        """Keep messages and receipts, those beside an ERROR too. Raises on ERROR."""
+        self._inbox.extend([frame for frame in frames if frame.command == b"MESSAGE"])
+        self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
+        errors = [headers_of(frame.head) for frame in frames if frame.command == b"ERROR"]
+        self._refused |= {headers.get("receipt-id", ""): self.refusal(headers) for headers in errors}
+        for headers in errors:
+            raise self.refusal(headers)
 
     def receive(self, wait: float) -> list[Frame]:
         """Messages that are certain, waiting at most `wait` seconds for the first. ERROR raises."""
@@ -172,12 +178,6 @@ class Link:
         reason = shorten(for_terminal(said), 300) if said else silent
         return ConnectionLost(f"{self.place}: the connection ended: {reason}")
 
-    def _without_errors(self, frames: list[Frame]) -> list[Frame]:
-        for frame in frames:
-            if frame.command == b"ERROR":
-                raise self.refusal(headers_of(frame.head))
-        return frames
-
     def refusal(self, headers: Mapping[str, str]) -> BrokerError:
         """An ERROR frame as one of our errors."""
         said = _said(headers)
@@ -205,10 +205,13 @@ class Link:
         return self._reader.receipt()
 
     def wait_for(self, receipt: str) -> None:
-        """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time."""
+        """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
+        BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
         line = f"receipt-id:{receipt}".encode()
         deadline = time.monotonic() + self._patience
         while line not in self._receipts:
+            if receipt in self._refused:
+                raise self._refused[receipt]
             if time.monotonic() > deadline:
                 said = f"no answer for {self._patience:.0f} s"
                 raise ConnectionLost(
@@ -216,6 +219,10 @@ class Link:
                 )
             self._keep(self._read(1.0))
         self._receipts.discard(line)
+
+    def was_refused(self, receipt: str) -> bool:
+        """Whether the command with this receipt was answered by an ERROR."""
+        return receipt in self._refused
 
     @property
     def _patience(self) -> float:

@@ -1,12 +1,15 @@
-"""Publishing in STOMP transactions of about a hundred, each with a marker.
+"""Publishing in STOMP transactions of about a hundred, each with a marker, on Classic three under way.
 
 BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
-took all of them. A receipt on every SEND would be six to ten times slower. When the broker refuses one, the
-transaction is given up and its letters are sent again one by one, so that only the culprit is refused.
+took all of them. While the broker commits one, the next is filled. A receipt on every SEND would be six to
+ten times slower. When the broker refuses something, all that is not being committed is given up and sent
+again, in the end one by one, so that only the culprit is refused.
 """
 
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from dlq.connectors.activemq_hygiene import wire
 from dlq.connectors.activemq_link import Link
@@ -17,12 +20,24 @@ from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.settings import Broker
 
 BATCH = 100
+_UNDER_WAY = 3
+"""Transactions: one being committed, one that the broker has taken, one being filled. On Artemis one alone:
+it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
 _BATCH_BYTES = 4 * 2**20
 _BATCH_SECONDS = 0.5
 """A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
-_PIECE = 64 * 2**10
+_PIECE = 32 * 2**10
 _USED_ID = "AMQ339013"
 """Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
+
+
+class _Transaction(NamedTuple):
+    """`taken` and `finished` are the receipts of its marker and of its COMMIT."""
+
+    name: str
+    taken: str
+    finished: str
+    letters: list[Outgoing]
 
 
 class StompPublisher:
@@ -30,99 +45,158 @@ class StompPublisher:
 
     def __init__(self, broker: Broker, plan: str, window: int) -> None:
         self._broker, self._plan = broker, plan
-        self._batch = max(1, min(BATCH, window))
         self._link = Link(broker)
-        self._transaction = ""
+        self._under_way = 1 if self._link.artemis else min(_UNDER_WAY, window)
+        self._batch = max(1, min(BATCH, window // self._under_way))
+        self._open: deque[_Transaction] = deque()
+        """In order; of the first COMMIT may have been sent, of the others it has not."""
+        self._committing = False
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher`."""
-        while True:
-            letters: list[Outgoing] = []
+        more = True
+        while more:
             done: list[Sent] = []
-            lost = self._try(outgoing, letters, done)
-            answered = {sent.number for sent in done}
-            yield from done
-            yield from [Sent(o.number, "in_doubt", str(lost)) for o in letters if o.number not in answered]
-            if lost is not None:
-                raise lost
-            if not letters:
-                return
-
-    def _try(
-        self, outgoing: Iterator[Outgoing], letters: list[Outgoing], done: list[Sent]
-    ) -> ConnectionLost | None:
-        """Send one transaction's letters; what is certain is in `done`, also when the connection is lost."""
-        try:
             try:
-                self._fill(outgoing, letters)
-                if letters:
-                    self._commit(letters, done)
-            except ConnectionLost:
+                more = self._step(outgoing, done)
+            except ConnectionLost as error:
+                yield from done
+                yield from self._in_doubt(error, {sent.number for sent in done})
                 raise
-            except BrokerError as error:
-                self._apart(letters, done, error)
-        except ConnectionLost as error:
-            return error
-        return None
+            yield from done
 
-    def _fill(self, outgoing: Iterator[Outgoing], letters: list[Outgoing]) -> None:
-        """Send letters as they are given, the broker working alongside, until the transaction is full."""
-        self._transaction = self._link.new_receipt()
-        data = bytearray(encode("BEGIN", {"transaction": self._transaction}))
+    def _in_doubt(self, error: ConnectionLost, answered: set[int]) -> Iterator[Sent]:
+        letters = [letter for transaction in self._open for letter in transaction.letters]
+        return (Sent(o.number, "in_doubt", str(error)) for o in letters if o.number not in answered)
+
+    def _step(self, outgoing: Iterator[Outgoing], done: list[Sent]) -> bool:
+        """Send one transaction's letters, then let the broker commit the one before. False at the end.
+
+        Letters of a slow giver, and the last ones, are committed at once.
+        """
+        newest = self._new()
+        self._open.append(newest)
+        try:
+            is_full = self._fill(newest, outgoing)
+            if not newest.letters:
+                self._open.pop()
+            self._confirm_first(done)
+            while self._open and (not is_full or len(self._open) >= self._under_way):
+                self._commit_first()
+                self._confirm_first(done)
+            if len(self._open) > 1:
+                self._commit_first()
+        except ConnectionLost:
+            raise
+        except BrokerError:
+            self._give_up_and_resend(done)
+        return bool(newest.letters)
+
+    def _new(self) -> _Transaction:
+        receipt = self._link.new_receipt
+        return _Transaction(receipt(), receipt(), receipt(), [])
+
+    def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
+        """Send letters as they are given, the broker working alongside, and the marker; nothing without
+        letters. False when the giver was slow or has no more."""
+        name, letters = transaction.name, transaction.letters
+        data = bytearray(encode("BEGIN", {"transaction": name}))
         began, size = time.monotonic(), 0
+        is_full = is_old = False
         for letter in outgoing:
             letters.append(letter)
-            data += self._frame(letter)
+            data += wire(letter.record, letter.target, letter.provenance, letter.keep_headers, name)
             size += letter.record.body_size
             if len(data) >= _PIECE:
                 self._link.send(bytes(data))
                 data.clear()
+            is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
             is_old = time.monotonic() - began > _BATCH_SECONDS
-            if len(letters) >= self._batch or size >= _BATCH_BYTES or is_old:
+            if is_full or is_old:
                 break
         if letters:
+            ids = [letter.provenance["dlq_replay_id"] for letter in letters]
+            data += marker(self._plan, ids, name, transaction.taken, self._link.artemis)
             self._link.send(bytes(data))
+        return is_full and not is_old
 
-    def _frame(self, letter: Outgoing) -> bytes:
-        return wire(letter.record, letter.target, letter.provenance, letter.keep_headers, self._transaction)
+    def _commit_first(self) -> None:
+        self._commit(self._open[0])
+        self._committing = True
 
-    def _commit(self, letters: Sequence[Outgoing], done: list[Sent]) -> None:
-        """Marker, COMMIT, and the answers. A BrokerError means that nothing of the transaction is there."""
-        ids = [letter.provenance["dlq_replay_id"] for letter in letters]
-        taken, finished = self._link.new_receipt(), self._link.new_receipt()
-        self._link.send(marker(self._plan, ids, self._transaction, taken, self._link.artemis))
-        self._link.wait_for(taken)
-        self._link.send(encode("COMMIT", {"transaction": self._transaction, "receipt": finished}))
-        try:
-            self._link.wait_for(finished)
-        except ConnectionLost:
-            raise
-        except BrokerError as error:
-            if _USED_ID in str(error):
-                raise
-            raise ConnectionLost(
-                f"COMMIT was answered by an error, so its outcome is unknown: {error}"
-            ) from error
-        done += [Sent(letter.number, "confirmed") for letter in letters]
+    def _confirm_first(self, done: list[Sent]) -> None:
+        if self._committing:
+            refusal = self._confirm(self._open[0], done)
+            self._open.popleft()
+            self._committing = False
+            if refusal is not None:
+                raise refusal
 
-    def _apart(self, letters: Sequence[Outgoing], done: list[Sent], error: BrokerError) -> None:
-        """One by one on fresh connections, so that only the culprit is refused. Raises ConnectionLost."""
-        self._reconnect()
-        if len(letters) == 1:
-            done.append(_alone(letters[0], error))
-            return
-        for letter in letters:
+    def _commit(self, transaction: _Transaction) -> None:
+        """COMMIT, once the broker has taken the marker and so all that was sent before it."""
+        self._link.wait_for(transaction.taken)
+        self._link.send(encode("COMMIT", {"transaction": transaction.name, "receipt": transaction.finished}))
+
+    def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:
+        """Wait for COMMIT's answer; returns the ERROR that another command was answered with meanwhile.
+
+        A BrokerError that is raised means that nothing of this transaction is there.
+        """
+        of_another = None
+        while True:
             try:
-                self._fill(iter([letter]), [])
-                self._commit([letter], done)
+                self._link.wait_for(transaction.finished)
+                break
             except ConnectionLost:
                 raise
-            except BrokerError as refusal:
+            except BrokerError as error:
+                if not self._link.was_refused(transaction.finished):
+                    of_another = error
+                elif _USED_ID in str(error):
+                    raise
+                else:
+                    said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
+                    raise ConnectionLost(said) from error
+        done += [Sent(letter.number, "confirmed") for letter in transaction.letters]
+        return of_another
+
+    def _give_up_and_resend(self, done: list[Sent]) -> None:
+        """After an ERROR: nothing that is not being committed may be committed any more."""
+        try:
+            self._confirm_first(done)
+        except ConnectionLost:
+            raise
+        except BrokerError:
+            pass  # nothing of it is there, or it concerns what is given up now
+        self._reconnect()
+        self._committing = False
+        while self._open:
+            self._resend(self._open[0].letters, done)
+            self._open.popleft()
+
+    def _resend(self, letters: Sequence[Outgoing], done: list[Sent]) -> None:
+        """In transactions that are waited for; when one is refused, each of its letters alone."""
+        rest = iter(letters)
+        while True:
+            transaction = self._new()
+            try:
+                self._fill(transaction, rest)
+                if not transaction.letters:
+                    return
+                self._commit(transaction)
+                self._confirm(transaction, done)
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
                 self._reconnect()
-                done.append(_alone(letter, refusal))
+                if len(letters) == 1:
+                    done.append(_alone(letters[0], error))
+                    return
+                for letter in transaction.letters:
+                    self._resend([letter], done)
 
     def _reconnect(self) -> None:
-        """Closing the old connection gives up its transaction."""
+        """Closing the old connection gives up its transactions."""
         self._link.close()
         try:
             self._link = Link(self._broker)

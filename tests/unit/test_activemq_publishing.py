@@ -1,0 +1,162 @@
+"""Three transactions under way: what is confirmed was committed, once, and only the culprit is refused."""
+
+import collections
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from dlq.connectors import activemq_publishing
+from dlq.connectors.activemq_publishing import StompPublisher
+from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.record import Record
+from dlq.core.settings import Broker
+
+_FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n([^\0]*)\0", re.DOTALL)
+
+
+class Memory:
+    """What a broker remembers: committed letters, and what it objects to."""
+
+    def __init__(self) -> None:
+        self.committed: list[bytes] = []
+        self.refuses = b""
+        self.refuses_commit_of = b""
+        self.dies_at_commit = 0
+        self.commits = 0
+        self.log: list[str] = []
+
+
+class Connection:
+    """`Link` to a `Memory`: answers at once, shows the answers when they are waited for."""
+
+    artemis = False
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory, self._numbers = memory, iter(range(10**6))
+        self._transactions: dict[str, list[bytes]] = {}
+        self._answered: set[str] = set()
+        self._refused: dict[str, BrokerError] = {}
+        self._errors: list[BrokerError] = []
+
+    def new_receipt(self) -> str:
+        return f"r{id(self)}-{next(self._numbers)}"
+
+    def send(self, data: bytes) -> None:
+        for command, head, body in _FRAME.findall(data):
+            headers = dict(line.split(":", 1) for line in head.decode().split("\n"))
+            getattr(self, f"_{command.decode().lower()}")(headers, body)
+
+    def _begin(self, headers: Mapping[str, str], _body: bytes) -> None:
+        self._transactions[headers["transaction"]] = []
+
+    def _send(self, headers: Mapping[str, str], body: bytes) -> None:
+        receipt = headers.get("receipt")
+        if receipt:
+            self._answered.add(receipt)
+        elif body == self._memory.refuses:
+            self._errors.append(BrokerError("no"))
+        else:
+            self._transactions[headers["transaction"]].append(body)
+
+    def _commit(self, headers: Mapping[str, str], _body: bytes) -> None:
+        bodies, receipt = self._transactions.pop(headers["transaction"]), headers["receipt"]
+        self._memory.commits += 1
+        self._memory.log.append(f"COMMIT {receipt}")
+        if self._memory.commits == self._memory.dies_at_commit:
+            return
+        if self._memory.refuses_commit_of in bodies:
+            self._refused[receipt] = BrokerError("AMQ339013 Error committing")
+        else:
+            self._memory.committed += bodies
+            self._answered.add(receipt)
+
+    def wait_for(self, receipt: str) -> None:
+        if self._errors:
+            raise self._errors.pop(0)
+        if receipt in self._refused:
+            raise self._refused[receipt]
+        if receipt not in self._answered:
+            raise ConnectionLost("gone")
+
+    def was_refused(self, receipt: str) -> bool:
+        return receipt in self._refused
+
+    def close(self) -> None:
+        self._transactions.clear()
+
+
+@pytest.fixture
+def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
+    made = Memory()
+    monkeypatch.setattr(activemq_publishing, "Link", lambda _broker: Connection(made))
+    return made
+
+
+def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Iterator[Outgoing]:
+    for n in range(number):
+        taken(n)
+        record = Record(
+            f"id{n}", "s", "legacy", "activemq", "dlq", headers={"content-length": "1"}, body=b"%d" % n
+        )
+        yield Outgoing(n, record, Target("queue", "orders"), {"dlq_replay_id": f"k{n}"})
+
+
+def published(number: int, window: int = 1000) -> list[Sent]:
+    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", window)
+    return list(publisher.publish(letters(number)))
+
+
+def test_all_letters_are_committed_once_and_confirmed_in_their_order(memory: Memory) -> None:
+    sent = published(1050)
+    assert [(s.number, s.outcome) for s in sent] == [(n, "confirmed") for n in range(1050)]
+    assert memory.committed == [b"%d" % n for n in range(1050)]
+    assert memory.commits == 11
+
+
+def test_nothing_to_send_leaves_no_marker(memory: Memory) -> None:
+    assert (published(0), memory.commits) == ([], 0)
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 10, 750])
+def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, window: int) -> None:
+    answered: list[Sent] = []
+    ahead: list[int] = []
+    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", window)
+    for sent in publisher.publish(letters(900, lambda n: ahead.append(n + 1 - len(answered)))):
+        answered.append(sent)
+    assert len(answered) == len(memory.committed) == 900
+    assert max(ahead) <= window
+
+
+@pytest.mark.parametrize("culprit", [0, 150, 399])
+def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culprit: int) -> None:
+    memory.refuses = b"%d" % culprit
+    sent = {s.number: s.outcome for s in published(400)}
+    assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
+    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+
+
+@pytest.mark.parametrize("used", [0, 150, 399])
+def test_a_replay_that_artemis_knows_already_is_not_sent_twice(memory: Memory, used: int) -> None:
+    memory.refuses_commit_of = b"%d" % used
+    assert {s.outcome for s in published(400)} == {"confirmed"}
+    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != used)
+
+
+@pytest.mark.parametrize("commit", [1, 3])
+def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
+    memory: Memory, commit: int
+) -> None:
+    memory.dies_at_commit = commit
+    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", 1000)
+    sent: list[Sent] = []
+    with pytest.raises(ConnectionLost):
+        collections.deque(map(sent.append, publisher.publish(letters(1000))), maxlen=0)
+    confirmed = [s.number for s in sent if s.outcome == "confirmed"]
+    doubtful = [s.number for s in sent if s.outcome == "in_doubt"]
+    assert confirmed == list(range(100 * (commit - 1)))
+    assert doubtful == list(range(100 * (commit - 1), 100 * (commit - 1) + len(doubtful)))
+    assert 100 <= len(doubtful) <= 300
