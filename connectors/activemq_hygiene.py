@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from dlq.connectors.activemq_jolokia import TYPE_OF
 from dlq.connectors.base import Outline, Target
 from dlq.connectors.stomp_frames import encode, text_of
 from dlq.core.errors import UsageError
@@ -29,6 +30,7 @@ _OF_FRAMEWORKS = re.compile(
 )
 _TOPIC = "a topic: every subscriber gets it, not only the one that failed"
 _TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
+_GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 
 
@@ -59,7 +61,7 @@ def _is_stripped(name: str, keep_headers: bool) -> bool:
 def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
     """See `Connector.outline`."""
     stripped = [name for name in record.headers if _is_stripped(name, keep_headers)]
-    headers, body = content(record, target, provenance, keep_headers)
+    headers, body, _ = content(record, target, provenance, keep_headers)
     return Outline(stripped, _problem(record, headers, body), _warnings(record, target, headers))
 
 
@@ -102,30 +104,43 @@ def _warnings(record: Record, target: Target, headers: Mapping[str, str]) -> Seq
     if target.kind == "topic":
         warnings.append(f"{target.name} is {_TOPIC}")
     if any(name not in _PLAIN and not name.startswith(("dlq_replay_", "_AMQ_")) for name in headers):
-        warnings.append(_TYPES)
+        warnings.append(_type_warning(record))
+    if record.broker_kind == "activemq" and not record.properties:
+        warnings.append(_GROUP)
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings
 
 
+def _type_warning(record: Record) -> str:
+    """Precise where Jolokia has told the types."""
+    typed = [
+        f"{name.removeprefix(TYPE_OF)} ({kind})"
+        for name, kind in record.properties.items()
+        if name.startswith(TYPE_OF)
+    ]
+    return f"{_TYPES}: {', '.join(typed)}" if typed else _TYPES
+
+
 def content(
     record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-) -> tuple[dict[str, str], bytes]:
-    """The headers and the body of the SEND, without content-length."""
+) -> tuple[dict[str, str], bytes, bool]:
+    """The headers (without content-length) and the body of the SEND, and whether it needs its length."""
     artemis = record.broker_kind == "artemis"
     kept = {name: value for name, value in record.headers.items() if not _is_stripped(name, keep_headers)}
     headers = {**kept, **provenance, **destination(target, artemis), "persistent": "true"}
-    group = record.headers.get("_AMQ_GROUP_ID")
+    group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
     if group:
         headers["JMSXGroupID"] = group
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get('dlq_replay_id', record.record_id)}"
     text = None if _is_bytes(record.headers, artemis) else text_of(record.body)
     if text is None:
-        return headers, record.body
-    if "\0" in text and not artemis:
+        return headers, record.body, True
+    holds_nul = "\0" in text
+    if holds_nul and not artemis:
         headers["amq-msg-type"] = "text"
-    return headers, text.encode("utf-8", "surrogatepass")
+    return headers, text.encode("utf-8", "surrogatepass"), holds_nul
 
 
 def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
@@ -140,11 +155,9 @@ def wire(
     record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, transaction: str
 ) -> bytes:
     """The SEND frame inside a transaction (none: empty)."""
-    headers, body = content(record, target, provenance, keep_headers)
+    headers, body, measured = content(record, target, provenance, keep_headers)
     if transaction:
         headers["transaction"] = transaction
-    artemis = record.broker_kind == "artemis"
-    measured = b"\0" in body or _is_bytes(record.headers, artemis) or text_of(body) is None
     return encode("SEND", headers, body) if measured else encode("SEND", headers)[:-1] + body + b"\0"
 
 

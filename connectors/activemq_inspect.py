@@ -18,7 +18,10 @@ _SHOWN = {
 _EMPTY_BODIES = (
     "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue."
 )
-_NO_SIZE = "The queue's size cannot be asked: set jolokia_url, and the end of a pull can be proven."
+_NO_SIZE = (
+    "The queue's size cannot be asked: set jolokia_url, or statistics_plugin = true where the broker has it, "
+    "and the end of a pull can be proven."
+)
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "

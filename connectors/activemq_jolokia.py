@@ -64,6 +64,7 @@ class Jolokia:
         if urlsplit(broker.jolokia_url).scheme not in ("http", "https"):
             raise ConfigError(f"brokers.{broker.name}.jolokia_url must begin with http:// or https://")
         self._url, self._broker, self._artemis = broker.jolokia_url, broker, artemis
+        self._mbeans: dict[str, str] = {}
         self._opener = build_opener(HTTPSHandler(context=ssl.create_default_context(cafile=broker.ca_file)))
 
     def queues(self) -> dict[str, QueueFacts]:
@@ -80,13 +81,19 @@ class Jolokia:
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
         """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""
-        mbeans = self._ask({"type": "search", "mbean": _CLASSIC}) or []
-        names = [mbean for mbean in mbeans if _part(mbean, "destinationName") == queue]
-        if not names:
+        mbean = self._mbean(queue)
+        if mbean is None:
             return None
-        asked = {"type": "exec", "mbean": names[0], "operation": "getMessage", "arguments": [message_id]}
+        asked = {"type": "exec", "mbean": mbean, "operation": "getMessage", "arguments": [message_id]}
         found = self._ask(asked)
         return found if isinstance(found, Mapping) else None
+
+    def _mbean(self, queue: str) -> str | None:
+        """The object name of a Classic queue; it stays while the broker lives."""
+        if queue not in self._mbeans:
+            mbeans = self._ask({"type": "search", "mbean": _CLASSIC}) or []
+            self._mbeans = {_part(mbean, "destinationName") or "": mbean for mbean in mbeans}
+        return self._mbeans.get(queue)
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         """The value of an answer; None when the agent refuses this question."""
@@ -132,3 +139,18 @@ def body_class(shown: Mapping[str, Any]) -> str:
         if column in shown:
             return name
     return "other"
+
+
+_TYPES = ("Boolean", "Byte", "Short", "Int", "Long", "Float", "Double")
+TYPE_OF = "type of "
+"""What a record's `properties` call the type of a user property, e.g. "type of amount" = "double"."""
+
+
+def details(shown: Mapping[str, Any]) -> dict[str, str]:
+    """What STOMP hides of a message: its class, its group, and the types of properties that are not text."""
+    found = {"class": body_class(shown)}
+    if shown.get("JMSXGroupID"):
+        found |= {name: str(shown.get(name)) for name in ("JMSXGroupID", "JMSXGroupSeq")}
+    for kind in _TYPES:
+        found |= {f"{TYPE_OF}{name}": kind.lower() for name in shown.get(f"{kind}Properties") or ()}
+    return found

@@ -1,9 +1,11 @@
-"""What a broker tells of its queues: by Jolokia where configured, Artemis also over STOMP, else nothing."""
+"""What a broker tells of its queues: by Jolokia where configured, else over STOMP: Artemis by its management,
+Classic by its statistics plugin where configured; else nothing."""
 
 import re
 from collections.abc import Mapping
 from typing import Any
 
+from dlq.connectors import activemq_statistics
 from dlq.connectors.activemq_artemis import Management
 from dlq.connectors.activemq_jolokia import Jolokia, QueueFacts
 from dlq.core.errors import NotFound, UsageError
@@ -51,7 +53,9 @@ class Queues:
         name = queue.rpartition("::")[2]
         if self.jolokia is not None:
             return self.jolokia.queues().get(name)
-        return self._management.facts(name) if self._management else None
+        if self._management is not None:
+            return self._management.facts(name)
+        return activemq_statistics.facts(self._broker, name) if self._broker.statistics_plugin else None
 
     def close(self) -> None:
         """Let go of connections; never raises."""

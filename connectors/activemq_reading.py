@@ -32,12 +32,19 @@ of the snapshot are missing; when the caller holds letters whose acknowledgement
 
 
 class Started(NamedTuple):
-    """A connection, what to subscribe with, how its frames become records, and what wakes the queue."""
+    """A connection, what to subscribe with and how often, how its frames become records, and what wakes
+    the queue.
+
+    Classic holds what a consumer has not acknowledged in an array, from whose front each acknowledgement
+    takes one letter and moves all others (PrefetchSubscription#acknowledge): letters that wait by the ten
+    thousand for their segment are spread over several consumers. One connection keeps the queue's order.
+    """
 
     link: Link
     subscribe: Mapping[str, str]
     make: Callable[[Frame], Record]
     nudge: bytes = b""
+    consumers: int = 1
 
 
 @dataclass
@@ -61,7 +68,8 @@ class StompReading:
         self._walk = walk
         bounds = [bound for bound in (walk.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
-        self._link, self._subscribe, self._make, self._nudge = walk.start(self._goal)
+        self._link, self._subscribe, self._make, self._nudge, consumers = walk.start(self._goal)
+        self._consumers = [f"{self._link.token}-{n}" for n in range(consumers)]
         self.complete = False
         self.seen = self.position = 0
         self._ended = self._subscribed = False
@@ -77,8 +85,9 @@ class StompReading:
         if self._goal == 0:
             self.complete = True
             return
-        self._link.request("SUBSCRIBE", self._subscribe)
         self._subscribed = True
+        for consumer in self._consumers:
+            self._link.request("SUBSCRIBE", {**self._subscribe, "id": consumer})
         while not self._is_over():
             records, left = self._some()
             yield Batch(records, self.position, left=left)
@@ -174,7 +183,8 @@ class StompReading:
         """See `Reading`."""
         try:
             if self._subscribed:
-                self._link.request("UNSUBSCRIBE", {"id": self._link.token})
+                for consumer in self._consumers:
+                    self._link.request("UNSUBSCRIBE", {"id": consumer})
         except BrokerError:
             pass  # the broker gives the letters back by itself
         self._link.close()

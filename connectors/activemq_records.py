@@ -12,6 +12,8 @@ from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
 _PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
 """Header lines that differ from one delivery to the next (Artemis' message-id begins with the consumer)."""
+_NUMBERS = {str(n): n for n in range(256)}
+"""Priorities; anything else is kept in the headers alone."""
 
 
 class Place(NamedTuple):
@@ -58,7 +60,7 @@ def _classic_origin(headers: Mapping[str, str]) -> tuple[str | None, str | None]
 
 def _millis(text: str | None) -> int | None:
     """A header's milliseconds as microseconds; absent, zero and nonsense are None."""
-    if not text or not text.isascii() or not text.isdigit() or len(text) > 15:
+    if not text or text == "0" or not text.isascii() or not text.isdigit() or len(text) > 15:
         return None
     return int(text) * 1000 or None
 
@@ -67,7 +69,8 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[Frame], Record
     """The function that turns this reading's frames into records."""
     source, broker = request.source.name, request.source.broker
     pull_id, mode, key_of = request.pull_id, request.mode, request.key_reader()
-    artemis = place.kind == "artemis"
+    queue, kind = place.queue, place.kind
+    artemis = kind == "artemis"
     id_of, origin_of = (_artemis_ids, _artemis_origin) if artemis else (_classic_ids, _classic_origin)
     first_parts = framed(source.encode(), place.queue.encode())
 
@@ -78,38 +81,50 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[Frame], Record
         message_id = id_of(headers)
         digest = sha256(body).hexdigest()
         origin_kind, origin = origin_of(headers)
-        priority = get("priority", "")
         return Record(
-            record_id=content_id(message_id.encode(), stable_lines(head), digest.encode(), after=first_parts),
-            source=source,
-            broker=broker,
-            broker_kind=place.kind,
-            dead_letter_queue=place.queue,
-            broker_version=place.version,
-            broker_node=place.node,
-            message_id=message_id,
-            physical_id=message_id,
-            correlation_id=get("correlation-id"),
-            key=key_of(message_id, headers, NOTHING, body),
-            origin_kind=origin_kind,
-            origin=origin,
-            captured_at=now(),
-            published_at=_millis(get("timestamp")),
-            dead_at=_millis(get("_AMQ_ACTUAL_EXPIRY")) if artemis else None,
-            expires_at=_millis(get("expires")),
-            failure_text=get("dlqDeliveryFailureCause"),
-            redelivered=get("redelivered") == "true",
-            headers=headers,
-            raw_properties=head,
-            body=body,
-            body_size=len(body),
-            body_sha256=digest,
-            content_type=get("content-type"),
-            persistent=get("persistent") == "true",
-            priority=int(priority) if priority.isascii() and priority.isdigit() else None,
-            flags=FLAG_INNER_NUL if frame.inner_nul else None,
-            pull_id=pull_id,
-            mode=mode,
+            content_id(message_id.encode(), stable_lines(head), digest.encode(), after=first_parts),
+            source,
+            broker,
+            kind,
+            queue,
+            place.version,
+            place.node,
+            None,  # queue_id
+            None,  # offset
+            message_id,
+            message_id,  # physical_id
+            get("correlation-id"),
+            (),  # keys
+            key_of(message_id, headers, NOTHING, body),
+            origin_kind,
+            origin,
+            None,  # origin_exchange
+            None,  # origin_routing_key
+            None,  # origin_group
+            None,  # exchange
+            None,  # routing_key
+            now(),
+            _millis(get("timestamp")),
+            None,  # first_dead_at
+            _millis(get("_AMQ_ACTUAL_EXPIRY")) if artemis else None,
+            _millis(get("expires")),
+            get("dlqDeliveryFailureCause"),
+            (),  # deaths
+            None,  # attempts
+            get("redelivered") == "true",
+            headers,
+            head,
+            NOTHING,  # properties
+            body,
+            len(body),
+            digest,
+            get("content-type"),
+            None,  # content_encoding
+            get("persistent") == "true",
+            _NUMBERS.get(get("priority", "")),
+            FLAG_INNER_NUL if frame.inner_nul else None,
+            pull_id,
+            mode,
         )
 
     return make

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dlq.connectors.activemq_jolokia import details
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_lossy import lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq_queues import Queues, subscription
@@ -11,10 +12,12 @@ from dlq.connectors.activemq_records import Place, record_maker
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.stomp_frames import Frame, headers_of
 from dlq.core.errors import HarmRefused
+from dlq.core.record import Record
 from dlq.core.settings import Broker
 
 _WINDOW_BYTES = 48 * 2**20
 _WINDOW_LETTERS = 30_000
+_CONSUMER_LETTERS = 3_000
 _ALL = 2**31 - 1
 
 ARTEMIS_COPY = (
@@ -30,7 +33,10 @@ BROWSE = (
 _TAKE_BACK = "The letters are taken and given back: marked as redelivered, and in front of newer ones."
 TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
 DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
-_UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; set jolokia_url."
+_UNPROVEN = (
+    "The queue's size is unknown, so its end is taken from silence, not proven; "
+    "set jolokia_url or statistics_plugin."
+)
 
 
 def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
@@ -44,10 +50,11 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
     def start(limit: int | None) -> Started:
         link = Link(broker)
         destination = subscription(queue, queues.artemis, facts)
-        window = _window(link, request, destination, browse, limit)
+        window, consumers = _window(link, request, destination, browse, limit)
         make = record_maker(request, Place(queue, kind, link.version, link.node))
+        make = _with_details(make, queues, queue) if broker.jolokia_details else make
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
-        return Started(link, {**destination, "id": link.token, **window}, make, wake)
+        return Started(link, {**destination, **window}, make, wake, consumers)
 
     return Walk(
         request=request,
@@ -62,18 +69,35 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
 
 def _window(
     link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
-) -> Mapping[str, str]:
-    """How far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis bytes."""
+) -> tuple[Mapping[str, str], int]:
+    """How far the broker may run ahead of the acknowledgements, and over how many consumers: Classic counts
+    letters, Artemis bytes."""
     if browse:
-        return {"ack": "auto", "browser": "true"}
+        return {"ack": "auto", "browser": "true"}, 1
     if link.artemis:
         size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
-        return {"ack": "client-individual", "consumer-window-size": str(size)}
-    letters = _ALL
+        return {"ack": "client-individual", "consumer-window-size": str(size)}, 1
+    letters, consumers = limit or _ALL, 1
     if request.mode == "drain":
-        letters = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size(link, destination)))
-    bound = min(letters, limit or _ALL)
-    return {"ack": "client-individual", "activemq.prefetchSize": "1" if request.careful else str(bound)}
+        most = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size(link, destination)))
+        letters = min(letters, most)
+        consumers = 1 if request.careful else max(1, letters // _CONSUMER_LETTERS)
+    ahead = 1 if request.careful else min(letters // consumers, _ALL)
+    return {"ack": "client-individual", "activemq.prefetchSize": str(ahead)}, consumers
+
+
+def _with_details(make: Callable[[Frame], Record], queues: Queues, queue: str) -> Callable[[Frame], Record]:
+    """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
+    jolokia = queues.jolokia
+    if jolokia is None or queues.artemis:
+        return make
+
+    def detailed(frame: Frame) -> Record:
+        record = make(frame)
+        shown = jolokia.message(queue, record.message_id or "")
+        return record._replace(properties=details(shown)) if shown else record
+
+    return detailed
 
 
 def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame], str | None]:

@@ -13,6 +13,7 @@ Hence the last message of a burst is *pending* until something follows it. Ask t
 import re
 import secrets
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from dlq.core.errors import ConnectionLost
@@ -40,21 +41,26 @@ class Frame(NamedTuple):
 
 def escape(text: str) -> str:
     """A header value as STOMP 1.2 wants it."""
-    return _TO_ESCAPE.sub(lambda m: _ESCAPES[m[0]], text)
+    return text if text.isalnum() else _TO_ESCAPE.sub(lambda m: _ESCAPES[m[0]], text)
+
+
+_escaped_name = lru_cache(4096)(escape)
+"""Names are few, and the same from message to message."""
 
 
 def unescape(text: str) -> str:
     """The value behind a STOMP 1.2 header; unknown escapes stay as they are."""
     if "\\\\" in text:
         return _ESCAPED.sub(lambda m: _UNESCAPES[m[0]], text)
-    return text.replace("\\c", ":").replace("\\n", "\n").replace("\\r", "\r")
+    plain = text.replace("\\c", ":")
+    return plain.replace("\\n", "\n").replace("\\r", "\r") if "\\" in plain else plain
 
 
 def encode(command: str, headers: Mapping[str, str], body: bytes | None = None) -> bytes:
     """A frame to send; `body` gets a content-length. CONNECT is not escaped, as the protocol says."""
     plain = command == "CONNECT"
     lines = [
-        f"{name if plain else escape(name)}:{value if plain else escape(value)}\n"
+        f"{name}:{value}\n" if plain else f"{_escaped_name(name)}:{escape(value)}\n"
         for name, value in headers.items()
     ]
     if body is not None:
@@ -99,6 +105,8 @@ class FrameReader:
         self._proof = b":" + self.token.encode()
         self._buffer = bytearray()
         self._scanned = 0
+        self._ahead: tuple[int, int] | None = None
+        """Begin and end of the next frame's head, where `_frame_follows` has found it already."""
         self._receipts = 0
 
     def receipt(self) -> str:
@@ -123,6 +131,7 @@ class FrameReader:
             self._scanned = 0
         start = _skip_newlines(buffer, start)
         self._scanned = max(0, self._scanned - start)
+        self._ahead = None
         del buffer[:start]
         return frames
 
@@ -134,8 +143,12 @@ class FrameReader:
 
     def _next(self, start: int) -> tuple[Frame, int] | None:
         buffer = self._buffer
-        start = _skip_newlines(buffer, start)
-        end = buffer.find(b"\n\n", start)
+        if self._ahead is not None:
+            start, end = self._ahead
+            self._ahead = None
+        else:
+            start = _skip_newlines(buffer, start)
+            end = buffer.find(b"\n\n", start)
         if end < 0:
             self._check_begin(start)
             return None
@@ -148,7 +161,8 @@ class FrameReader:
         return self._message(head, end + 2)
 
     def _message(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
-        length = _LENGTH.search(head)
+        at = head.find(b"content-length:")
+        length = _LENGTH.search(head, at) if at >= 0 else None
         if length is not None:
             end = begin + int(length[1])
             if len(self._buffer) <= end:
@@ -186,7 +200,10 @@ class FrameReader:
         if end < 0:
             return None if buffer.find(0, at) < 0 else False
         # A NUL ends the candidate: what stands behind it is another frame's token.
-        return buffer.find(0, at, end) < 0 and buffer.find(self._proof, at, end) >= 0
+        if buffer.find(0, at, end) >= 0 or buffer.find(self._proof, at, end) < 0:
+            return False
+        self._ahead = (at, end)
+        return True
 
     def _check_begin(self, start: int) -> None:
         peek = bytes(self._buffer[start : start + 10])

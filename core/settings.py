@@ -23,6 +23,10 @@ class Broker:
     password_env: str | None = None
     management_url: str | None = None
     jolokia_url: str | None = None
+    jolokia_details: bool = False
+    """ActiveMQ Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
+    statistics_plugin: bool = False
+    """ActiveMQ Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
     witness: bool = False
     access_key: str | None = None
     secret_key_file: str | None = None

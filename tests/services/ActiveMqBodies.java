@@ -28,6 +28,7 @@ public class ActiveMqBodies {
         producer.send(session.createTextMessage(""));
         TextMessage emoji = session.createTextMessage("emoji \uD83D\uDE00 \u00e9");
         emoji.setStringProperty("JMSXGroupID", "g");
+        emoji.setIntProperty("amount", 7);
         producer.send(emoji);
         producer.send(session.createTextMessage("nul\0in\0MESSAGE\n text"));
         producer.send(session.createTextMessage("after nul"));

@@ -84,11 +84,10 @@ def test_a_pattern_reads_every_queue_it_means(stomp: Place) -> None:
     for name in ("a", "b"):
         stomp.send(name.encode(), queue=f"{stomp.queue}.DLQ.{name}")
     stomp.send(b"other", queue=f"{stomp.queue}.other")
-    found = stomp.drain(queue=f"{stomp.queue}.DLQ.*")
-    assert [(r.dead_letter_queue, r.body) for r in found] == [
-        (f"{stomp.queue}.DLQ.a", b"a"),
-        (f"{stomp.queue}.DLQ.b", b"b"),
-    ]
+    both = [(f"{stomp.queue}.DLQ.a", b"a"), (f"{stomp.queue}.DLQ.b", b"b")]
+    looked = stomp.pull("copy", f"{stomp.queue}.DLQ.>", force=True)[0]
+    assert [(r.dead_letter_queue, r.body) for r in looked] == both
+    assert [(r.dead_letter_queue, r.body) for r in stomp.drain(queue=f"{stomp.queue}.DLQ.*")] == both
 
 
 @on_classic
@@ -126,6 +125,15 @@ def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
     assert any("not proven" in note for note in reading.notes)
 
 
+@on_classic
+def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    settings = replace(settings_of(stomp.broker, jolokia=False), statistics_plugin=True)
+    records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
+    assert not any("not proven" in note for note in reading.notes)
+
+
 def text(destination: Any, body: bytes, **headers: str) -> bytes:
     """A SEND without content-length, which brokers keep as a text message."""
     return encode("SEND", {**destination, "persistent": "true", **headers})[:-1] + body + b"\0"
@@ -134,7 +142,11 @@ def text(destination: Any, body: bytes, **headers: str) -> bytes:
 @on_classic
 def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    records, left, _ = stomp.pull("drain")
+    detailed = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
+    records, left, _ = detailed.pull("drain")
+    grouped = {"class": "text", "JMSXGroupID": "g", "type of amount": "int"}
+    assert grouped.items() <= records[3].properties.items()
+    assert records[0].properties == {"class": "bytes"}
     assert [r.body for r in records] == [
         b"\x00\x01\x02\xff",
         b"",

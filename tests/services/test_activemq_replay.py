@@ -4,6 +4,7 @@ import collections
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +67,9 @@ def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> N
 
 
 @on_classic
-def test_texts_stay_texts_and_bytes_stay_bytes(stomp: Place) -> None:
-    send = {**stomp.destination(), "persistent": "true"}
+def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) -> None:
+    send = {**stomp.destination(), "persistent": "true", "JMSXGroupID": "g"}
+    stomp = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
     stomp.send_frames([encode("SEND", send)[:-1] + "wört".encode() + b"\0", encode("SEND", send, b"bytes")])
     target = Target("queue", f"{stomp.queue}.back")
     published(stomp, stomp.queue, outgoing(stomp.drain(), target))
@@ -77,6 +79,7 @@ def test_texts_stay_texts_and_bytes_stay_bytes(stomp: Place) -> None:
     ]
     assert [("Text" in each, "BodyLength" in each) for each in shown] == [(True, False), (False, True)]
     assert shown[0]["Text"] == "wört"
+    assert [each["JMSXGroupID"] for each in shown] == ["g", "g"]
 
 
 @on_artemis

@@ -1,0 +1,145 @@
+"""What of a STOMP letter goes back, what is said beforehand, and what is never sent."""
+
+from typing import Any
+
+import pytest
+
+from dlq.connectors.activemq_hygiene import outline, target_of, wire
+from dlq.connectors.activemq_queues import pattern_of
+from dlq.connectors.base import Outline, Target
+from dlq.connectors.stomp_frames import headers_of
+from dlq.core.errors import UsageError
+from dlq.core.record import FLAG_INNER_NUL, Record
+
+ORDERS = Target("queue", "orders")
+PROVENANCE = {"dlq_replay_id": "id", "dlq_replay_lap": "1", "dlq_replay_of": "record"}
+OF_THE_BROKER = [
+    "original-destination", "dlqDeliveryFailureCause", "originalExpiration", "originalDeliveryMode", "ack",
+    "browser", "redeliveryDelay", "scheduledJobId", "AMQ_SCHEDULED_DELAY", "transformation", "selector",
+    "JMSXDeliveryCount", "JMSXUserID", "message-id", "subscription", "redelivered", "receipt", "expires",
+    "_AMQ_ORIG_ADDRESS", "_AMQ_DUPL_ID", "_AMQ_ACTUAL_EXPIRY", "destination-type", "amq-msg-type",
+    "dlq_replay_id",
+]  # fmt: skip
+
+
+def letter(body: bytes = b"x", kind: str = "activemq", headers: Any = None, **changes: Any) -> Record:
+    own = {"persistent": True, "origin": "orders", "origin_kind": "queue", **changes}
+    return Record("r", "s", "b", kind, "ActiveMQ.DLQ", headers=headers or {}, body=body, **own)
+
+
+def sent(record: Record, target: Target = ORDERS, keep_headers: bool = False) -> tuple[dict[str, str], bytes]:
+    head, _, rest = wire(record, target, PROVENANCE, keep_headers, "t").partition(b"\n\n")
+    assert rest.endswith(b"\0")
+    return headers_of(head.partition(b"\n")[2]), rest[:-1]
+
+
+def outlined(record: Record, target: Target = ORDERS) -> Outline:
+    return outline(record, target, PROVENANCE, False)
+
+
+@pytest.mark.parametrize("name", OF_THE_BROKER)
+def test_what_would_shadow_or_expire_the_replay_is_never_sent(name: str) -> None:
+    record = letter(headers={name: "old", "tenant": "42"})
+    assert "old" not in sent(record, keep_headers=True)[0].values()
+    assert (sent(record)[0]["tenant"], outlined(record).stripped) == ("42", [name])
+
+
+def test_a_replay_is_persistent_and_says_what_it_is() -> None:
+    headers, body = sent(letter(b"body", headers={"priority": "7", "correlation-id": "a:b\nc"}))
+    assert (headers["destination"], headers["persistent"], headers["transaction"]) == (
+        "/queue/orders",
+        "true",
+        "t",
+    )
+    assert (headers["priority"], headers["correlation-id"]) == ("7", "a:b\nc")
+    assert (PROVENANCE.items() <= headers.items(), body) == (True, b"body")
+
+
+def test_a_bytes_message_keeps_its_length_and_a_text_has_none() -> None:
+    assert sent(letter(b"x", headers={"content-length": "1"}))[0]["content-length"] == "1"
+    assert "content-length" not in sent(letter(b"x"))[0]
+
+
+def test_a_text_in_modified_utf8_goes_back_as_the_text_it_means() -> None:
+    headers, body = sent(letter(b"nul\xc0\x80 \xed\xa0\xbd\xed\xb8\x80"))
+    assert body.decode() == "nul\0 😀"
+    assert (headers["amq-msg-type"], headers["content-length"]) == ("text", str(len(body)))
+
+
+def test_a_group_goes_back_where_jolokia_or_artemis_told_it() -> None:
+    assert sent(letter(properties={"JMSXGroupID": "g"}))[0]["JMSXGroupID"] == "g"
+    assert sent(letter(kind="artemis", headers={"_AMQ_GROUP_ID": "h"}))[0]["JMSXGroupID"] == "h"
+
+
+def test_artemis_gets_a_duplicate_id_of_our_own() -> None:
+    headers, _ = sent(letter(kind="artemis", headers={"_AMQ_DUPL_ID": "the producer's"}))
+    assert (headers["_AMQ_DUPL_ID"], headers["destination-type"]) == ("dlq:id", "ANYCAST")
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (letter(headers={"note": "x" * 10_300}), "'note' has more than 10240 bytes"),
+        (letter(headers={"note": ":" * 5_200}), "'note' has more than 10240 bytes"),
+        (letter(headers={f"h{n}": "" for n in range(1000)}), "more than 1000 headers"),
+        (letter(flags=FLAG_INNER_NUL), "still in its queue"),
+    ],
+)
+def test_what_would_close_the_connection_is_a_problem(record: Record, words: str) -> None:
+    assert words in (outlined(record).problem or "")
+
+
+def test_a_header_just_below_the_limit_is_none() -> None:
+    assert outlined(letter(headers={"note": "x" * 10_200})).problem is None
+
+
+def test_the_plan_says_what_stomp_loses() -> None:
+    said = " ".join(outlined(letter(headers={"amount": "7"}, persistent=False)).warnings)
+    assert "sends every property as a string" in said
+    assert "shows no group" in said
+    assert "was not persistent" in said
+
+
+def test_with_jolokia_the_plan_names_the_types_and_misses_no_group() -> None:
+    told = {"class": "text", "JMSXGroupID": "g", "type of amount": "int"}
+    [said] = outlined(letter(headers={"amount": "7"}, properties=told)).warnings
+    assert said.endswith(": amount (int)")
+
+
+def test_a_topic_reaches_every_subscriber_and_the_plan_says_so() -> None:
+    record = letter(origin="news", origin_kind="topic")
+    target = target_of(record, "origin")
+    assert target == Target("topic", "news")
+    assert any("every subscriber gets it" in warning for warning in outlined(record, target).warnings)
+
+
+def test_artemis_reaches_the_queue_that_failed_alone() -> None:
+    own = {"_AMQ_ORIG_ADDRESS": "news", "_AMQ_ORIG_QUEUE": "client.sub"}
+    assert target_of(letter(kind="artemis", headers=own), "origin") == Target("queue", "news::client.sub")
+
+
+def test_a_letter_of_unknown_origin_needs_a_target() -> None:
+    lost = letter(origin=None, origin_kind=None)
+    assert target_of(lost, "origin") is None
+    assert target_of(lost, "queue:other") == Target("queue", "other")
+    with pytest.raises(UsageError, match="origin, queue:NAME and topic:NAME"):
+        target_of(lost, "exchange:x/y")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "meant", "not_meant"),
+    [
+        (
+            "ActiveMQ.DLQ.>",
+            ["ActiveMQ.DLQ.Queue.orders", "ActiveMQ.DLQ.x"],
+            ["ActiveMQ.DLQ", "ActiveMQxDLQ.x"],
+        ),
+        ("DLQ.*", ["DLQ.orders"], ["DLQ.orders.eu", "DLQ.", "XDLQ.orders"]),
+        ("DLQ.*.eu", ["DLQ.orders.eu"], ["DLQ.orders.us", "DLQ.a.b.eu"]),
+        ("DLQ.#", ["DLQ.orders.eu"], ["DLQ"]),
+        ("plain+name", ["plain+name"], ["plainname"]),
+    ],
+)
+def test_patterns_are_those_of_activemq(pattern: str, meant: list[str], not_meant: list[str]) -> None:
+    found = pattern_of(pattern)
+    assert [name for name in meant + not_meant if found.fullmatch(name)] == meant
