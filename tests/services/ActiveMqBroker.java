@@ -50,9 +50,14 @@ public class ActiveMqBroker {
         SharedDeadLetterStrategy stored = new SharedDeadLetterStrategy();
         PolicyEntry fromStore = policy("dup.>", stored);
         fromStore.setSendDuplicateFromStoreToDLQ(true);
+        PolicyEntry slow = new PolicyEntry();
+        slow.setTopic("slow.>");
+        ConstantPendingMessageLimitStrategy one = new ConstantPendingMessageLimitStrategy();
+        one.setLimit(1);
+        slow.setPendingMessageLimitStrategy(one);
         PolicyMap map = new PolicyMap();            // no catch-all: it would cap every browse at 400
         map.setPolicyEntries(List.of(policy("indiv.>", individual), policy("ttl.>", null), policy("brief.>", brief), small,
-                policy("rp.>", null), fromStore));
+                policy("rp.>", null), fromStore, slow));
         broker.setDestinationPolicy(map);
 
         RedeliveryPolicy again = new RedeliveryPolicy();

@@ -1,11 +1,12 @@
 """Letters that real Classic brokers killed carry the evidence that the rules lean on."""
 
 import json
+import re
 import time
-from typing import Any
 
 import pytest
 from services.activemq_fixtures import Place, on_classic
+from unit.analyzers.activemq_texts import TEXTS
 
 from dlq.connectors.activemq_reading import _ack_id
 from dlq.connectors.stomp_frames import encode
@@ -36,6 +37,12 @@ def letters_of(place: Place, origin: str, dead: str = DLQ) -> list[Record]:
     return [r for r in place.pull("copy", dead)[0] if r.origin == origin]
 
 
+def own_letters(place: Place) -> list[Record]:
+    """The letters of all origins that carry this test's name."""
+    names = re.compile(rf"(.*\.)?{re.escape(place.queue)}(\..*)?")
+    return [r for r in place.pull("copy", DLQ)[0] if names.fullmatch(r.origin or "")]
+
+
 def test_a_stomp_nack_leaves_no_cause(stomp: Place) -> None:
     stomp.send(b"x")
     refuse(stomp, stomp.queue)
@@ -62,17 +69,26 @@ def test_a_non_persistent_letter_says_that_it_was_none(stomp: Place) -> None:
     assert letter.persistent is True
 
 
-def test_a_rolled_back_message_names_its_deliveries_and_a_listeners_exception(stomp: Place) -> None:
-    said: Any = stomp.java("ActiveMqRollback.java", stomp.queue)
-    assert said == {"rolled_back": 1, "thrown": 1}
-    texts = sorted(r.failure_text or "" for r in letters_of(stomp, stomp.queue))
-    assert texts[0].startswith(
-        "java.lang.Throwable: Delivery[2] exceeds redelivery policy limit:RedeliveryPolicy {"
-    )
-    assert [text.rpartition(", cause:")[2] for text in texts] == [
-        "java.lang.IllegalStateException: boom\nsecond line",
-        "null",
-    ]
+def test_each_death_that_needs_a_jms_client_leaves_its_text(stomp: Place) -> None:
+    name = stomp.queue
+    stomp.java("ActiveMqDeaths.java", name)
+    texts = {
+        r.origin: (r.failure_text or "").removeprefix("java.lang.Throwable: ") for r in own_letters(stomp)
+    }
+    policy = "redelivery policy limit:RedeliveryPolicy {"
+    assert texts[f"{name}.rolledback"].startswith(f"Delivery[2] exceeds {policy}")
+    assert texts[f"{name}.rolledback"].endswith(", cause:null")
+    assert texts[f"{name}.thrown"].endswith(", cause:java.lang.IllegalStateException: boom\nsecond line")
+    assert re.match(r"Dispatch\[2\] to ID:\S+ exceeds " + re.escape(policy), texts[f"{name}.broken"])
+    assert texts[f"dup.{name}"] == f"duplicate from store for queue://dup.{name}"
+    assert re.fullmatch(r"(TopicSubDiscard|Subscription discard)\. ID:ID:\S+", texts[f"slow.{name}"])
+
+
+def test_texts_that_cannot_be_provoked_come_back_as_the_rules_read_them(stomp: Place) -> None:
+    given = {**stomp.destination(), "persistent": "true", "original-destination": "/queue/orders"}
+    frames = [encode("SEND", {**given, "dlqDeliveryFailureCause": text}, b"x") for text, _ in TEXTS]
+    stomp.send_frames(frames)
+    assert [r.failure_text for r in stomp.drain()] == [text for text, _ in TEXTS]
 
 
 def test_a_stale_cause_stays_on_a_letter_that_died_again(stomp: Place) -> None:
