@@ -181,10 +181,11 @@ def table(found: "DataFrame", looked_at: int) -> "DataFrame":
             "new": F.expr(f"before IS NULL OR slot - before > {_RECENT}"),
         }
     )
+    peak = "max_by(slot, struct(together, -slot))"
     ended = looked_at // 1_000_000 - GAP * SLOT
     grouped = known.groupBy("incident_id").agg(
         F.expr("min(first.at) AS start"),
-        F.expr(f"timestamp_seconds(max_by(slot, struct(together, -slot)) * {SLOT}) AS peak"),
+        F.expr(f"greatest(min(first.at), timestamp_seconds({peak} * {SLOT})) AS peak"),
         F.expr("max(last_at) AS end"),
         F.expr("sum(letters) AS size"),
         F.expr("sort_array(array_distinct(flatten(collect_list(sources)))) AS sources"),

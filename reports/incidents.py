@@ -47,8 +47,9 @@ def what(row: Document) -> str:
 
 
 def where(row: Document) -> str:
-    """The places that it hit: `orders, payments and 4 more, from orders.dlq`."""
-    return f"{_listed(row['services'])}; letters of {_listed(row['sources'])}"
+    """The places that it hit: `orders, payments, stock and 4 more; letters of orders.dlq`."""
+    services, sources = _listed(row["services"]), _listed(row["sources"])
+    return services if sources in ("", services) else f"{services}; letters of {sources}"
 
 
 def until(row: Document) -> str:

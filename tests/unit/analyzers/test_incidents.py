@@ -120,6 +120,7 @@ def test_a_burst_among_what_is_usual_is_an_incident_and_nothing_else(scenes: Fou
     assert (row["size"], row.fingerprint, row.new, row.ongoing) == (46, "f", False, False)
     assert row.first_record_id == f"{len(told) - len(BURST):04d}"
     assert (row.end - row.start).total_seconds() == 15 * MINUTE
+    assert row.peak == row.start
 
 
 def test_a_steady_stream_is_usual_however_many_letters_it_has(scenes: Found) -> None:
