@@ -6,6 +6,7 @@ anything is sent, and what became of it is written together with the next claim.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any
 
@@ -24,6 +25,10 @@ _CHUNK_OF_KEYS = 5_000
 _CHUNK_OF_ROWS = 50_000
 
 
+class _SomeAreKnownError(Exception):
+    """The whole transaction is taken back."""
+
+
 class SqlLedger:
     """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and sql.INSERT_IF_NEW knows."""
 
@@ -35,7 +40,7 @@ class SqlLedger:
         self._database = Database(url)
         dialect = self._database.engine.dialect
         insert = sql.INSERT_IF_NEW[dialect.name](sql.TABLE)
-        self._insert = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
+        self._new = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
         self._make_table()
 
@@ -47,6 +52,25 @@ class SqlLedger:
             self._database.run(lambda c: c.execute(sa.select(sql.T.key).limit(1)).all(), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
+        if self._database.is_file:  # whose answers don't get lost on the way
+            with suppress(_SomeAreKnownError):
+                return self._database.run(lambda c: self._claim_new(c, plan, letters, settled))
+        return self._claim_unknown(plan, letters, settled)
+
+    def _claim_new(
+        self,
+        connection: sa.Connection,
+        plan: str,
+        letters: Sequence[Letter],
+        settled: Sequence[Settlement],
+    ) -> set[str]:
+        """Nearly always nobody knows any of them: then nothing need be asked first."""
+        self._settle(connection, settled)
+        if self._insert(connection, plan, letters) != len(letters):
+            raise _SomeAreKnownError
+        return {letter.key for letter in letters}
+
+    def _claim_unknown(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement]) -> set[str]:
         keys = [letter.key for letter in letters]
         mine_before: set[str] | None = None
 
@@ -141,21 +165,24 @@ class SqlLedger:
         self._database.engine.dispose()
 
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
+        keys = [letter.key for letter in letters]
+        if self._insert(connection, plan, letters) == len(letters):
+            return set(keys)
+        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
+
+    def _insert(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> int:
+        """How many of these nobody had claimed before."""
         if not letters:
-            return set()
+            return 0
         moment = self._clock()
         shared = ("sending", self.owner, moment + self._lease, moment, moment)
         rows: list[Any] = [
             (x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters
         ]
-        if not self._insert.positional:
+        if not self._new.positional:
             rows = [dict(zip(sql.INSERTED, row, strict=True)) for row in rows]
         # The compiled text and plain tuples: SQLAlchemy's own executemany costs twice the insert itself.
-        done = connection.exec_driver_sql(str(self._insert), rows)
-        keys = [letter.key for letter in letters]
-        if done.rowcount == len(rows):
-            return set(keys)
-        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
+        return connection.exec_driver_sql(str(self._new), rows).rowcount
 
     def _reclaim(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         """They are this plan's now, under its numbers: by these reconcile asks the broker for them."""
