@@ -19,7 +19,7 @@ FAULTS = (OSError, BotoCoreError, ClientError)
 
 _ONE_PUT = 1 << 30
 """Larger objects go up in parts, and appear when the last part is there."""
-_CONFIG = {"connect_timeout": 10, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 5}}
+_CONFIG = {"connect_timeout": 10, "read_timeout": 60, "retries": {"mode": "standard", "max_attempts": 4}}
 
 
 class S3Store:
@@ -34,6 +34,7 @@ class S3Store:
         self.filesystem: Any = s3fs.S3FileSystem(
             use_listings_cache=False, skip_instance_cache=True, config_kwargs=_CONFIG
         )
+        self.filesystem.retries = 1  # botocore tries again by itself; both together try for minutes
         self._locks: list[Lock] = []
 
     def put(self, name: str, data: bytes | memoryview) -> None:
