@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 AUDIT_ARRAYS = 33
 AUDIT_BITS = 64
 AUDIT_PRODUCERS = 64
+DEFAULT_PREFETCH = 1000
+"""ActiveMQPrefetchPolicy, queues: no more can be on their way to one consumer at a cut."""
 
+_STAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 _FIRST = "the first of its consumer's range, which the listener had in hand at the cut: such letters were often processed"
 _BEHIND = (
     "behind the first of its range: such letters were often never processed, but unsent acknowledgements "
@@ -46,22 +49,31 @@ _SHOWS = (
     f"WHEN producers > {AUDIT_PRODUCERS} THEN {literal(_CROWDED)} "
     f"WHEN producer_seq = oldest THEN {literal(_FIRST)} ELSE {literal(_BEHIND)} END"
 )
+_BY_LOG = (
+    "concat('; by the client''s log from ', burst_from, coalesce(concat(', after ', failed, ' had failed'), ''), "
+    "coalesce(concat(' and it had reconnected to ', reconnected), ''))"
+)
 _REASON = (
     "concat('one of ', burst_size, ' letters suppressed on connection ', connection_id, "
     "CASE WHEN consumers > 1 THEN concat(' (', consumers, ' consumers)') ELSE '' END, "
+    f"CASE WHEN burst_size > consumers * {DEFAULT_PREFETCH} THEN ', more than the default prefetch, so of several "
+    "reconnects or a larger prefetch' ELSE '' END, "
+    f"coalesce({_BY_LOG}, ''), "
     "CASE WHEN last_seq > first_seq THEN concat('; its producer''s ', first_seq, ' to ', last_seq, ' came without a gap') "
     f"ELSE '' END, '; ', {_SHOWS}, '. The text proves neither: look its business data up before it is sent')"
 )
 
 
-def find(judged: "DataFrame") -> "DataFrame":
-    """(record_id, burst_id, burst_reason, burst_size) of every suppressed duplicate whose connection is known."""
+def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
+    """(record_id, burst_id, burst_reason, burst_size) of every suppressed duplicate whose connection is known.
+
+    `log`: what `client_log.join` has found, if anything.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    letters = judged.filter("cause = 'suppressed_duplicate' AND connection_id IS NOT NULL").withColumn(
-        "burst_id", F.expr(_INCIDENT)
-    )
+    suppressed = judged.filter("cause = 'suppressed_duplicate' AND connection_id IS NOT NULL")
+    letters = _with_log(suppressed, log).withColumn("burst_id", F.expr(_INCIDENT))
     burst = Window.partitionBy("burst_id")
     producer = Window.partitionBy("burst_id", "producer_id", "origin")
     in_order = producer.orderBy("producer_seq")
@@ -75,6 +87,9 @@ def find(judged: "DataFrame") -> "DataFrame":
                 Window.partitionBy("burst_id", "producer_id", "origin", "consumer_id")
             ),
             "run": F.col("producer_seq") - F.dense_rank().over(in_order),
+            "burst_from": F.date_format(F.min("log_time").over(burst), _STAMP),
+            "failed": F.min("failed_transport").over(burst),
+            "reconnected": F.min("reconnected_to").over(burst),
         }
     )
     run = Window.partitionBy("burst_id", "producer_id", "origin", "run")
@@ -84,11 +99,26 @@ def find(judged: "DataFrame") -> "DataFrame":
     return ranged.select("record_id", "burst_id", F.expr(_REASON).alias("burst_reason"), "burst_size")
 
 
-def mark(advised: "DataFrame") -> "DataFrame":
-    """Sets incident_id and advice_reason of suppressed duplicates; a user's own advice stays."""
+def _with_log(letters: "DataFrame", log: "DataFrame | None") -> "DataFrame":
+    """Adds log_time, failed_transport and reconnected_to: null without a log or a line in it."""
     from pyspark.sql import functions as F
 
-    bursts = find(advised).select("record_id", "burst_id", "burst_reason")
+    added = {"log_time": "timestamp", "failed_transport": "string", "reconnected_to": "string"}
+    if log is None:
+        return letters.withColumns({name: F.lit(None).cast(kind) for name, kind in added.items()})
+    told = log.filter("record_id IS NOT NULL").withColumnRenamed("time", "log_time")
+    once = told.groupBy("record_id").agg(*(F.max(name).alias(name) for name in added))
+    return letters.join(once, "record_id", "left")
+
+
+def mark(advised: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
+    """Sets incident_id and advice_reason of suppressed duplicates; a user's own advice stays.
+
+    `log`: what `client_log.join` has found, if anything.
+    """
+    from pyspark.sql import functions as F
+
+    bursts = find(advised, log).select("record_id", "burst_id", "burst_reason")
     told = (
         F.col("burst_reason").isNotNull() & F.col("user_rule").isNull() & (F.col("advice") == "check_first")
     )
@@ -101,17 +131,21 @@ def mark(advised: "DataFrame") -> "DataFrame":
     return joined.drop("burst_id", "burst_reason")
 
 
-def incidents(marked: "DataFrame") -> "DataFrame":
-    """The incidents' rows of bursts, from marked verdicts. A letter of Classic does not say when it died."""
+def incidents(marked: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
+    """The incidents' rows of bursts, from marked verdicts, their context (source, times) and the client's log.
+
+    A letter of Classic does not say when it died. The client's log does; without it a burst lies between two
+    certain times: its newest message was sent before, its first letter was captured after.
+    """
     from pyspark.sql import functions as F
 
+    died = F.coalesce("dead_at", "log_time")
     grouped = (
-        marked.filter("incident_id LIKE 'amq-%'")
+        _with_log(marked.filter("incident_id LIKE 'amq-%'"), log)
         .groupBy("incident_id")
         .agg(
-            F.min("dead_at").alias("start"),
-            F.min("dead_at").alias("peak"),
-            F.max("dead_at").alias("end"),
+            F.coalesce(F.min(died), F.max("published_at")).alias("start"),
+            F.coalesce(F.max(died), F.greatest(F.min("captured_at"), F.max("published_at"))).alias("end"),
             F.count("*").alias("size"),
             F.sort_array(F.collect_set("source")).alias("sources"),
             F.sort_array(F.collect_set("cause")).alias("causes"),
@@ -120,5 +154,6 @@ def incidents(marked: "DataFrame") -> "DataFrame":
             F.lit(False).alias("ongoing"),
             F.lit(True).alias("new"),
         )
+        .withColumn("peak", F.col("start"))
     )
     return grouped.select(*INCIDENTS.names)

@@ -3,7 +3,8 @@
 A line that poison-acks names message and consumer before any text of users, all in its first line, so
 logs are read line by line in parallel, however long a record is. Layouts put stamp and logger before or
 behind the message, with or without a date, so that no stamp is read: the join leans on the message id
-and the consumer id, the time on `brokerOutTime`, which every dispatch carries.
+and the consumer id, the time on `brokerOutTime`, which every dispatch carries. Which reconnect a suppression
+follows is told by the order of the lines in their file.
 """
 
 import glob
@@ -30,6 +31,9 @@ _MESSAGE_ID = _FIELD % "messageId"
 _CONSUMER_ID = _FIELD % "consumerId"
 _DESTINATION = _FIELD % "destination"
 _OUT_TIME = r"(?<![A-Za-z])brokerOutTime = (\d{1,15})"
+_FAILED = r"Transport \(([^)]{1,200})\) failed"
+_RECONNECTED = r"Successfully reconnected to (\S{1,200})"
+"""FailoverTransport, of the same JVM and so of the same log, before its consumers suppress anything."""
 _BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |$)"
 """What follows is written by users and may look like any field."""
 
@@ -47,30 +51,60 @@ def files(patterns: Sequence[str]) -> list[str]:
 
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
-    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch)."""
+    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch), and
+    the addresses of the failed transport and of the reconnect before it in its file, where it has them."""
     from pyspark.sql import functions as F
 
-    reader = spark.read.option("__globPaths__", "false")
-    text = reader.text([spark_url(path) for path in paths]).filter(
-        F.col("value").contains("MessageDispatch {") & F.col("value").rlike(_ACKED)
-    )
+    found = _relevant(spark, paths)
     dispatch = F.substring_index("value", "MessageDispatch {", -1)
     known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
-    fields = text.select(
+    fields = found.filter("is_ack").select(
         F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
         F.regexp_extract(known, _CONSUMER_ID, 1).alias("log_consumer_id"),
         F.regexp_extract(known, _DESTINATION, 1).alias("log_destination"),
         F.regexp_extract(known, _OUT_TIME, 1).try_cast("bigint").alias("out_ms"),
+        "failed",
+        "reconnected",
     )
     grouped = fields.filter("log_message_id <> ''").groupBy("log_message_id", "log_consumer_id")
     return grouped.agg(
         F.first("log_destination").alias("log_destination"),
         F.timestamp_millis(F.max("out_ms")).alias("log_time"),
+        F.max_by("failed", "out_ms").alias("log_failed"),
+        F.max_by("reconnected", "out_ms").alias("log_reconnected"),
+    )
+
+
+def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+    """The lines that tell something (value, is_ack), each with what its file said last before it (failed,
+    reconnected). Only these few are sorted; the logs themselves are read in parallel, piece by piece."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    text = spark.read.option("__globPaths__", "false").text([spark_url(path) for path in paths])
+    is_ack = F.col("value").contains("MessageDispatch {") & F.col("value").rlike(_ACKED)
+    told = text.select(
+        "value",
+        is_ack.alias("is_ack"),
+        *(
+            F.when(~is_ack, F.nullif(F.regexp_extract("value", pattern, 1), F.lit(""))).alias(name)
+            for name, pattern in {"failed_here": _FAILED, "reconnected_here": _RECONNECTED}.items()
+        ),
+        F.col("_metadata.file_path").alias("file"),
+        F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias("place"),
+    ).filter("is_ack OR failed_here IS NOT NULL OR reconnected_here IS NOT NULL")
+    before = Window.partitionBy("file").orderBy("place")
+    return told.withColumns(
+        {
+            "failed": F.last("failed_here", ignorenulls=True).over(before),
+            "reconnected": F.last("reconnected_here", ignorenulls=True).over(before),
+        }
     )
 
 
 def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
-    """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time."""
+    """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time (the
+    broker's, of the last dispatch), failed_transport, reconnected_to."""
     from pyspark.sql import functions as F
 
     letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
@@ -89,6 +123,8 @@ def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
         F.coalesce("consumer_id", "log_consumer_id").alias("consumer_id"),
         F.col("log_destination").alias("destination"),
         F.col("log_time").alias("time"),
+        F.col("log_failed").alias("failed_transport"),
+        F.col("log_reconnected").alias("reconnected_to"),
     )
 
 
@@ -104,6 +140,10 @@ def write(
     """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
     if not paths:
         return {}
-    place = spark_url(store.url(folder))
-    join(judged, lines(spark, paths)).write.parquet(place)
-    return {"client_log": counts(spark.read.parquet(place))}
+    join(judged, lines(spark, paths)).write.parquet(spark_url(store.url(folder)))
+    return {"client_log": counts(read(spark, store, folder))}
+
+
+def read(spark: "SparkSession", store: Store, folder: str) -> "DataFrame":
+    """What `write` has written."""
+    return spark.read.parquet(spark_url(store.url(folder)))

@@ -80,7 +80,25 @@ TRANSACTIONS = pa.schema(
         ("source", _S),
     ]
 )
-TABLES: Mapping[str, pa.Schema] = {"verdicts": VERDICTS, "incidents": INCIDENTS, "transactions": TRANSACTIONS}
+CLIENT_LOG = pa.schema(
+    [
+        ("state", _S),
+        ("record_id", _S),
+        ("message_id", _S),
+        ("consumer_id", _S),
+        ("destination", _S),
+        ("time", _TIME),
+        ("failed_transport", _S),
+        ("reconnected_to", _S),
+    ]
+)
+"""Suppressed duplicates beside the lines of consumers' logs: explained, or one without the other."""
+TABLES: Mapping[str, pa.Schema] = {
+    "verdicts": VERDICTS,
+    "incidents": INCIDENTS,
+    "transactions": TRANSACTIONS,
+    "client_log": CLIENT_LOG,
+}
 
 
 @dataclass(frozen=True)

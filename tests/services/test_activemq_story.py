@@ -146,6 +146,12 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     letters = rows(tmp_path, "SELECT record_id, key, advice, incident_id, advice_reason FROM letters")
     assert {row["advice"] for row in letters} == {"check_first"}
     assert len({row["incident_id"] for row in letters}) == 1
+    assert all("and it had reconnected to tcp://127.0.0.1" in row["advice_reason"] for row in letters)
+    [incident] = rows(tmp_path, 'SELECT size, start, peak, "end" FROM incidents')
+    assert incident["size"] == pulled["captured"]
+    assert incident["start"] <= incident["end"]
+    listed = rows(tmp_path, "SELECT state, reconnected_to FROM client_log")
+    assert {row["state"] for row in listed} == {"explained"}
 
     by_default = dlq(tmp_path, "replay", "plan", "--where", "true")
     assert (by_default["selected"], by_default["left_out"]) == (0, {"check_first": len(letters)})

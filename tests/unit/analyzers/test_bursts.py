@@ -1,6 +1,7 @@
 """Bursts of suppressed duplicates, and the client's own log beside them."""
 
 import gzip
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ PRODUCER = "ID:shop-36041-1795195175398-1:75:1:1"
 CONSUMER = "ID:vm-33407-1795194807825-3:1:1:1"
 COLUMNS = (
     "record_id string, source string, broker string, cause string, connection_id string, consumer_id string, "
-    "producer_id string, producer_seq bigint, origin string, message_id string, dead_at timestamp, fingerprint string, "
+    "producer_id string, producer_seq bigint, origin string, message_id string, fingerprint string, "
+    "dead_at timestamp, published_at timestamp, captured_at timestamp, "
     "user_rule string, advice string, advice_reason string, incident_id string"
 )
 
@@ -42,8 +44,12 @@ def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> Any:
     return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], COLUMNS)
 
 
-def marked(spark: SparkSession, rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {row.record_id: row.asDict() for row in bursts.mark(frame(spark, rows)).collect()}
+def marked(spark: SparkSession, rows: list[dict[str, Any]], log: Any = None) -> dict[str, dict[str, Any]]:
+    return {row.record_id: row.asDict() for row in bursts.mark(frame(spark, rows), log).collect()}
+
+
+def at(second: int) -> datetime:
+    return datetime(2026, 11, 20, 22, 0, second, tzinfo=UTC)
 
 
 def test_one_reconnect_is_one_incident_and_each_letter_is_told_what_it_shows(spark: SparkSession) -> None:
@@ -91,6 +97,22 @@ def test_an_audit_of_2048_remembers_33_arrays_of_64_bits() -> None:
 def test_more_producers_than_an_audit_remembers_are_said(spark: SparkSession) -> None:
     rows = [suppressed(n, producer_id=f"{PRODUCER[:-1]}{n}") for n in range(65)]
     assert "more producers than an audit remembers" in marked(spark, rows)["r3"]["advice_reason"]
+
+
+def test_a_burst_without_a_log_lies_between_its_newest_message_and_its_capture(spark: SparkSession) -> None:
+    rows = [
+        suppressed(1, published_at=at(1), captured_at=at(30)),
+        suppressed(2, published_at=at(2), captured_at=at(31)),
+    ]
+    [incident] = bursts.incidents(bursts.mark(frame(spark, rows))).collect()
+    times = [incident[name].astimezone(UTC) for name in ("start", "peak", "end")]
+    assert times == [at(2), at(2), at(30)]
+
+
+def test_a_burst_beyond_the_default_prefetch_says_so(spark: SparkSession) -> None:
+    said = marked(spark, [suppressed(n) for n in range(bursts.DEFAULT_PREFETCH + 1)])
+    assert "more than the default prefetch" in said["r5"]["advice_reason"]
+    assert "default prefetch" not in marked(spark, [suppressed(1)])["r1"]["advice_reason"]
 
 
 def test_the_users_own_advice_stays(spark: SparkSession) -> None:
@@ -149,6 +171,38 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, log: Path) ->
     assert listed["lines_without_letter"].message_id == f"{PRODUCER}:9"
     assert listed["lines_without_letter"].destination == "queue://orders"
     assert joined.filter("record_id = 'r2'").first().time.timestamp() == 1795194809.002
+
+
+def test_the_log_tells_when_and_after_which_reconnect_a_burst_was_suppressed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    failed, back = (
+        LAYOUTS[2].format("Transport (tcp://{}) failed, attempting"),
+        "INFO Successfully reconnected to {}",
+    )
+    told = [failed.format("old:1"), back.format("tcp://old:2"), line(7)]
+    told += [
+        failed.format("a:61616"),
+        back.format("tcp://b:61616"),
+        line(1),
+        line(2, text="x\n" + back + "\ny"),
+    ]
+    (tmp_path / "client.log").write_text("\n".join(told))
+    found = client_log.lines(spark, [str(tmp_path / "client.log")]).cache()
+    assert {row.log_message_id[-1]: row.log_reconnected for row in found.collect()} == {
+        "7": "tcp://old:2",
+        "1": "tcp://b:61616",
+        "2": "tcp://b:61616",
+    }
+    rows = [suppressed(n) for n in (1, 2)]
+    joined = client_log.join(frame(spark, rows), found)
+    reason = marked(spark, rows, joined)["r2"]["advice_reason"]
+    assert (
+        "from 2026-11-20T17:13:29.001Z, after tcp://a:61616 had failed and it had reconnected to tcp://b:61616"
+        in reason
+    )
+    [incident] = bursts.incidents(bursts.mark(frame(spark, rows), joined), joined).collect()
+    assert [incident[name].timestamp() for name in ("start", "end")] == [1795194809.001, 1795194809.002]
 
 
 def test_another_consumer_of_the_same_message_explains_nothing(spark: SparkSession, log: Path) -> None:
