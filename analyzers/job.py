@@ -98,8 +98,10 @@ def _analyze(
         fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name)
         judged = _read_parts(spark, store, [*kept, *fresh], since)
         judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")
-        verdicts = _with_bursts(store, judged, across(judged, settings), f"analyses/{name}/incidents")
         joined = client_log.write(spark, store, judged, logs, f"analyses/{name}/client_log")
+        log = client_log.read(spark, store, f"analyses/{name}/client_log") if logs else None
+        advised = across(judged, settings)
+        verdicts = _with_bursts(store, judged, advised, log, f"analyses/{name}/incidents")
         verdicts = incidents.write(store, segments, judged, verdicts, f"analyses/{name}/incidents")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         spark.catalog.clearCache()
@@ -193,12 +195,14 @@ def across(judged: "DataFrame", settings: Settings) -> "DataFrame":
     return transactions.with_reasons(advised).withColumn("incident_id", F.lit(None).cast("string"))
 
 
-def _with_bursts(store: Store, judged: "DataFrame", verdicts: "DataFrame", folder: str) -> "DataFrame":
+def _with_bursts(
+    store: Store, judged: "DataFrame", verdicts: "DataFrame", log: "DataFrame | None", folder: str
+) -> "DataFrame":
     """Suppressed duplicates of one reconnect are one incident; its letters are told what they show."""
     if judged.filter("cause = 'suppressed_duplicate'").isEmpty():
         return verdicts
-    marked = bursts.mark(verdicts)
-    bursts.incidents(marked).write.parquet(spark_url(store.url(folder)))
+    marked = bursts.mark(verdicts, log)
+    bursts.incidents(marked, log).write.parquet(spark_url(store.url(folder)))
     return marked
 
 
