@@ -52,9 +52,11 @@ class Lock:
         self._released = threading.Event()
 
     def take(self) -> None:
-        """Raises Busy naming the holder's pid and host, and OSError for what the store refuses."""
+        """Raises Busy naming the holder's pid and host, OSError for what the store refuses, and ArchiveError
+        where it keeps no conditions."""
         for _ in range(_ATTEMPTS):
             if self._put(IfNoneMatch="*"):
+                self._require_conditions()
                 return
             found = self._look()
             if found is None:
@@ -117,6 +119,11 @@ class Lock:
         self._etag = answer["ETag"]
         self._fresh_until = (started[0] + self._lease, started[1] + self._lease)
         return True
+
+    def _require_conditions(self) -> None:
+        """A store that ignores a condition would give a lock to everybody."""
+        if self._put(IfNoneMatch="*"):
+            raise ArchiveError("this object store ignores If-None-Match, so that it cannot keep locks")
 
     def _look(self) -> _Found | None:
         try:

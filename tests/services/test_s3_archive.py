@@ -75,6 +75,20 @@ def test_one_that_has_lost_its_lock_writes_no_more(s3_location: str, monkeypatch
     assert "after" not in store.list("")
 
 
+def test_a_store_that_ignores_conditions_cannot_lock(
+    s3_location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = S3Store(s3_location)
+    call = store.filesystem.call_s3
+    monkeypatch.setattr(
+        store.filesystem,
+        "call_s3",
+        lambda name, IfNoneMatch="", **more: call(name, **more),  # noqa: N803 - S3's name
+    )
+    with pytest.raises(ArchiveError, match="ignores If-None-Match"), store.lock("work"):
+        pass
+
+
 def test_a_store_that_cannot_be_reached_is_one_line(
     s3_location: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
