@@ -1,9 +1,13 @@
-"""Draws docs/report.svg: what `dlq report` shows of a real archive. `python docs/picture.py FOLDER`.
+"""Draws docs/report.svg and docs/report.png: what `dlq report` shows of a real archive.
 
-FOLDER holds a dlq.toml whose archive is analyzed, for instance the one that `dlq demo --folder` leaves.
+    python docs/night.py FOLDER      plays a bad night on a real RabbitMQ
+    python docs/picture.py FOLDER    draws it
+
+FOLDER holds a dlq.toml whose archive is analyzed.
 """
 
 import io
+import os
 import re
 import sys
 from pathlib import Path
@@ -14,20 +18,35 @@ from dlq.cli.context import Context
 from dlq.cli.looking import replays
 from dlq.reports import report, terminal
 
-WIDTH = 92
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from services.chromium import chromium
+
+HERE = Path(__file__).parent.resolve()
+WIDTH = 100
+PAGE = (1100, 1075)
+"""Pixels of the page that are shown."""
 
 
 def main(folder: str) -> None:
-    """Record the report as a terminal draws it."""
-    context = Context(config=str(Path(folder) / "dlq.toml"))
-    document = report.make(context.store, replays(context))
+    """The report as a terminal draws it, and the beginning of the page in a browser."""
+    os.chdir(folder)
+    context = Context(config="dlq.toml")
+    document = report.make(context.store, replays(context), with_letters=True)
+    _terminal(document)
+    report.write(document, "html", "report.html")
+    with chromium() as page:
+        page.open(Path("report.html").resolve().as_uri(), *PAGE)
+        page.picture(HERE / "report.png", whole=False)
+
+
+def _terminal(document: report.Document) -> None:
     console = Console(
         record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, highlight=False, emoji=False
     )
     console.print("$ dlq report", style="bold")
     terminal.render(console, document)
     svg = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="dlq report"), flags=re.S)
-    Path(__file__).with_name("report.svg").write_text(svg, encoding="utf-8")
+    (HERE / "report.svg").write_text(svg, encoding="utf-8")
 
 
 if __name__ == "__main__":
