@@ -1,11 +1,14 @@
 """Reading one queue: `take` consumes with acknowledgements held back, `browse` (Classic only) looks.
 
-Acknowledgements are `client-individual`, in blocks, one receipt at the end of a block: letters that STOMP
-cannot carry stay unacknowledged between others, which a cumulative acknowledgement could not express.
+Acknowledgements go in blocks, one receipt at the end of a block: on Classic cumulative (`client`), a third
+of the broker's work, until a letter comes that must stay, such as one that STOMP cannot carry. A cumulative
+acknowledgement could not leave it out, so all is given back from there and read again, each letter to be
+acknowledged by itself (`client-individual`, as always on Artemis).
 NACK is never sent: in a DLQ it destroys the letter. What is not acknowledged goes back by UNSUBSCRIBE,
 which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 """
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,6 +48,7 @@ class Started(NamedTuple):
     make: Callable[[Frame], Record]
     nudge: bytes = b""
     consumers: int = 1
+    cumulative: bool = False
 
 
 @dataclass
@@ -68,14 +72,18 @@ class StompReading:
         self._walk = walk
         bounds = [bound for bound in (walk.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
-        self._link, self._subscribe, self._make, self._nudge, consumers = walk.start(self._goal)
-        self._consumers = [f"{self._link.token}-{n}" for n in range(consumers)]
+        started = walk.start(self._goal)
+        self._link, self._subscribe, self._make, self._nudge, self._number, self._cumulative = started
+        self._consumers: list[str] = []
+        self._opened = 0
+        self._must_switch = False
         self.complete = False
         self.seen = self.position = 0
-        self._ended = self._subscribed = False
+        self._ended = False
         self._held: list[Record] = []
         self._frames: deque[Frame] = deque()
-        self._unacked: deque[tuple[int, bytes]] = deque()
+        self._unacked: deque[tuple[int, bytes, bytes]] = deque()
+        """Position, what one acknowledgement covers (a consumer, or the letter alone), and its ack id."""
         self._awaited: tuple[str, int] | None = None
         self._settled = 0
         self._quiet = 0.0
@@ -85,14 +93,40 @@ class StompReading:
         if self._goal == 0:
             self.complete = True
             return
-        self._subscribed = True
-        for consumer in self._consumers:
-            self._link.request("SUBSCRIBE", {**self._subscribe, "id": consumer})
+        self._consume()
         while not self._is_over():
+            if self._must_switch:
+                yield from self._switch()
             records, left = self._some()
             yield Batch(records, self.position, left=left)
         yield from self._held_back()
         self.complete = self._shown_in_full()
+
+    def _consume(self) -> None:
+        self._consumers = [f"{self._link.token}-{self._opened + n}" for n in range(self._number)]
+        self._opened += self._number
+        for consumer in self._consumers:
+            self._link.request("SUBSCRIBE", {**self._subscribe, "id": consumer})
+
+    def _give_back(self) -> None:
+        for consumer in self._consumers:
+            self._link.request("UNSUBSCRIBE", {"id": consumer})
+
+    def _switch(self) -> Iterator[Batch]:
+        """From here on each letter is acknowledged by itself; what came before must be acknowledged first."""
+        began = time.monotonic()
+        while self._unacked:
+            if time.monotonic() - began > _UNACKED_END:
+                self._ended = True
+                return
+            time.sleep(_POLL)
+            yield Batch((), self.position)
+        self._give_back()
+        self._frames.clear()
+        self._link.discard()
+        self._subscribe = {**self._subscribe, "ack": "client-individual"}
+        self._cumulative = self._must_switch = False
+        self._consume()
 
     def _some(self) -> tuple[list[Record], list[Left]]:
         """Letters until a batch is full or the broker pauses."""
@@ -101,7 +135,7 @@ class StompReading:
         records: list[Record] = []
         left: list[Left] = []
         size = 0
-        while len(records) < rows and size < request.batch_bytes and not self._reached():
+        while len(records) < rows and size < request.batch_bytes and not self._pauses():
             if not self._frames and not self._wait():
                 break
             frame = self._frames.popleft()
@@ -121,10 +155,13 @@ class StompReading:
         if self._walk.browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
+        reason = self._walk.lossy(frame)
+        if self._cumulative and (reason is not None or frame.inner_nul):
+            self._must_switch = True
+            return
         self.seen += 1
         if self._nudge and self.seen % _NUDGE_EVERY == 0:
             self._link.send(self._nudge)
-        reason = self._walk.lossy(frame)
         record = self._make(frame)
         if reason is not None:
             left.append(Left(record.physical_id or "", reason))
@@ -134,7 +171,12 @@ class StompReading:
             self.position += 1
             records.append(record)
             if self._walk.request.mode == "drain":
-                self._unacked.append((self.position, _ack_id(frame.head)))
+                ack_id = _ack_id(frame.head)
+                key = _value(frame.head, b"subscription:") if self._cumulative else ack_id
+                self._unacked.append((self.position, key, ack_id))
+
+    def _pauses(self) -> bool:
+        return self._must_switch or self._reached()
 
     def _reached(self) -> bool:
         return self._ended or (self._goal is not None and self.seen >= self._goal)
@@ -158,17 +200,16 @@ class StompReading:
 
     def acknowledge(self, position: int) -> None:
         """See `Reading`."""
-        frames: list[bytes] = []
+        newest: dict[bytes, bytes] = {}
+        reached = 0
         while self._unacked and self._unacked[0][0] <= position:
-            reached, ack_id = self._unacked.popleft()
-            last = not self._unacked or self._unacked[0][0] > position
-            if last:
-                self._awaited = (self._link.new_receipt(), reached)
-                frames.append(b"ACK\nid:%b\nreceipt:%b\n\n\0" % (ack_id, self._awaited[0].encode()))
-            else:
-                frames.append(b"ACK\nid:%b\n\n\0" % ack_id)
-        if frames:
-            self._link.send(b"".join(frames))
+            reached, key, ack_id = self._unacked.popleft()
+            newest[key] = ack_id
+        if newest:
+            *ids, last = newest.values()
+            self._awaited = (self._link.new_receipt(), reached)
+            receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (last, self._awaited[0].encode())
+            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in ids]) + receipt)
             self._quiet = 0.0
 
     def settled(self) -> int:
@@ -181,19 +222,20 @@ class StompReading:
 
     def close(self) -> None:
         """See `Reading`."""
-        try:
-            if self._subscribed:
-                for consumer in self._consumers:
-                    self._link.request("UNSUBSCRIBE", {"id": consumer})
-        except BrokerError:
-            pass  # the broker gives the letters back by itself
+        with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
+            self._give_back()
         self._link.close()
 
 
 def _ack_id(head: bytes) -> bytes:
-    """The `ack` header as it came: it goes back escaped as it is."""
-    at = head.find(b"\nack:")
-    begin = at + 5 if at >= 0 else 4
+    """The `ack` header."""
+    return _value(head, b"ack:")
+
+
+def _value(head: bytes, name: bytes) -> bytes:
+    """A header as it came (`name` with its colon): it goes back escaped as it is."""
+    at = 0 if head.startswith(name) else head.find(b"\n" + name) + 1
+    begin = at + len(name)
     end = head.find(b"\n", begin)
     return head[begin:] if end < 0 else head[begin:end]
 

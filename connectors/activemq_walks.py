@@ -1,5 +1,6 @@
 """How one queue is read in each mode, on Classic and on Artemis."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,10 +52,13 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
         link = Link(broker)
         destination = subscription(queue, queues.artemis, facts)
         window, consumers = _window(link, request, destination, browse, limit)
+        classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
+        cumulative = classic_drain and _forgets(link.version)
+        window = {**window, "ack": "client"} if cumulative else window
         make = record_maker(request, Place(queue, kind, link.version, link.node))
         make = _with_details(make, queues, queue) if broker.jolokia_details else make
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
-        return Started(link, {**destination, **window}, make, wake, consumers)
+        return Started(link, {**destination, **window}, make, wake, consumers, cumulative)
 
     return Walk(
         request=request,
@@ -65,6 +69,13 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
         topology={"queue": queue, **dict(facts.facts if facts else {})},
         notes=_notes(queues.artemis, browse, request, facts is not None),
     )
+
+
+def _forgets(version: str) -> bool:
+    """Whether a Classic broker forgets the ack ids that a cumulative acknowledgement covers. Earlier ones
+    (StompSubscription) may keep each of them until the connection ends."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return (5, 18, 6) <= numbers < (6,) or numbers >= (6, 1, 4)
 
 
 def _window(

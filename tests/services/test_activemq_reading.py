@@ -177,6 +177,19 @@ def test_without_jolokia_empty_texts_need_the_word_of_the_operator(stomp: Place)
     assert [r.body for r in place.drain(include_empty=True)] == [b""]
 
 
+@on_classic
+def test_a_letter_that_must_stay_among_thousands_loses_and_doubles_no_other(stomp: Place) -> None:
+    bodies = [b"%d" % n for n in range(6500)]
+    send = {**stomp.destination(), "persistent": "true"}
+    frames = [encode("SEND", send, body) for body in bodies]
+    stomp.send_frames([*frames[:3200], text(stomp.destination(), b""), *frames[3200:]])
+    place = replace(stomp, connector=StompConnector(settings_of(stomp.broker, jolokia=False)))
+    records, left, _ = place.pull("drain")
+    assert (sorted(r.body for r in records), len(left)) == (sorted(bodies), 1)
+    assert [r.body for r in records[:3200]] == bodies[:3200]
+    assert place.pull("drain")[0] == []
+
+
 @on_artemis
 def test_artemis_refuses_a_copy_unless_forced_and_then_counts_no_delivery(stomp: Place) -> None:
     stomp.send(*[b"%d" % n for n in range(30)])
