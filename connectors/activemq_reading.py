@@ -39,8 +39,9 @@ class Started(NamedTuple):
     the queue.
 
     Classic holds what a consumer has not acknowledged in an array, from whose front each acknowledgement
-    takes one letter and moves all others (PrefetchSubscription#acknowledge): letters that wait by the ten
-    thousand for their segment are spread over several consumers. One connection keeps the queue's order.
+    takes one letter and moves all others (PrefetchSubscription#acknowledge). Where each is acknowledged by
+    itself, letters that wait by the ten thousand for their segment are spread over several consumers, which
+    costs the broker a sixth less; one connection keeps the queue's order.
     """
 
     link: Link

@@ -19,6 +19,7 @@ from dlq.core.settings import Broker
 _WINDOW_BYTES = 48 * 2**20
 _WINDOW_LETTERS = 30_000
 _CONSUMER_LETTERS = 3_000
+_PREFETCH = "activemq.prefetchSize"
 _ALL = 2**31 - 1
 
 ARTEMIS_COPY = (
@@ -51,10 +52,14 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
     def start(limit: int | None) -> Started:
         link = Link(broker)
         destination = subscription(queue, queues.artemis, facts)
-        window, consumers = _window(link, request, destination, browse, limit)
         classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
         cumulative = classic_drain and _forgets(link.version)
-        window = {**window, "ack": "client"} if cumulative else window
+        window = _window(link, request, destination, browse, limit)
+        if cumulative:
+            window = {**window, "ack": "client"}
+        consumers = 1
+        if classic_drain and not cumulative:
+            window, consumers = _spread(window)
         make = record_maker(request, Place(queue, kind, link.version, link.node))
         make = _with_details(make, queues, queue) if broker.jolokia_details else make
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
@@ -80,21 +85,25 @@ def _forgets(version: str) -> bool:
 
 def _window(
     link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
-) -> tuple[Mapping[str, str], int]:
-    """How far the broker may run ahead of the acknowledgements, and over how many consumers: Classic counts
-    letters, Artemis bytes."""
+) -> Mapping[str, str]:
+    """How far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis bytes."""
     if browse:
-        return {"ack": "auto", "browser": "true"}, 1
+        return {"ack": "auto", "browser": "true"}
     if link.artemis:
         size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
-        return {"ack": "client-individual", "consumer-window-size": str(size)}, 1
-    letters, consumers = limit or _ALL, 1
+        return {"ack": "client-individual", "consumer-window-size": str(size)}
+    letters = _ALL
     if request.mode == "drain":
-        most = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size(link, destination)))
-        letters = min(letters, most)
-        consumers = 1 if request.careful else max(1, letters // _CONSUMER_LETTERS)
-    ahead = 1 if request.careful else min(letters // consumers, _ALL)
-    return {"ack": "client-individual", "activemq.prefetchSize": str(ahead)}, consumers
+        letters = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size(link, destination)))
+    bound = 1 if request.careful else min(letters, limit or _ALL)
+    return {"ack": "client-individual", _PREFETCH: str(bound)}
+
+
+def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
+    """The window shared among several consumers, and how many they are."""
+    letters = int(window[_PREFETCH])
+    consumers = max(1, letters // _CONSUMER_LETTERS)
+    return {**window, _PREFETCH: str(letters // consumers)}, consumers
 
 
 def _with_details(make: Callable[[Frame], Record], queues: Queues, queue: str) -> Callable[[Frame], Record]:
