@@ -88,11 +88,6 @@ def _part(text: str, pattern: str, group: int = 1) -> str:
     return f"nullif(regexp_extract({text}, {literal(pattern)}, {group}), '')"
 
 
-def _first(text: str) -> str:
-    """The first LONGEST_HINT characters: enough to know an exception by."""
-    return f"substring({text}, 1, {LONGEST_HINT})"
-
-
 _TRACEBACK = "error_text LIKE '%Traceback (most recent call last)%'"
 _INNER = _without("substring_index(error_text, ' ---> ', -1)", r"^\(Inner Exception #\d+\) ")
 _LAST_OF_TRACEBACK = _without("error_text", r"(?s)^.*\n[ \t][^\n]*\n(?=\S)")
@@ -102,13 +97,13 @@ _PYTHON_PLACE = f"nullif(concat_ws(' ', {_FILE}, {_FUNCTION}), '')"
 _PLACES = f"{_part('root', _JVM_FRAME)}, {_part('error_text', _JVM_FRAME)}, {_part('root', _NODE_FRAME)}"
 _FAMILY = " ".join(
     f"WHEN {_matches(text, f'(?i){pattern}')} THEN {literal(name)}"
-    for text in ("substring_index(exception_class, '.', -1)", _first("exception_message"))
+    for text in ("class_name", "hint")
     for name, pattern in FAMILIES.items()
 )
 _OF_THE_PLATFORM = _matches("exception_class", r"^(?:java|javax|jakarta|System|builtins)\.|^[^.]*$")
 
 _NAMED, _FOUND = _matches("head", rf"^{_CLASS}(?::|$)"), f"coalesce({_FOUND_INSIDE}, head)"
-_TEMPLATE = _without(_first("exception_message"), _VARIABLE, "?")
+_TEMPLATE = _without("hint", _VARIABLE, "?")
 _SAID = "coalesce(nullif(trim(verdict.error_text), ''), verdict.error_message)"
 _BLANKS = " \n\r\t"
 
@@ -141,6 +136,11 @@ TEXT: tuple[Mapping[str, str], ...] = (
             f"ELSE coalesce(nullif(verdict.error_message, ''), head) END, 1, {LONGEST_MESSAGE})"
         ),
     },
+    # Enough to know an exception by. Families ask a dozen times, so it is cut once.
+    {
+        "class_name": "substring_index(exception_class, '.', -1)",
+        "hint": f"substring(exception_message, 1, {LONGEST_HINT})",
+    },
     {
         "exception_family": (
             f"CASE WHEN coalesce(exception_class, exception_message) IS NULL THEN NULL {_FAMILY} "
@@ -162,7 +162,7 @@ TEXT: tuple[Mapping[str, str], ...] = (
 )
 """Columns in steps: a step reads those before it."""
 
-_SCRATCH = ("root", "head", "head_class", "frame", "place")
+_SCRATCH = ("root", "head", "head_class", "class_name", "hint", "frame", "place")
 
 
 def explain(decided: "DataFrame") -> "DataFrame":
