@@ -33,6 +33,7 @@ _BASE: Mapping[str, str] = {
     # An analysis counts only when its analysis.json is there, so its files need no second rename.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
     # Thousands of small segments are listed by the driver instead of by a job of their own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.

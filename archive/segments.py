@@ -3,7 +3,7 @@
 Both names appear only when their bytes are durable; the third step, the acknowledgement, is the caller's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,6 +90,16 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
     return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
+
+
+def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:
+    """The kinds of brokers that the letters of these segments came from."""
+    kinds: set[str] = set()
+    for manifest in committed:
+        file = pq.ParquetFile(store.parquet(manifest.segment), read_dictionary=["broker_kind"])
+        for chunk in file.read(columns=["broker_kind"])["broker_kind"].chunks:
+            kinds.update(chunk.dictionary.to_pylist())
+    return kinds
 
 
 def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
