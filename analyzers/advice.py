@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Advice(NamedTuple):
-    """`when` is Spark SQL over the columns of stage 1, of `duplicates`, and `max_laps`."""
+    """`when` is Spark SQL over the columns of stage 1, of `duplicates` and `evidence`, and `max_laps`."""
 
     when: str
     advice: str
@@ -44,6 +44,33 @@ ADVICE: tuple[Advice, ...] = (
         "transaction_state = 'ended'",
         "check_first",
         "its transaction has ended and nothing shows how: look its key up in the business database",
+    ),
+    Advice(
+        "transaction_state = 'ready'",
+        "hold",
+        "its producer's coordinator holds it as ready and sends it again by itself, under the same id",
+    ),
+    Advice(
+        "transaction_state = 'prepared'",
+        "check_first",
+        "its producer's coordinator does not know yet whether the work was done: look there",
+    ),
+    Advice(
+        "store_state IN ('consumed', 'consumed_before')",
+        "never",
+        "its consumer's dedup store says that it was consumed: a replay is swallowed while that record "
+        "lasts, and does the work twice afterwards",
+    ),
+    Advice(
+        "store_state = 'consuming'",
+        "hold",
+        "its consumer's dedup store says that it is being consumed, or that a consumer crashed half-way: "
+        "look again when that record has expired",
+    ),
+    Advice(
+        "store_state = 'abandoned'",
+        "check_first",
+        "its consumer's dedup store says that a consumer began and never ended: part of the work may be done",
     ),
     Advice("cause = 'transaction_pending'", "hold", "its transaction has no outcome yet"),
     Advice(
@@ -91,6 +118,17 @@ ADVICE: tuple[Advice, ...] = (
         "cause = 'expired'",
         "check_first",
         "nobody consumed it in time: it may be too late for it, or the consumer was away",
+    ),
+    Advice(
+        "store_state = 'too_old'",
+        "check_first",
+        "it died longer ago than its consumer's dedup store remembers: whether it was consumed since, "
+        "only the business data know",
+    ),
+    Advice(
+        "store_state = 'unasked'",
+        "check_first",
+        "a store that may know whether it was processed did not answer: dlq analyze, once that is back",
     ),
     Advice(
         "cause = 'overflow'",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dlq.analyzers import exceptions, rules, rules_rocketmq
+from dlq.analyzers import exceptions, frameworks, rules, rules_rocketmq
 from dlq.analyzers.reading import spark_schema
 from dlq.analyzers.topology import Facts
 from dlq.archive.analyses import VERDICTS
@@ -36,7 +36,7 @@ _VERDICT: Mapping[str, str] = {
     "consumer_id": "verdict.consumer_id",
     "connection_id": "verdict.connection_id",
     "transaction_state": "verdict.transaction_state",
-    "laps": "coalesce(try_cast(coalesce(headers['dlq_replay_lap'], properties['dlq_replay_lap']) AS int), 0)",
+    "laps": "laps",
 }
 CONTEXT: Mapping[str, str] = {
     "user_rule": "user_rule",
@@ -52,10 +52,18 @@ CONTEXT: Mapping[str, str] = {
     "published_at": "published_at",
     "dead_at": "dead_at",
     "captured_at": "captured_at",
-    "rocket": rules_rocketmq.CONTEXT,
-    "replay_of": "coalesce(headers['dlq_replay_of'], properties['dlq_replay_of'])",
+    "rocket": "rocket",
+    "coordinated": "coordinated",
+    "replay_of": "replay_of",
 }
 """What stage 2 wants to know of a record beside its verdict; a new question is one line here."""
+_FIRST: Mapping[str, str] = {
+    "laps": "coalesce(try_cast(coalesce(headers['dlq_replay_lap'], properties['dlq_replay_lap']) AS int), 0)",
+    "rocket": rules_rocketmq.CONTEXT,
+    "coordinated": frameworks.COORDINATED,
+    "replay_of": "coalesce(headers['dlq_replay_of'], properties['dlq_replay_of'])",
+}
+"""What is asked of the large maps, before everything else, so that they go no further than the rules."""
 
 _OF_VERDICTS = {f.name: f for f in VERDICTS}
 _OF_RECORDS = {f.name: f for f in SEGMENT}
@@ -81,7 +89,8 @@ def classify(
     """
     from pyspark.sql import functions as F
 
-    explained = exceptions.explain(rules.decide(records, facts, kinds))
+    asked = records.withColumns({name: F.expr(text) for name, text in _FIRST.items()})
+    explained = exceptions.explain(rules.decide(asked, facts, kinds))
     shown = {
         "rule": F.col("verdict.rule"),
         "cause": F.col("verdict.cause"),

@@ -39,6 +39,7 @@ _EASYNETQ = (
     "properties['type'] LIKE 'EasyNetQ.SystemMessages.Error%' "
     "OR dead_letter_queue = 'EasyNetQ_Default_Error_Queue' OR exchange LIKE 'ErrorExchange\\\\_%'"
 )
+_SHINE = f"{header('__TypeId__')} LIKE '%.EventMessage'"
 _DRAMATIQ = "dead_letter_queue LIKE '%.XQ'"
 _DRAMATIQ_QUEUE = "regexp_replace(last_death.queue, '\\\\.DQ$', '')"
 _MT_FAULT = first_header("MT-Reason", "MT-Fault-Message", "MT-Fault-ExceptionType")
@@ -208,7 +209,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "shine-mq",
         "a shine-mq EventMessage (__TypeId__), refused after its retries; their count is only in its Redis",
-        f"{header('__TypeId__')} LIKE '%.EventMessage' AND last_death.reason = 'rejected'",
+        f"{_SHINE} AND last_death.reason = 'rejected'",
         "poison_ack",
         "reject",
         {
@@ -216,5 +217,11 @@ RULES: tuple[Rule, ...] = (
             "attempts": "NULL",
             "origin": "last_death.queue",
         },
+        body_if=_SHINE,
     ),
 )
+
+COORDINATED = f"""CASE WHEN {_SHINE} THEN to_json(named_struct(
+    'coordinator', {_body("$.coordinator")},
+    'work', coalesce({_body("$.data.checkBackId")}, {_body("$.msg.checkBackId")}))) END"""
+"""Of a shine-mq message: its producer's coordinator, and the work (checkBackId) that it told of."""

@@ -7,7 +7,7 @@ and writes the verdicts. `analysis.json` comes last: without it nothing counts.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from dlq.analyzers import (
     client_log,
     duplicates,
     duplicates_rocketmq,
+    evidence,
     incidents,
     rules,
     topology,
@@ -31,8 +32,10 @@ from dlq.analyzers.session import session
 from dlq.analyzers.topology import Facts
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import TABLES, VERDICTS, Analysis
+from dlq.archive.evidence import Snapshot
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.manifests import Manifest
+from dlq.archive.segments import broker_kinds
 from dlq.archive.store import LocalStore, Store
 from dlq.core import clock
 from dlq.core.causes import CAUSES
@@ -62,15 +65,17 @@ def analyze(
     since: int | None = None,
     now: Clock = clock.now,
     client_logs: Sequence[str] = (),
+    snapshots: Sequence[Snapshot] = (),
 ) -> Analysis:
     """Judge everything captured (since a time in microseconds) and commit a new analysis.
 
-    `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates. Raises UsageError
+    `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates; `snapshots` are
+    what the stores of `[evidence.NAME]` said (`dlq.capture.evidence.take`). Raises UsageError
     when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule;
     Busy when segments are being written again for long.
     """
     with steady_segments(store):
-        return _analyze(store, settings, master, since, now, client_logs)
+        return _analyze(store, settings, master, since, now, client_logs, snapshots)
 
 
 def _analyze(
@@ -80,6 +85,7 @@ def _analyze(
     since: int | None,
     now: Clock,
     client_logs: Sequence[str],
+    snapshots: Sequence[Snapshot],
 ) -> Analysis:
     started = time.monotonic()
     logs = client_log.files(client_logs)
@@ -93,15 +99,19 @@ def _analyze(
     name = _new_name(now(), last)
     kept = _kept_parts(store, last, digest, {m.stem for m in segments})
     known = {stem for part in kept for stem in part.stems}
+    kinds = broker_kinds(store, chosen)
     few = not logs and sum(m.rows for m in chosen) <= FEW_LETTERS
-    with session(settings.spark, master, few) as spark:
-        fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name)
+    with session(settings.spark, master, few, store.location) as spark:
+        fresh = _judge(spark, store, settings, facts, [m for m in chosen if m.stem not in known], name, kinds)
         judged = _read_parts(spark, store, [*kept, *fresh], since)
-        judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")
+        if "rocketmq" in kinds:
+            judged = _with_transactions(spark, store, judged, f"analyses/{name}/transactions")
+        told = evidence.answers(spark, store, judged, settings, snapshots) if snapshots else None
         joined = client_log.write(spark, store, judged, logs, f"analyses/{name}/client_log")
         log = client_log.read(spark, store, f"analyses/{name}/client_log") if logs else None
-        advised = across(judged, settings)
-        verdicts = _with_bursts(store, judged, advised, log, f"analyses/{name}/incidents")
+        verdicts = across(judged, settings, kinds, told, few)
+        if "activemq" in kinds:
+            verdicts = _with_bursts(store, judged, verdicts, log, f"analyses/{name}/incidents")
         verdicts = incidents.write(store, segments, judged, verdicts, f"analyses/{name}/incidents")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         spark.catalog.clearCache()
@@ -116,7 +126,12 @@ def _analyze(
         rules_digest=digest,
         tables=tables,
         segments=tuple(m.stem for m in chosen),
-        extra={"parts": [vars(part) for part in (*kept, *fresh)], "changed": changed, **joined},
+        extra={
+            "parts": [vars(part) for part in (*kept, *fresh)],
+            "changed": changed,
+            **joined,
+            **evidence.summary(snapshots),
+        },
     )
     analyses.commit(store, analysis)
     return analysis
@@ -144,6 +159,7 @@ def _judge(
     facts: Facts,
     committed: list[Manifest],
     name: str,
+    kinds: Collection[str],
 ) -> list[Part]:
     """Stage 1 of these segments. Bodies are read only for letters whose rules ask for them."""
     from pyspark.sql import Observation
@@ -155,7 +171,6 @@ def _judge(
     asks = F.coalesce(F.expr(rules.wants_body()), F.lit(False))
     seen = Observation("bodies")
     plain = read_records(spark, store, committed, with_body=False)
-    kinds = [row.broker_kind for row in plain.select("broker_kind").distinct().collect()]
     records = plain.observe(seen, F.count_if(asks).alias("asked"))
     judged = classify(records.filter(~asks), facts, settings.rules, kinds)
     judged.write.parquet(spark_url(store.url(f"{folder}/plain")))
@@ -176,23 +191,34 @@ def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], sinc
 
 def _with_transactions(spark: "SparkSession", store: Store, judged: "DataFrame", folder: str) -> "DataFrame":
     """RocketMQ's transactions, written as a table of their own; its records' verdicts follow from theirs."""
-    from pyspark.sql import functions as F
-
     if transactions.members(judged).isEmpty():
-        return judged.withColumn("beside_the_letter", F.lit(False))
+        return judged
     facts = transactions.facts_frame(spark, transaction_facts.node_facts(store))
     transactions.resolve(judged, facts).write.parquet(spark_url(store.url(folder)))
     return transactions.settle(judged, spark.read.parquet(spark_url(store.url(folder))))
 
 
-def across(judged: "DataFrame", settings: Settings) -> "DataFrame":
-    """Stage 2: what only shows between records."""
+def across(
+    judged: "DataFrame",
+    settings: Settings,
+    kinds: Collection[str],
+    told: "DataFrame | None" = None,
+    few: bool = True,
+) -> "DataFrame":
+    """Stage 2: what only shows between records of these broker kinds, and what stores outside have told
+    (`evidence.answers`)."""
     from pyspark.sql import functions as F
 
-    found = duplicates.find(judged).unionByName(duplicates_rocketmq.find(judged))
-    related = judged.join(found, on="record_id", how="left")
+    if "beside_the_letter" not in judged.columns:
+        judged = judged.withColumn("beside_the_letter", F.lit(False))
+    found = duplicates.find(judged, few)
+    if "rocketmq" in kinds:
+        found = found.unionByName(duplicates_rocketmq.find(judged))
+    related = evidence.with_answers(judged.join(found, on="record_id", how="left"), told)
     advised = related.withColumns(advice.columns(settings.rules, settings.replay.max_laps))
-    return transactions.with_reasons(advised).withColumn("incident_id", F.lit(None).cast("string"))
+    if "rocketmq" in kinds:
+        advised = transactions.with_reasons(advised)
+    return advised.withColumn("incident_id", F.lit(None).cast("string"))
 
 
 def _with_bursts(

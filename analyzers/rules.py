@@ -81,7 +81,8 @@ def digest(user_rules: tuple[UserRule, ...], facts: Facts) -> str:
     """Changes when any verdict of a single record could change."""
     modules = [[m.kinds, [asdict(rule) for rule in m.rules], dict(m.derived)] for m in MODULES]
     causes = [(rule.name, rule.where, rule.cause) for rule in user_rules]
-    text = json.dumps([modules, causes, exceptions.TEXT, facts.as_text()], sort_keys=True)
+    context = [rules_rocketmq.CONTEXT, frameworks.COORDINATED]
+    text = json.dumps([modules, causes, exceptions.TEXT, context, facts.as_text()], sort_keys=True)
     return sha256(text.encode()).hexdigest()[:16]
 
 

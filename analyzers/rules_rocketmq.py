@@ -131,11 +131,12 @@ CONTEXT = f"""CASE WHEN broker_kind = 'rocketmq' THEN to_json(named_struct(
     'sent_back_by_client', {_property("RECONSUME_TIME")} IS NOT NULL,
     'replayed', {_property("dlq_replay_id")} IS NOT NULL,
     'keys', {_property("KEYS")},
+    'tag', {_property("TAGS")},
     'finished', CASE WHEN {_in_topic(FINISHED)} THEN body_text END)) END"""
 """What comparisons between RocketMQ records need, in one column."""
 
 CONTEXT_TYPE = (
     "offset bigint, position bigint, prepared bigint, born_host string, flags int, checks int, "
     "immunity bigint, producer_group string, origin_id string, sent_back_by_client boolean, "
-    "replayed boolean, keys string, finished string"
+    "replayed boolean, keys string, tag string, finished string"
 )

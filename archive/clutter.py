@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from dlq.archive import analyses
+from dlq.archive import analyses, evidence
 from dlq.archive.store import LocalStore, Store, checked_format
 from dlq.core.errors import ArchiveError
 
@@ -16,8 +16,8 @@ _UNFINISHED_AFTER = timedelta(days=1)
 
 
 def find(store: Store, keep_analyses: int) -> list[str]:
-    """Names in the archive that may go: of old analyses, unfinished ones, and outdated topology."""
-    return [*_of_analyses(store, max(1, keep_analyses)), *_of_topology(store)]
+    """Names in the archive that may go: old and unfinished analyses, outdated topology and evidence."""
+    return [*_of_analyses(store, max(1, keep_analyses)), *_of_topology(store), *evidence.outdated(store)]
 
 
 def _of_analyses(store: Store, keep: int) -> Iterator[str]:

@@ -8,7 +8,17 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BENCHES = ("rabbitmq", "rocketmq", "activemq", "analyze", "letters", "incidents", "looking", "retain", "scale")
+BENCHES = (
+    "rabbitmq",
+    "rocketmq",
+    "activemq",
+    "analyze",
+    "letters",
+    "incidents",
+    "looking",
+    "retain",
+    "scale",
+)
 
 
 def main(names: list[str]) -> int:

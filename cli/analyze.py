@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli.exit import ExitCode
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
 from dlq.core.units import seconds
@@ -35,16 +36,27 @@ def analyze(
             help="A consumer's log (path or glob, also .gz), joined with suppressed duplicates.",
         ),
     ] = None,
-) -> None:
+) -> int:
     """Judge all captured letters with Spark: cause, exception, duplicates, advice.
+
+    The stores that the configuration names as evidence are asked first what became of the messages; where one
+    does not answer, the rest is done, with exit code 3.
 
     Example: dlq analyze --since 24h
     """
     from dlq.analyzers.job import analyze as run
+    from dlq.capture import evidence
 
     context: Context = ctx.obj
+    moment = _moment(since)
+    taken = evidence.take(context.store, context.settings)
     result = run(
-        context.store, context.settings, master=master, since=_moment(since), client_logs=client_log or ()
+        context.store,
+        context.settings,
+        master=master,
+        since=moment,
+        client_logs=client_log or (),
+        snapshots=taken,
     )
     document = {
         "analysis": result.analysis,
@@ -54,6 +66,10 @@ def analyze(
         **{name: value for name, value in result.extra.items() if name != "parts"},
     }
     context.emit(document, lambda: _show(context, result))
+    missing = [snapshot.error for snapshot in taken if snapshot.error is not None]
+    for error in missing:
+        context.complain(f"{error}; its letters are judged without it")
+    return ExitCode.PARTLY if missing else ExitCode.DONE
 
 
 def _moment(since: str | None) -> int | None:
@@ -87,6 +103,10 @@ def _show(context: "Context", result: "Analysis") -> None:
         context.say(
             f"client log: {joined['explained']:,} letters explained, "
             f"{joined['letters_without_line']:,} without a line, "
-            f"{joined['lines_without_letter']:,} lines without a letter (lost, or taken elsewhere)"
+            f"{joined['lines_without_letter']:,} lines without a letter (lost, or taken elsewhere); "
+            "list them: dlq query \"SELECT * FROM client_log WHERE state <> 'explained'\""
         )
+    for name, said in result.extra.get("evidence", {}).items():
+        if "error" not in said:
+            context.say(f"evidence.{name}: {said['rows']:,} records, of {said['taken_at']}")
     context.say(f"{result.records:,} letters in {result.seconds:.1f} s; next: dlq report")

@@ -20,9 +20,16 @@ url = "memory://{folder}/broker.db"
 [sources.orders]
 broker = "shop"
 queue = "orders.dlq"
+[brokers.pay]
+kind = "memory"
+url = "memory://{folder}/pay.db"
+[sources.payments]
+broker = "pay"
+transactions = true
 [spark]
 master = "local[2]"
 """
+_TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions"
 _TOUR = (
     ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
     (
@@ -31,6 +38,10 @@ _TOUR = (
     ),
     ("Why did they die? Spark classifies every letter by evidence; no evidence, no label.", ["analyze"]),
     ("The answer first, then where and when.", ["report"]),
+    (
+        "RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
+        ["query", _TRANSACTIONS],
+    ),
     (
         "Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
         ["replay", "plan", "--where", "exception_family = 'timeout'"],
@@ -85,6 +96,7 @@ def demo(
 
 
 def _prepare(folder: Path) -> Path:
+    from dlq.cli import demo_transactions
     from dlq.cli.demo_incident import QUEUE, WORK_QUEUE, letters
     from dlq.connectors.memory import broker_at
 
@@ -96,6 +108,9 @@ def _prepare(folder: Path) -> Path:
     broker = broker_at(f"memory://{folder.resolve()}/broker.db")
     broker.declare(WORK_QUEUE)
     broker.put(QUEUE, *letters())
+    payments = broker_at(f"memory://{folder.resolve()}/pay.db")
+    for topic, record in demo_transactions.records():
+        payments.put(topic, record)
     return config
 
 

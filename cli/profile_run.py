@@ -127,11 +127,16 @@ class Run:
     def _analyze(self) -> None:
         from dlq.analyzers.job import analyze
         from dlq.archive import manifests
+        from dlq.capture import evidence
 
         store = self._context.store
         if not any(manifest.rows for manifest in manifests.every(store)):
             return
-        found = analyze(store, self._context.settings)
+        taken = evidence.take(store, self._context.settings)
+        for snapshot in taken:
+            if snapshot.error is not None:
+                self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
+        found = analyze(store, self._context.settings, snapshots=taken)
         self.outcome.analysis = found.analysis
         self._log("analyzed", analysis=found.analysis, records=found.records, seconds=found.seconds)
 

@@ -74,12 +74,18 @@ class MemoryBroker:
         """How many letters a queue (None: every queue) holds; raises NotFound when it is not declared."""
         if queue is not None and not self.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             raise NotFound(f"no queue {queue!r} on the memory broker")
-        return int(self.sql("SELECT count(*) FROM letters WHERE queue = ifnull(?, queue)", [queue])[0][0])
+        where, values = _in(queue)
+        return int(self.sql(f"SELECT count(*) FROM letters WHERE {where}", values)[0][0])
 
     def letters(self, queue: str) -> list[dict[str, Any]]:
         """The letters of a queue, in order."""
         rows = self.sql("SELECT document FROM letters WHERE queue = ? ORDER BY number", [queue])
         return [json.loads(text) for (text,) in rows]
+
+
+def _in(queue: str | None) -> tuple[str, list[str]]:
+    """The condition for the letters of a queue (None: of every queue), and its values."""
+    return ("true", []) if queue is None else ("queue = ?", [queue])
 
 
 _brokers: dict[str, MemoryBroker] = {}
@@ -111,9 +117,10 @@ class MemoryReading:
     def batches(self) -> Iterator[Batch]:
         """The letters up to the snapshot or the limit."""
         bounds = [n for n in (self.snapshot, self._request.limit) if n is not None]
+        where, values = _in(self._queue)
         rows = self._broker.sql(
-            "SELECT number, document, redelivered FROM letters WHERE queue = ifnull(?, queue) ORDER BY number LIMIT ?",
-            [self._queue, min(bounds)],
+            f"SELECT number, document, redelivered FROM letters WHERE {where} ORDER BY number LIMIT ?",
+            [*values, min(bounds)],
         )
         step = min(self._request.batch_rows, _MOST_ROWS)
         for start in range(0, len(rows), step):

@@ -63,11 +63,15 @@ class Link:
 
     def send(self, data: bytes) -> None:
         """Send request frames; raises ConnectionLost."""
-        try:
-            self._socket.settimeout(self._access.timeout)
-            self._socket.sendall(data)
-        except OSError as error:
-            raise self._lost(error) from error
+        unsent, deadline = memoryview(data), time.monotonic() + self._access.timeout
+        while unsent:
+            try:
+                unsent = unsent[self._socket.send(unsent) :]
+            except TimeoutError as error:
+                if time.monotonic() > deadline:
+                    raise self._lost(error) from error
+            except OSError as error:
+                raise self._lost(error) from error
 
     def ask(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
         """Send one request; its opaque number comes back in the answer."""
@@ -82,7 +86,7 @@ class Link:
         """
         deadline = time.monotonic() + (self._access.timeout if wait is None else wait)
         while not self._answers:
-            if not self._read(deadline - time.monotonic()):
+            if not self._read(left := deadline - time.monotonic()) and left <= 0:
                 return None
         return self._answers.popleft()
 
@@ -95,9 +99,16 @@ class Link:
         """For select()."""
         return self._socket.fileno()
 
+    def _wait_about(self, seconds: float) -> None:
+        """How long the socket waits, changed only where it differs: each system call gives the interpreter
+        away to the thread that writes."""
+        now = self._socket.gettimeout() or 0.0
+        if not now / 1.1 <= seconds <= 2 * now:
+            self._socket.settimeout(seconds)
+
     def _read(self, wait: float) -> bool:
         try:
-            self._socket.settimeout(max(wait, 0.001))
+            self._wait_about(max(wait, 0.001))
             data = self._socket.recv(_CHUNK)
         except TimeoutError:
             return False

@@ -202,7 +202,7 @@ def _check_store(place: str, store: Evidence) -> None:
 
 
 def _check_place(place: str, source: Source, kind: str) -> None:
-    wanted = "group or transactions" if kind == "rocketmq" else "queue"
+    wanted = {"rocketmq": "group or transactions", "memory": "queue or transactions"}.get(kind, "queue")
     given = {"queue": source.queue, "group": source.group, "transactions": source.transactions}
     named = [name for name, value in given.items() if value]
     if len(named) != 1 or named[0] not in wanted:

@@ -17,6 +17,7 @@ EVENTS: Mapping[str, tuple[str, str]] = {
     "source_pulled": ("info", "{source}: {captured} captured, {recaptured} known before, {left} left"),
     "source_failed": ("error", "{source}: {error}"),
     "note": ("info", "{source}: {text}"),
+    "evidence_missing": ("error", "{error}; its letters are judged without it"),
     "analyzed": ("info", "analysis {analysis}: {records} letters in {seconds} s"),
     "analysis_failed": ("error", "analysis: {error}"),
     "no_report": ("info", "there is no analysis yet, so there is no report"),

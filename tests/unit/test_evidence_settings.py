@@ -49,5 +49,5 @@ def test_its_password_lies_where_a_brokers_may(monkeypatch: pytest.MonkeyPatch) 
     assert password_of("evidence.pay", store(password_env="PAY_SECRET")) == "geheim"
     assert password_of("evidence.pay", store(password_command=["printf", "geheim"])) == "geheim"
     assert password_of("evidence.pay", store()) is None
-    with pytest.raises(ConfigError, match="evidence.pay.password_file"):
+    with pytest.raises(ConfigError, match=r"evidence\.pay\.password_file"):
         password_of("evidence.pay", store(password_file="/nowhere"))

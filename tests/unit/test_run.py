@@ -270,7 +270,7 @@ def test_an_analysis_that_fails_costs_neither_the_pull_nor_the_metrics(
     team.profile('metrics = "dlq.prom"\nreport = ["n.md"]')
     team.put(2)
     team.run()
-    monkeypatch.setattr(job, "analyze", lambda *_arguments: explode_spark())
+    monkeypatch.setattr(job, "analyze", lambda *_arguments, **_options: explode_spark())
     team.put(1)
     done = team.run()
     assert (done.code, done.json["analysis"], done.json["reports"]) == (3, None, ["n.md"])
@@ -283,8 +283,20 @@ def explode_spark() -> None:
     raise ConnectionError("the JVM is gone")
 
 
+def test_a_store_that_is_away_costs_no_analysis(team: Team) -> None:
+    team.profile(
+        'mode = "drain"\n[evidence.dedup]\nkind = "rocketmq-dedup"\nurl = "sqlite:////nowhere/dedup.db"'
+    )
+    team.put(2)
+    done = team.run("--log-format", "json")
+    assert (done.code, done.json["analysis"] is not None) == (3, True)
+    (missing,) = [event for event in done.events if event["event"] == "evidence_missing"]
+    assert (missing["level"], missing["store"]) == ("error", "dedup")
+    assert missing["error"].startswith("evidence.dedup: ")
+
+
 def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job, "analyze", lambda *_arguments: time.sleep(600))
+    monkeypatch.setattr(job, "analyze", lambda *_arguments, **_options: time.sleep(600))
     team.profile('max_time = "3s"\nmetrics = "dlq.prom"')
     team.put(2)
     started = time.monotonic()

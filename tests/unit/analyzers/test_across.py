@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 from unit.analyzers.letters import died, frame, record
 
 from dlq.analyzers.classify import classify, judged_schema
@@ -21,7 +20,7 @@ def across(spark: SparkSession) -> Any:
         named = [letter._replace(record_id=f"{n:032x}", captured_at=n) for n, letter in enumerate(letters)]
         # Back from rows, as in a later analysis: stage 2 sees no plan of stage 1.
         judged = spark.createDataFrame(classify(frame(spark, named), Facts()).collect(), judged_schema())
-        rows = look_across(judged.withColumn("beside_the_letter", F.lit(False)), Settings()).collect()
+        rows = look_across(judged, Settings(), {letter.broker_kind for letter in letters}).collect()
         return [row.asDict() for row in sorted(rows, key=lambda row: str(row.record_id))]
 
     return run

@@ -1,0 +1,79 @@
+"""Snapshots of stores outside: `evidence/<store>/<time>-<n>.parquet`, and `<time>.json` written last.
+
+A snapshot counts only when its document is there. An analysis reads the one that was taken for it;
+the newest of each store is kept, to look it up later.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, islice
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlq.archive.schema import FORMAT_VERSION
+from dlq.archive.store import Store
+from dlq.core.clock import iso
+from dlq.core.evidence import Fact
+
+FACTS = pa.schema(
+    [
+        ("key", pa.string()),
+        ("state", pa.string()),
+        ("until", pa.timestamp("us", tz="UTC")),
+        ("number", pa.int64()),
+    ]
+)
+_PART_ROWS = 100_000
+"""Rows in memory at once."""
+_IN_USE = timedelta(days=1)
+"""No analysis runs this long."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What one store said at one time, or why it said nothing."""
+
+    name: str
+    taken_at: int
+    """Microseconds since the epoch."""
+    rows: int = 0
+    files: tuple[str, ...] = ()
+    error: str | None = None
+
+
+def write(store: Store, name: str, taken_at: int, facts: Iterable[Fact]) -> Snapshot:
+    """Stream a store's facts into the archive. Raises ArchiveError, and whatever `facts` raises."""
+    moment = datetime.fromtimestamp(taken_at / 1e6, UTC)
+    stem = f"evidence/{name}/{moment:%Y%m%dT%H%M%S}-{taken_at % 1_000_000:06d}"
+    stream, rows = iter(facts), 0
+    files: list[str] = []
+    while part := list(islice(stream, _PART_ROWS)):
+        file = f"{stem}-{len(files):05d}.parquet"
+        store.put(file, memoryview(_encoded(part)))
+        files.append(file)
+        rows += len(part)
+    snapshot = Snapshot(name, taken_at, rows, tuple(files))
+    document = {"format": FORMAT_VERSION, **asdict(snapshot), "taken_at": iso(taken_at)}
+    store.put(f"{stem}.json", json.dumps(document).encode())
+    return snapshot
+
+
+def _encoded(facts: list[Fact]) -> pa.Buffer:
+    columns = zip(*facts, strict=True)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, FACTS, strict=True)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_arrays(arrays, schema=FACTS), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def outdated(store: Store) -> Iterator[str]:
+    """Names of files that no analysis can be reading any more: all but the newest snapshot of each store."""
+    limit = f"{datetime.now(UTC) - _IN_USE:%Y%m%dT%H%M%S}"
+    for folder, group in groupby(store.list("evidence/"), key=lambda name: name.rpartition("/")[0]):
+        names = list(group)
+        whole = [name.removesuffix(".json") for name in names if name.endswith(".json")]
+        old = [name for name in names if name < f"{folder}/{limit}"]
+        yield from (name for name in old if not (whole and name.startswith(whole[-1])))

@@ -1,0 +1,40 @@
+"""Snapshots of the stores that `[evidence.NAME]` names, taken into the archive before an analysis."""
+
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+
+from dlq.archive import evidence as snapshots
+from dlq.archive import manifests
+from dlq.archive.evidence import Snapshot
+from dlq.archive.store import Store
+from dlq.connectors import evidence as stores
+from dlq.core import clock
+from dlq.core.clock import Clock
+from dlq.core.errors import DlqError
+from dlq.core.settings import Evidence, Settings
+
+
+def take(store: Store, settings: Settings, now: Clock = clock.now) -> tuple[Snapshot, ...]:
+    """A snapshot of each store that knows letters of the archive.
+
+    A store that does not answer costs the others nothing: its snapshot holds the error.
+    """
+    if not settings.evidence:
+        return ()
+    captured = {manifest.source for manifest in manifests.every(store) if manifest.rows}
+    asked = [one for one in settings.evidence.values() if _knows(one, captured)]
+    return tuple(_take(store, one, now()) for one in asked)
+
+
+def _knows(settings: Evidence, sources: Collection[str]) -> bool:
+    return any(fnmatchcase(source, pattern) for source in sources for pattern in settings.sources)
+
+
+def _take(store: Store, settings: Evidence, moment: int) -> Snapshot:
+    try:
+        taken = snapshots.write(store, settings.name, moment, stores.read(settings))
+    except DlqError as error:
+        return Snapshot(settings.name, moment, error=str(error))
+    for name in list(snapshots.outdated(store)):
+        store.delete(name)
+    return taken
