@@ -24,14 +24,22 @@ _CLASS = r"[A-Za-z_$][\w$.+/]{0,250}"
 _SUFFIX = r"(?:Exception|Error|Throwable|Timeout|Failure|Fault|Interrupt|Warning|Abort|Rejected|Exit|Panic)"
 _FRAMES = r"(?s)\r?\n\s{1,8}(?:at |---|\.\.\. \d|File \").*$"
 
+
+def _status(codes: str) -> str:
+    """An HTTP status, not any number: `HTTP 504`, `status code: 504`, `HTTP/1.1 504`, or first of all."""
+    return rf"(?:^|\b(?:http|status|code)[^\d\n]{{0,12}}(?:\d\.\d )?)(?:{codes})\b"
+
+
 FAMILIES: Mapping[str, str] = {
-    "timeout": r"timeout|timed ?out|deadline ?exceeded|no answer in time|\b504\b",
+    "timeout": rf"timeout|timed ?out|deadline ?exceeded|no answer in time|{_status('504')}",
     "connection": (
-        r"connect|socket|unreachable|refused|broken ?pipe|unknownhost|unavailable|reset by peer|\b50[23]\b"
+        r"connect|socket|unreachable|refused|broken ?pipe|unknownhost|unavailable|reset by peer|bad gateway|"
+        + _status("50[23]")
     ),
-    "throttled": r"throttl|rate.?limit|too many requests|\b429\b|quota",
+    "throttled": rf"throttl|rate.?limit|too many requests|quota|{_status('429')}",
     "auth": (
-        r"authenticat|authori[sz]|unauthori|denied|forbidden|credential|access.?token|\b40[13]\b|securityex"
+        r"authenticat|authori[sz]|unauthori|denied|forbidden|credential|access.?token|securityex|"
+        + _status("40[13]")
     ),
     "duplicate": (
         r"duplicate.?(?:key|entry)|unique.?(?:constraint|violation|index)|already.?(?:exists|processed)"
@@ -48,7 +56,7 @@ FAMILIES: Mapping[str, str] = {
         r"validat|constraintviolation|illegalargument|argument\w*exception|valueerror|invalid|required"
         r"|missing|must not"
     ),
-    "not_found": r"not.?found|nosuchelement|\b404\b|does not exist|keyerror|no such",
+    "not_found": rf"not.?found|nosuchelement|does not exist|keyerror|no such|{_status('404')}",
     "bug": (
         r"nullpointer|nullreference|typeerror|attributeerror|nameerror|indexoutofbounds|indexerror"
         r"|nosuchmethod|classnotfound|noclassdef|illegalstate|assertion"

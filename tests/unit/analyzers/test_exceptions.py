@@ -64,6 +64,15 @@ TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [
         ("com.fasterxml.jackson.core.JsonParseException", "Unexpected", "serialization"),
     ),
     ("System.UnauthorizedAccessException: no", ("System.UnauthorizedAccessException", "no", "auth")),
+    (
+        "a.PayException: HTTP/1.1 504 from the gateway",
+        ("a.PayException", "HTTP/1.1 504 from the gateway", "timeout"),
+    ),
+    ("status code: 503, try later", (None, "status code: 503, try later", "connection")),
+    (
+        "com.shop.StockException: no stock of article 504",
+        ("com.shop.StockException", "no stock of article 504", "business"),
+    ),
     ("<script>alert(1)</script>", (None, "<script>alert(1)</script>", "other")),
 ]
 
