@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
@@ -54,7 +55,7 @@ class Known:
         if manifest.settled:
             return np.full(len(ids), SEEN, np.int32)
         self.unsettled.append(manifest)
-        settled = pa.compute.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(
+        settled = pc.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(
             zero_copy_only=False
         )
         return np.where(settled, SEEN, len(self.unsettled) - 1).astype(np.int32)
