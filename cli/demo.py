@@ -29,7 +29,7 @@ transactions = true
 [spark]
 master = "local[2]"
 """
-_TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions"
+_TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions order by unique_key"
 _TOUR = (
     ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
     (

@@ -10,6 +10,7 @@ def test_the_demo_goes_the_whole_way(dlq: Callable[..., Any]) -> None:
     for told in (
         "47",
         "application_error",
+        "check_max_exceeded",
         "24 sent, 0 known before",
         "0 sent, 24 known before",
         "balanced",
