@@ -55,9 +55,7 @@ class Known:
         if manifest.settled:
             return np.full(len(ids), SEEN, np.int32)
         self.unsettled.append(manifest)
-        settled = pc.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(
-            zero_copy_only=False
-        )
+        settled = pc.is_in(ids, pa.array(manifest.settled_ids, pa.string())).to_numpy(zero_copy_only=False)
         return np.where(settled, SEEN, len(self.unsettled) - 1).astype(np.int32)
 
     def _sort(self, words: Sequence[_Words], owners: Sequence[npt.NDArray[np.int32]]) -> None:
