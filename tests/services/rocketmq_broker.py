@@ -222,6 +222,18 @@ class RocketMQ:
         ]
 
     def _spawn(self, name: str, main: str, configuration: str, heap: str, ready: bytes) -> None:
+        """After a kill somebody's outgoing connection may hold the port for a moment."""
+        for attempts_left in (2, 1, 0):
+            try:
+                self._spawn_once(name, main, configuration, heap, ready)
+            except RuntimeError as error:
+                if "bind(" not in str(error) or not attempts_left:
+                    raise
+                time.sleep(3)
+            else:
+                return
+
+    def _spawn_once(self, name: str, main: str, configuration: str, heap: str, ready: bytes) -> None:
         command = self.java(f"org.apache.rocketmq.{main}", "-c", str(self.folder / configuration), heap=heap)
         environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
         log = self.folder / f"{name}.out"
