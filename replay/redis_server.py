@@ -10,9 +10,9 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
 
+from dlq.connectors.secrets import password_of
 from dlq.core.errors import ArchiveError, ConfigError
 from dlq.core.settings import Ledger
-from dlq.replay.ledger_password import password
 from dlq.replay.redis_scripts import FORGOTTEN
 
 _PATIENCE_SECONDS = 60.0
@@ -87,11 +87,13 @@ def _passes(error: RedisError) -> bool:
 
 def _client(settings: Ledger) -> Any:
     if urlsplit(settings.url).password is not None:
-        raise ConfigError("ledger.url holds a password; put it into ledger.password_file or password_env")
+        raise ConfigError(
+            "ledger.url holds a password; put it into ledger.password_file, password_command or password_env"
+        )
     try:
         return redis.Redis.from_url(
             settings.url,
-            password=password(settings),
+            password=password_of("ledger", settings),
             decode_responses=True,
             encoding_errors="surrogateescape",
             socket_connect_timeout=_CONNECT_SECONDS,

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from dlq.connectors.secrets import password_of
 from dlq.core.errors import ArchiveError, ConfigError
 from dlq.core.settings import Ledger, suggest
-from dlq.replay.ledger_password import password
 
 DRIVERS = {
     "sqlite": "sqlite",
@@ -40,11 +40,13 @@ def server_url(settings: Ledger) -> sa.URL:
     except sa.exc.ArgumentError as error:
         raise ConfigError("ledger.url is no URL; write it like postgresql://user@host/database") from error
     if url.password is not None:
-        raise ConfigError("ledger.url holds a password; put it into ledger.password_file or password_env")
+        raise ConfigError(
+            "ledger.url holds a password; put it into ledger.password_file, password_command or password_env"
+        )
     if url.drivername not in DRIVERS or url.drivername == "sqlite":
         known = ("sqlite", *DRIVERS, "redis")
         raise ConfigError(f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}")
-    return url.set(drivername=DRIVERS[url.drivername], password=password(settings))
+    return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
 
 
 class Database:

@@ -15,6 +15,7 @@ from dlq.core.errors import ArchiveError, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any
+from dlq.replay.sql_engine import server_url
 from dlq.replay.sql_ledger import SqlLedger
 
 
@@ -107,3 +108,8 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
 def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
     with pytest.raises(ConfigError, match="whole path"):
         open_ledger(LedgerSettings(url="sqlite:///ledger.db"), store)
+
+
+def test_the_password_of_a_server_comes_from_a_command_too() -> None:
+    settings = LedgerSettings(url="postgresql://dlq@host/db", password_command=("printf", "geheim"))
+    assert server_url(settings).password == "geheim"
