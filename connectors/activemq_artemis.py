@@ -10,11 +10,12 @@ from typing import Any
 
 from dlq.connectors.activemq_jolokia import QueueFacts
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.stomp_frames import encode, headers_of
+from dlq.connectors.stomp_frames import headers_of
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Broker
 
 _WAIT = 3.0
+"""Seconds from the broker's having taken a question to its answer."""
 _ATTRIBUTES = {
     "Address": "address",
     "RoutingType": "routingType",
@@ -54,7 +55,7 @@ class Management:
         try:
             link = self._connected()
             to = {"destination": "activemq.management", "reply-to": self._reply}
-            link.send(encode("SEND", {**to, **headers}))
+            link.request("SEND", {**to, **headers})
             return self._answer(link)
         except BrokerError:
             self.close()

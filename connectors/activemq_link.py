@@ -208,12 +208,12 @@ class Link:
         """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
         BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
         line = f"receipt-id:{receipt}".encode()
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + self.patience
         while line not in self._receipts:
             if receipt in self._refused:
                 raise self._refused[receipt]
             if time.monotonic() > deadline:
-                said = f"no answer for {self._patience:.0f} s"
+                said = f"no answer for {self.patience:.0f} s"
                 raise ConnectionLost(
                     f"{self.place}: {said}; a memory or store limit holds producers back, or it hangs"
                 )
@@ -225,7 +225,8 @@ class Link:
         return receipt in self._refused
 
     @property
-    def _patience(self) -> float:
+    def patience(self) -> float:
+        """Seconds of silence after which an answer is not waited for any more."""
         return max(self.timeout, 30.0)
 
     def close(self) -> None:

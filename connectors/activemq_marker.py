@@ -4,6 +4,10 @@ Each transaction carries, beside its letters, one marker into a queue of the pla
 replay ids. A transaction is committed whole or not at all, also when the broker is killed between COMMIT
 and RECEIPT, so the marker decides. The queue is read by taking everything and giving it back: a selector
 or a browser would see only its first pages.
+
+A missing marker lets letters be sent again, so the end is never taken from silence: a message of our own
+goes to the end of the queue, and what comes before it is everything. On Classic the walk is the queue's
+only consumer meanwhile: another one would be given markers that this one then misses.
 """
 
 import time
@@ -11,11 +15,16 @@ from collections.abc import Iterator
 
 from dlq.connectors.activemq_hygiene import destination
 from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq_reading import nudge
 from dlq.connectors.base import Target
-from dlq.connectors.stomp_frames import Frame, encode
+from dlq.connectors.stomp_frames import Frame, encode, headers_of
+from dlq.core.errors import ConnectionLost
 
 _POLL = 0.1
-_QUIET = 2.0
+_END = "dlq-end"
+"""The header of the message that ends a walk. One that a killed walk left behind names no replay id."""
+_CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
+_ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
 
 
 def marker_queue(plan: str) -> str:
@@ -46,21 +55,34 @@ def committed(link: Link, plan: str) -> set[str]:
 def remove(link: Link, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
     for frame in _walk(link, plan):
-        ack = next(line for line in frame.head.split(b"\n") if line.startswith(b"ack:"))
-        link.send(b"ACK\nid:%b\n\n\0" % ack.removeprefix(b"ack:"))
+        _acknowledge(link, frame)
     link.request("UNSUBSCRIBE", {"id": link.token})
 
 
 def _walk(link: Link, plan: str) -> Iterator[Frame]:
-    """Every marker, until the broker has been silent for a while."""
-    window = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"} if link.artemis else {}
-    place = destination(Target("queue", marker_queue(plan)), link.artemis)["destination"]
-    headers = {"destination": place, "id": link.token, "ack": "client-individual", **window}
-    link.request(
-        "SUBSCRIBE", headers if link.artemis else {**headers, "activemq.prefetchSize": str(2**31 - 1)}
-    )
+    """Every marker. Raises ConnectionLost when the broker does not show all of them."""
+    place = destination(Target("queue", marker_queue(plan)), link.artemis)
+    how = _ARTEMIS if link.artemis else _CLASSIC
+    subscribe = {"destination": place["destination"], "id": link.token, "ack": "client-individual", **how}
+    link.request("SUBSCRIBE", subscribe)
+    end = link.new_receipt()
+    link.request("SEND", {**place, "persistent": "true", _END: end}, b"")
+    wake = b"" if link.artemis else nudge({"destination": place["destination"]}, link.token)
     heard = time.monotonic()
-    while time.monotonic() - heard < _QUIET:
-        for frame in link.receive(_POLL):
-            heard = time.monotonic()
+    while time.monotonic() - heard < link.patience:
+        frames = link.receive(_POLL)
+        if not frames:
+            link.send(wake)
+            continue
+        heard = time.monotonic()
+        for frame in frames:
+            if headers_of(frame.head).get(_END) == end:
+                _acknowledge(link, frame)
+                return
             yield frame
+    raise ConnectionLost(f"{link.place}: the markers in {marker_queue(plan)} were not shown to their end")
+
+
+def _acknowledge(link: Link, frame: Frame) -> None:
+    ack = next(line for line in frame.head.split(b"\n") if line.startswith(b"ack:"))
+    link.send(b"ACK\nid:%b\n\n\0" % ack.removeprefix(b"ack:"))
