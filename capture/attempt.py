@@ -21,7 +21,7 @@ from dlq.core.collecting import rare_garbage_collection
 from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
-SEGMENT_ROWS = 10_000
+SEGMENT_ROWS = 2_000
 SEGMENT_BYTES = 32 * 2**20
 FLUSH_SECONDS = 30.0
 """Brokers time consumers out that hold letters for long; nothing waits longer than this for its segment."""

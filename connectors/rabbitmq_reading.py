@@ -1,8 +1,9 @@
 """One walk over a RabbitMQ queue: exact at the snapshot, nothing rejected, nothing acknowledged early.
 
-The walk goes in windows. A window is a consumer whose prefetch is the window's size and whose letters
-are not acknowledged while it lives, so the broker hands out exactly that many; then it is cancelled,
-with nothing in flight, and the next one begins. The sum of the windows is the snapshot. All of it
+The walk goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
+is acknowledged of it; acknowledgements stop short by the prefetch, so it gets exactly the window. Then it
+is cancelled, with nothing in flight, and the next one begins. The sum of the windows is the snapshot. In
+a drain a window is many prefetches, in a copy, which acknowledges nothing, just one. All of it
 happens on one channel that consumes nothing else, so a delivery tag is the letter's position, and what
 was not acknowledged goes back with one basic.nack (a reject, a close or a crash would count as a failed
 delivery on quorum queues, and a limit kills what has failed too often).
@@ -22,9 +23,11 @@ from dlq.core.errors import ConnectionLost, DlqError, UsageError
 from dlq.core.record import Record
 
 IDLE_SECONDS = 3.0
-_FIRST_WINDOW = 64
+_FIRST_PREFETCH = 64
 _GROWTH = 16
-_MOST_LETTERS = 10_000
+_SLIDE = 8
+"""Prefetches to a window: then sizes are looked at again."""
+_MOST_LETTERS = 6_000
 _MOST_BYTES = 64 * 2**20
 _YIELD_SECONDS = 1.0
 _WAIT_SECONDS = 0.2
@@ -54,7 +57,7 @@ class RabbitReading:
         self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
         self._make = record_maker(request, link.server_version)
         self._windows = 0
-        self._start = self._end = 0
+        self._start = self._end = self._prefetch = 0
         self._consuming = False
         self._records: list[Record] = []
         self._received = 0
@@ -86,6 +89,9 @@ class RabbitReading:
                     yield from self._waiting()
                     continue
                 self._open_window()
+            if self._is_starved():
+                yield from self._waiting()
+                continue
             came = self._link.receive(_WAIT_SECONDS)
             idle = 0.0 if came else idle + _WAIT_SECONDS
             while self._take():
@@ -130,35 +136,39 @@ class RabbitReading:
         if self._records:
             yield self._batch()
 
+    def _is_starved(self) -> bool:
+        return self._received - max(self._acknowledged, self._start) >= self._prefetch
+
     def _waiting(self) -> Iterator[Batch]:
-        """Careful: nothing is asked for until the letter before is acknowledged. An empty batch tells
-        the caller that only its acknowledgement can bring more."""
+        """An empty batch tells the caller that only its acknowledgement can bring more."""
         yield from self._rest()
         time.sleep(_POLL_SECONDS)
         yield self._batch()
 
     def _open_window(self) -> None:
-        window = self._next_window()
+        before, self._prefetch = self._prefetch, self._next_prefetch()
+        slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
+        window = self._prefetch * (_SLIDE if slides else 1)
         self._windows += 1
-        self._link.call(spec.Basic.Qos(prefetch_count=window), spec.Basic.QosOk)
+        self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
         consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
         self._link.call(consume, spec.Basic.ConsumeOk)
-        self._start, self._end = self._received, self._received + window
+        self._start, self._end = self._received, min(self._received + window, self._wanted)
         self._consuming = True
 
     def _consumer_tag(self) -> str:
         """The tags sort like the windows: letters of several windows go back in the order of their tags."""
         return f"dlq-{self._windows:08d}"
 
-    def _next_window(self) -> int:
-        """Letters of the next window: about 64 MiB by what has been seen, carefully grown."""
+    def _next_prefetch(self) -> int:
+        """Letters that may wait for their acknowledgement: by the sizes seen so far, carefully grown."""
         rest = self._wanted - self._received
         if self._request.careful:
             return 1
         if not self._received:
-            return min(_FIRST_WINDOW, rest)
+            return min(_FIRST_PREFETCH, rest)
         fitting = _MOST_BYTES // max(1, self._size // self._received)
-        return max(1, min(fitting, _MOST_LETTERS, (self._end - self._start) * _GROWTH, rest))
+        return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
 
     def _stop_consuming(self) -> None:
         if self._consuming:
@@ -173,8 +183,7 @@ class RabbitReading:
                 self._stop_consuming()
 
     def acknowledge(self, position: int) -> None:
-        """See `Reading.acknowledge`. An acknowledgement within the window would let the broker send
-        more than the window, so it waits for the window's end."""
+        """See `Reading.acknowledge`. What would let the broker exceed the window waits for its end."""
         self._durable = position
         try:
             self._release()
@@ -182,7 +191,8 @@ class RabbitReading:
             raise self._lost(error) from error
 
     def _release(self) -> None:
-        tag = min(self._durable, self._start) if self._consuming else self._durable
+        most = max(self._start, self._end - self._prefetch)
+        tag = min(self._durable, most) if self._consuming else self._durable
         if tag > self._acknowledged:
             self._link.send(spec.Basic.Ack(delivery_tag=tag, multiple=True))
             self._acknowledged = tag
