@@ -1,5 +1,6 @@
 """From stored messages to records: where a dead letter came from, and which letter it is."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocket_message import StoredMessage, encode_properties
 from dlq.connectors.rocketmq_outcomes import finished_offsets
 from dlq.connectors.rocketmq_records import origin_of, record_maker
+from dlq.core.identity import content_id
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -70,6 +72,12 @@ def test_a_record_id_names_one_place_and_one_content() -> None:
     }
     assert len(ids) == 6
     assert made().record_id == made().record_id
+
+
+def test_a_record_id_is_the_content_id_of_place_properties_and_body() -> None:
+    record = made()
+    parts = b"s\0broker-a\0%DLQ%pay", b"0:7:161", record.raw_properties or b"", sha256(b"x").digest()
+    assert record.record_id == content_id(*parts)
 
 
 @pytest.mark.parametrize("millis", [0, -5, 2**62])
