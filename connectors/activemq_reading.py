@@ -1,9 +1,11 @@
 """Reading one queue: `take` consumes with acknowledgements held back, `browse` (Classic only) looks.
 
-Acknowledgements go in blocks, one receipt at the end of a block: on Classic cumulative (`client`), a third
-of the broker's work, until a letter comes that must stay, such as one that STOMP cannot carry. A cumulative
-acknowledgement could not leave it out, so all is given back from there and read again, each letter to be
-acknowledged by itself (`client-individual`, as always on Artemis).
+Acknowledgements go in blocks. The last letter's goes alone and with a receipt: Classic syncs the disk for
+every letter that a receipt covers (KahaDBStore#removeMessage), and one sync holds all before it.
+On Classic they are cumulative (`client`), a third of the broker's work, until a letter comes that must
+stay, such as one that STOMP cannot carry. A cumulative acknowledgement could not leave it out, so all is
+given back from there and read again, each letter to be acknowledged by itself (`client-individual`, as
+always on Artemis).
 NACK is never sent: in a DLQ it destroys the letter. What is not acknowledged goes back by UNSUBSCRIBE,
 which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 """
@@ -201,16 +203,15 @@ class StompReading:
 
     def acknowledge(self, position: int) -> None:
         """See `Reading`."""
-        newest: dict[bytes, bytes] = {}
-        reached = 0
+        covered: list[tuple[int, bytes, bytes]] = []
         while self._unacked and self._unacked[0][0] <= position:
-            reached, key, ack_id = self._unacked.popleft()
-            newest[key] = ack_id
-        if newest:
-            *ids, last = newest.values()
+            covered.append(self._unacked.popleft())
+        if covered:
+            reached, _, last = covered.pop()
+            newest = {key: ack_id for _, key, ack_id in covered}
             self._awaited = (self._link.new_receipt(), reached)
             receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (last, self._awaited[0].encode())
-            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in ids]) + receipt)
+            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in newest.values()]) + receipt)
             self._quiet = 0.0
 
     def settled(self) -> int:
