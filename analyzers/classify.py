@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from dlq.analyzers import exceptions, frameworks, rules, rules_rocketmq
 from dlq.analyzers.reading import spark_schema
+from dlq.analyzers.rule import cut
 from dlq.analyzers.topology import Facts
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.schema import SEGMENT
@@ -21,7 +22,7 @@ _VERDICT: Mapping[str, str] = {
     "cause": "cause",
     "mechanism": "mechanism",
     "rule": "rule",
-    "evidence": "substring(verdict.evidence, 1, 500)",
+    "evidence": cut("verdict.evidence", 500),
     "stale_evidence": "coalesce(verdict.stale_evidence, false)",
     "attempts": "verdict.attempts",
     "origin_kind": "verdict.origin_kind",

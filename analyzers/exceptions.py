@@ -9,7 +9,7 @@ costs no more than its length.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.rule import literal
+from dlq.analyzers.rule import cut, literal, part_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -92,17 +92,15 @@ def _without(text: str, pattern: str, instead: str = "") -> str:
     return f"regexp_replace({text}, {literal(pattern)}, {literal(instead)})"
 
 
-def _part(text: str, pattern: str, group: int = 1) -> str:
-    return f"nullif(regexp_extract({text}, {literal(pattern)}, {group}), '')"
-
-
 _TRACEBACK = "error_text LIKE '%Traceback (most recent call last)%'"
 _INNER = _without("substring_index(error_text, ' ---> ', -1)", r"^\(Inner Exception #\d+\) ")
 _LAST_OF_TRACEBACK = _without("error_text", r"(?s)^.*\n[ \t][^\n]*\n(?=\S)")
-_FOUND_INSIDE = _part("head", rf"(?s)(?:^|[\s:(])([A-Za-z_$][\w$.+]{{0,250}}{_SUFFIX}: .*)$")
-_FILE, _FUNCTION = _part("error_text", _PYTHON_FRAME), _part("error_text", _PYTHON_FRAME, 2)
+_FOUND_INSIDE = part_of("head", rf"(?s)(?:^|[\s:(])([A-Za-z_$][\w$.+]{{0,250}}{_SUFFIX}: .*)$")
+_FILE, _FUNCTION = part_of("error_text", _PYTHON_FRAME), part_of("error_text", _PYTHON_FRAME, 2)
 _PYTHON_PLACE = f"nullif(concat_ws(' ', {_FILE}, {_FUNCTION}), '')"
-_PLACES = f"{_part('root', _JVM_FRAME)}, {_part('error_text', _JVM_FRAME)}, {_part('root', _NODE_FRAME)}"
+_PLACES = (
+    f"{part_of('root', _JVM_FRAME)}, {part_of('error_text', _JVM_FRAME)}, {part_of('root', _NODE_FRAME)}"
+)
 _FAMILY = " ".join(
     f"WHEN {_matches(text, f'(?i){pattern}')} THEN {literal(name)}"
     for text in ("class_name", "hint")
@@ -113,10 +111,21 @@ _OF_THE_PLATFORM = _matches("exception_class", r"^(?:java|javax|jakarta|System|b
 _NAMED, _FOUND = _matches("head", rf"^{_CLASS}(?::|$)"), f"coalesce({_FOUND_INSIDE}, head)"
 _TEMPLATE = _without("hint", _VARIABLE, "?")
 _SAID = "coalesce(nullif(trim(verdict.error_text), ''), verdict.error_message)"
-_BLANKS = " \n\r\t"
+_BLANKS = (" ", "\n", "\r", "\t")
+_ENDS_BLANK = " OR ".join(
+    f"{end}with(error_text, {literal(b)})" for b in _BLANKS for end in ("starts", "ends")
+)
+_TRIMMED = f"trim(BOTH {literal(''.join(_BLANKS))} FROM error_text)"
 
 TEXT: tuple[Mapping[str, str], ...] = (
-    {"error_text": f"substring(trim(BOTH {literal(_BLANKS)} FROM {_SAID}), 1, {LONGEST_TEXT})"},
+    {"error_text": _SAID},
+    # Trimming and counting look at every character, so only where it is needed.
+    {
+        "error_text": (
+            f"CASE WHEN octet_length(error_text) > {LONGEST_TEXT} OR {_ENDS_BLANK} "
+            f"THEN substring({_TRIMMED}, 1, {LONGEST_TEXT}) ELSE error_text END"
+        )
+    },
     {
         # From the root cause on.
         "root": (
@@ -128,9 +137,9 @@ TEXT: tuple[Mapping[str, str], ...] = (
         )
     },
     # Without the frames: `class: message`, or some words.
-    {"head": f"substring({_without('substring(root, 1, 8192)', _FRAMES)}, 1, 4096)"},
+    {"head": f"substring({_without(cut('root', 8192), _FRAMES)}, 1, 4096)"},
     {"head": f"CASE WHEN {_NAMED} THEN head ELSE {_FOUND} END"},
-    {"head_class": _part("head", rf"^({_CLASS})(?:: |:?\s*$)")},
+    {"head_class": part_of("head", rf"^({_CLASS})(?:: |:?\s*$)")},
     {
         "head_class": (
             f"CASE WHEN {_matches('head_class', f'{_SUFFIX}$')} "
@@ -140,7 +149,7 @@ TEXT: tuple[Mapping[str, str], ...] = (
     {
         "exception_class": "coalesce(head_class, nullif(verdict.error_class, ''))",
         "exception_message": (
-            f"substring(CASE WHEN head_class IS NOT NULL THEN {_part('head', rf'(?s)^{_CLASS}:[ ]*(.*)$')} "
+            f"substring(CASE WHEN head_class IS NOT NULL THEN {part_of('head', rf'(?s)^{_CLASS}:[ ]*(.*)$')} "
             f"ELSE coalesce(nullif(verdict.error_message, ''), head) END, 1, {LONGEST_MESSAGE})"
         ),
     },

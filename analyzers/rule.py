@@ -60,6 +60,22 @@ def count_header(*names: str) -> str:
     return f"try_cast({first_header(*names)} AS int)"
 
 
+def part_of(text: str, pattern: str, group: int = 1) -> str:
+    """What a group of a pattern finds in a text; null when it finds nothing.
+
+    `nullif(regexp_extract(…), '')` would say the same, and search twice.
+    """
+    return f"filter(array(regexp_extract({text}, {literal(pattern)}, {group})), part -> part <> '')[0]"
+
+
+def cut(column: str, characters: int) -> str:
+    """The beginning of a text. Counting the characters of every short one would cost more than the rest."""
+    return (
+        f"CASE WHEN octet_length({column}) > {characters} THEN substring({column}, 1, {characters}) "
+        f"ELSE {column} END"
+    )
+
+
 def of_kind(*kinds: str) -> str:
     """The condition that the record came from one of these broker kinds."""
     return f"broker_kind IN ({', '.join(map(literal, kinds))})"

@@ -7,7 +7,7 @@ leave none. Sources: RegionBroker#sendToDeadLetterQueue and the callers named be
 
 from collections.abc import Mapping
 
-from dlq.analyzers.rule import Rule, header, literal
+from dlq.analyzers.rule import Rule, header, literal, part_of
 
 _TO_STRING = r"(?s)^([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*)(?:: (.*))?$"
 _POLICY = r"RedeliveryPolicy \{[^}]*\}"
@@ -36,22 +36,18 @@ _STORED_TWICE = (
 _DISCARDED = r"^(?:(?:TopicSubDiscard|Subscription discard)\. ID:(\S+)|Message discarded)$"
 
 
-def _part(text: str, pattern: str, group: int = 1) -> str:
-    return f"nullif(regexp_extract({text}, {literal(pattern)}, {group}), '')"
-
-
 def _says(pattern: str) -> str:
     return f"amq_text RLIKE {literal(pattern)}"
 
 
-_EXPIRED_AT = _part("failure_text", r"^[^:]*: Message Expired\. Expiration:(\d+)$")
+_EXPIRED_AT = part_of("failure_text", r"^[^:]*: Message Expired\. Expiration:(\d+)$")
 _STALE = f"coalesce({_EXPIRED_AT} <> {header('originalExpiration')}, false)"
-_LIMIT = f"try_cast({_part('amq_text', _MAXIMUM)} AS int)"
+_LIMIT = f"try_cast({part_of('amq_text', _MAXIMUM)} AS int)"
 
 DERIVED: Mapping[str, str] = {
     "amq_stale": f"broker_kind = 'activemq' AND {_STALE}",
-    "amq_text": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN coalesce({_part('failure_text', _TO_STRING, 2)}, '') END",
-    "amq_class": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN {_part('failure_text', _TO_STRING)} END",
+    "amq_text": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN coalesce({part_of('failure_text', _TO_STRING, 2)}, '') END",
+    "amq_class": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN {part_of('failure_text', _TO_STRING)} END",
 }
 
 _ORIGIN = {
@@ -59,8 +55,8 @@ _ORIGIN = {
     "origin": "nullif(origin, dead_letter_queue)",
     "origin_kind": "CASE WHEN origin <> dead_letter_queue THEN origin_kind END",
     "stale_evidence": "amq_stale",
-    "producer_id": _part("message_id", _NUMBERED),
-    "producer_seq": f"try_cast({_part('message_id', _NUMBERED, 2)} AS bigint)",
+    "producer_id": part_of("message_id", _NUMBERED),
+    "producer_seq": f"try_cast({part_of('message_id', _NUMBERED, 2)} AS bigint)",
 }
 
 
@@ -69,7 +65,7 @@ def _died(name: str, words: str, when: str, cause: str, mechanism: str, **fields
 
 
 def _by_consumer(consumer: str) -> dict[str, str]:
-    return {"consumer_id": consumer, "connection_id": _part(consumer, _OF_CONSUMER)}
+    return {"consumer_id": consumer, "connection_id": part_of(consumer, _OF_CONSUMER)}
 
 
 _WITHOUT_TEXT = "coalesce(amq_class, '') = ''"
@@ -83,7 +79,7 @@ RULES: tuple[Rule, ...] = (
         _says(_AUDIT),
         "suppressed_duplicate",
         "audit",
-        **_by_consumer(_part("amq_text", _AUDIT)),
+        **_by_consumer(part_of("amq_text", _AUDIT)),
     ),
     _died(
         "amq-audit-other-consumer",
@@ -91,7 +87,7 @@ RULES: tuple[Rule, ...] = (
         _says(_AUDIT_OTHER),
         "suppressed_duplicate",
         "audit",
-        connection_id=_part("amq_text", _AUDIT_OTHER),
+        connection_id=part_of("amq_text", _AUDIT_OTHER),
     ),
     _died(
         "amq-audit-session",
@@ -99,7 +95,7 @@ RULES: tuple[Rule, ...] = (
         _says(_AUDIT_SESSION),
         "suppressed_duplicate",
         "audit",
-        connection_id=_part(_part("amq_text", _AUDIT_SESSION), r"^(.+):-?\d+$"),
+        connection_id=part_of(part_of("amq_text", _AUDIT_SESSION), r"^(.+):-?\d+$"),
     ),
     _died(
         "amq-redelivery-policy",
@@ -107,8 +103,8 @@ RULES: tuple[Rule, ...] = (
         _says(_ROLLBACK),
         "redelivery_exhausted",
         "redelivery_policy",
-        attempts=f"coalesce(try_cast({_part('amq_text', _ROLLBACK)} AS int), {_LIMIT} + 1)",
-        error_text=f"nullif({_part('amq_text', _ROLLBACK, 2)}, 'null')",
+        attempts=f"coalesce(try_cast({part_of('amq_text', _ROLLBACK)} AS int), {_LIMIT} + 1)",
+        error_text=f"nullif({part_of('amq_text', _ROLLBACK, 2)}, 'null')",
     ),
     _died(
         "amq-redelivery-policy-ra",
@@ -124,8 +120,8 @@ RULES: tuple[Rule, ...] = (
         _says(_OTHER_CLIENTS),
         "redelivery_exhausted",
         "redelivery_policy",
-        attempts=f"try_cast({_part('amq_text', _OTHER_CLIENTS)} AS int) + 1",
-        error_message=_part("amq_text", _OTHER_CLIENTS, 2),
+        attempts=f"try_cast({part_of('amq_text', _OTHER_CLIENTS)} AS int) + 1",
+        error_message=part_of("amq_text", _OTHER_CLIENTS, 2),
     ),
     _died(
         "amq-dispatch-check",
@@ -133,9 +129,9 @@ RULES: tuple[Rule, ...] = (
         _says(_BEFORE_DISPATCH),
         "redelivery_exhausted",
         "dispatch_check",
-        attempts=f"coalesce(try_cast({_part('amq_text', _BEFORE_DISPATCH)} AS int), "
-        f"{_LIMIT} + 1, try_cast({_part('amq_text', _BEFORE_DISPATCH, 3)} AS int) + 1)",
-        **_by_consumer(_part("amq_text", _BEFORE_DISPATCH, 2)),
+        attempts=f"coalesce(try_cast({part_of('amq_text', _BEFORE_DISPATCH)} AS int), "
+        f"{_LIMIT} + 1, try_cast({part_of('amq_text', _BEFORE_DISPATCH, 3)} AS int) + 1)",
+        **_by_consumer(part_of("amq_text", _BEFORE_DISPATCH, 2)),
     ),
     _died(
         "amq-expired",
@@ -157,7 +153,7 @@ RULES: tuple[Rule, ...] = (
         _says(_DISCARDED),
         "overflow",
         "discard",
-        **_by_consumer(_part("amq_text", _DISCARDED)),
+        **_by_consumer(part_of("amq_text", _DISCARDED)),
     ),
     _died(
         "amq-format",
