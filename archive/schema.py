@@ -1,11 +1,13 @@
 """The Parquet schema of a segment, and records to and from Arrow, column by column."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, repeat
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from dlq.core.columns import Column, Columns, Maps, Same
 from dlq.core.record import COLUMNS, Death, Record
 
 FORMAT_VERSION = 1
@@ -44,6 +46,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "priority": pa.int32(),
     "flags": pa.int32(),
 }
+_TEXT = pa.field("text", pa.string())
 SEGMENT = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
@@ -85,13 +88,34 @@ _BUILDERS: Mapping[str, Any] = {
 }
 
 
+def _array(field: pa.Field, values: Column) -> pa.Array:
+    if isinstance(values, Same):
+        return _array(field, [values.value]).take(pa.array(np.zeros(len(values), np.int32)))
+    if isinstance(values, Maps):
+        return _alike_maps(values)
+    return _BUILDERS[field.name](values) if field.name in _BUILDERS else pa.array(values, field.type)
+
+
+def _alike_maps(maps: Maps) -> pa.Array:
+    """The values come by name and are wanted by row."""
+    rows, names = len(maps), len(maps.columns)
+    by_name = [_array(_TEXT, values) for values in maps.columns.values()]
+    by_row = np.arange(rows * names, dtype=np.int32).reshape(names, rows).T.ravel()
+    values = pa.concat_arrays(by_name).take(pa.array(by_row)) if names else pa.array([], pa.string())
+    repeated = pa.array(list(maps.columns), pa.string()).take(pa.array(by_row // max(1, rows)))
+    offsets = np.arange(rows + 1, dtype=np.int32) * names
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), repeated, values)
+
+
+def _columns(records: Sequence[Record]) -> Iterable[Column]:
+    if isinstance(records, Columns):
+        return records.columns
+    return zip(*records, strict=True) if records else repeat((), len(COLUMNS))
+
+
 def to_table(records: Sequence[Record]) -> pa.Table:
     """Records as one Arrow table with the schema SEGMENT."""
-    columns = zip(*records, strict=True) if records else ([] for _ in COLUMNS)
-    arrays = [
-        _BUILDERS[f.name](values) if f.name in _BUILDERS else pa.array(values, f.type)
-        for f, values in zip(SEGMENT, columns, strict=True)
-    ]
+    arrays = [_array(f, values) for f, values in zip(SEGMENT, _columns(records), strict=True)]
     return pa.Table.from_arrays(arrays, schema=SEGMENT)
 
 

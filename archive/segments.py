@@ -15,6 +15,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
+from dlq.core.columns import column
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
@@ -77,7 +78,7 @@ def commit(
         mode=mode,
         segment=name,
         rows=len(records),
-        digest=digest_of_ids([record.record_id for record in records]),
+        digest=digest_of_ids(column(records, "record_id")),
         created_at=iso(moment),
         checkpoint=dict(checkpoint),
     )

@@ -6,10 +6,11 @@ one thread while the next batch is read; the reading itself is touched by the ca
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
@@ -18,6 +19,7 @@ from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
 from dlq.core.collecting import rare_garbage_collection
+from dlq.core.columns import column
 from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
@@ -63,7 +65,8 @@ Matched = dict[int, set[str]]
 class _Flush:
     """Letters on their way to the disk, and what may be acknowledged once they are there."""
 
-    records: list[Record] = field(default_factory=list)
+    parts: list[Sequence[Record]] = field(default_factory=list)
+    rows: int = 0
     matched: Matched = field(default_factory=dict)
     position: int = 0
     size: int = 0
@@ -72,8 +75,12 @@ class _Flush:
 
     def is_due(self, idle: bool) -> bool:
         """Full, old, or the broker waits for acknowledgements before it gives more."""
-        full = len(self.records) >= SEGMENT_ROWS or self.size >= SEGMENT_BYTES
+        full = self.rows >= SEGMENT_ROWS or self.size >= SEGMENT_BYTES
         return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
+
+    def records(self) -> Sequence[Record]:
+        """All letters in one piece; what came in columns stays so where there is nothing to join."""
+        return self.parts[0] if len(self.parts) == 1 else list(chain.from_iterable(self.parts))
 
 
 class Attempt:
@@ -123,17 +130,19 @@ class Attempt:
             self._finish(progress)
 
     def _has_news(self) -> bool:
-        return bool(self._open.records or self._open.matched or self._open.checkpoint)
+        return bool(self._open.rows or self._open.matched or self._open.checkpoint)
 
     def _take(self, batch: Batch) -> None:
         new, matched = self._known.sort_out(batch.records)
         flush = self._open
-        flush.records += new
+        if new:
+            flush.parts.append(new)
+            flush.rows += len(new)
         for owner, ids in matched.items():
             flush.matched.setdefault(owner, set()).update(ids)
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
-        size = sum(record.body_size for record in batch.records)
+        size = sum(column(batch.records, "body_size"))
         flush.size += size
         tally = self._tally
         tally.delivered += len(batch.records)
@@ -144,7 +153,7 @@ class Attempt:
 
     def _submit(self, writer: ThreadPoolExecutor) -> None:
         flush, self._open = self._open, _Flush()
-        if flush.records or flush.checkpoint:
+        if flush.rows or flush.checkpoint:
             self.last_number += 1
             future: Future[Manifest | None] = writer.submit(self._write, flush, self.last_number)
         else:
@@ -160,7 +169,7 @@ class Attempt:
             request.pull_id,
             number,
             request.mode,
-            flush.records,
+            flush.records(),
             flush.checkpoint,
         )
         self._tally.captured += manifest.rows
@@ -174,7 +183,7 @@ class Attempt:
         while self._writing and (len(self._writing) > ahead or self._writing[0][1].done()):
             flush, future = self._writing.popleft()
             manifest = future.result()
-            flush.records = []  # durable; only what is to be settled is still of interest
+            flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
                 self._reading.acknowledge(flush.position)
                 self._acknowledged.append((flush, manifest))

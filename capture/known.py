@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
+from dlq.core.columns import column
 from dlq.core.identity import ordinal_id
 from dlq.core.record import Record
 
@@ -64,14 +65,14 @@ class Known:
         self._high, self._low = pairs[order, 0], pairs[order, 1]
         self._owner = np.concatenate([np.empty(0, np.int32), *owners])[order]
 
-    def sort_out(self, records: Sequence[Record]) -> tuple[list[Record], dict[int, set[str]]]:
+    def sort_out(self, records: Sequence[Record]) -> tuple[Sequence[Record], dict[int, set[str]]]:
         """Which of the delivered `records` are new (with their final ids), and which were known:
         owner number in `unsettled` -> record ids."""
-        ids = [record.record_id for record in records]
+        ids = column(records, "record_id")
         distinct = set(ids)
         if len(distinct) == len(ids) and self._recent.isdisjoint(distinct) and not self._archived(ids).any():
             self._remember(ids)
-            return list(records), {}
+            return records, {}
         new: list[Record] = []
         matched: dict[int, set[str]] = {}
         for record in records:
