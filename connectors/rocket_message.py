@@ -8,11 +8,12 @@ Hosts are 4 or 16 bytes and a port.
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dlq.connectors.remoting import ProtocolError
 from dlq.connectors.rocket_bodies import plain_body
+from dlq.core.columns import Maps
 
 TRANSACTION = 0xC
 COMMITTED = 0x8
@@ -29,6 +30,7 @@ _PLAIN = struct.Struct(">iIiiiqqiq8sq8siqi")
 """The whole fixed part when both hosts are IPv4: the usual case, in one step."""
 _INNER = struct.Struct(">iiiii")
 _V6 = BORN_V6 | STORED_V6
+_TEXT = bytes(range(256)).translate(None, b"\1\2")
 
 
 class StoredMessage(NamedTuple):
@@ -171,6 +173,25 @@ def parse_properties(block: bytes) -> dict[str, str]:
         return dict(pairs)
     except ValueError:
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
+
+
+def parse_blocks(blocks: Sequence[bytes]) -> list[dict[str, str]] | Maps:
+    """The property blocks of many messages; by name where all have the same names in the same order."""
+    return _parse_alike(blocks) or [parse_properties(block) for block in blocks]
+
+
+def _parse_alike(blocks: Sequence[bytes]) -> Maps | None:
+    """All at once, where each block is nothing but the same number of complete pairs."""
+    count, rows, joined = blocks[0].count(b"\2"), len(blocks), b"".join(blocks)
+    if not count or any(block.count(b"\2") != count or block[-1] != 2 for block in blocks):
+        return None
+    if joined.translate(None, _TEXT) != b"\1\2" * (count * rows):
+        return None
+    flat = joined.decode("utf-8", "backslashreplace").replace("\2", "\1").split("\1")
+    names = flat[: 2 * count : 2]
+    if len(set(names)) != count or flat[:-1:2] != names * rows:
+        return None
+    return Maps({name: flat[2 * i + 1 : -1 : 2 * count] for i, name in enumerate(names)}, rows)
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
