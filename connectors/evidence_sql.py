@@ -4,24 +4,18 @@ Layout: JDBCPersit of Jaskey/RocketMQDedupListener. Expired rows stay until the 
 again, so that they can still say what became of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import sqlalchemy as sa
 
 from dlq.connectors.secrets import password_of
+from dlq.connectors.sql_drivers import DRIVERS
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence
 
-_DRIVERS: Mapping[str, tuple[str, dict[str, Any]]] = {
-    "postgresql": ("postgresql+psycopg", {"connect_timeout": 10}),
-    "postgres": ("postgresql+psycopg", {"connect_timeout": 10}),
-    "mysql": ("mysql+pymysql", {"connect_timeout": 10}),
-    "mariadb": ("mysql+pymysql", {"connect_timeout": 10}),
-    "sqlite": ("sqlite", {}),
-}
-"""Scheme of the URL -> SQLAlchemy's dialect and driver, and how that connects."""
+_PATIENCE = {"connect_timeout": 10}
 _COLUMNS = ("application_name", "topic", "tag", "msg_uniq_key", "status", "expire_time")
 _ROWS = 5000
 
@@ -46,9 +40,8 @@ def _engine(settings: Evidence) -> sa.Engine:
     place = f"evidence.{settings.name}"
     try:
         url = sa.make_url(settings.url)
-        driver, options = _DRIVERS[url.drivername]
-        url = url.set(drivername=driver, password=password_of(place, settings))
-        return sa.create_engine(url, connect_args=options)
+        url = url.set(drivername=DRIVERS[url.drivername], password=password_of(place, settings))
+        return sa.create_engine(url, connect_args={} if url.drivername == "sqlite" else _PATIENCE)
     except (sa.exc.ArgumentError, ValueError) as error:
         raise ConfigError(f"{place}.url is no URL; write it like postgresql://user@host/database") from error
     except ImportError as error:

@@ -7,17 +7,9 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from dlq.connectors.secrets import password_of
+from dlq.connectors.sql_drivers import DRIVERS
 from dlq.core.errors import ArchiveError, ConfigError
 from dlq.core.settings import Ledger, suggest
-
-DRIVERS = {
-    "sqlite": "sqlite",
-    "postgresql": "postgresql+psycopg",
-    "postgres": "postgresql+psycopg",
-    "mysql": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
-}
-"""Scheme of `[ledger] url` -> SQLAlchemy dialect and driver."""
 
 _SQLITE_BUSY_SECONDS = 60
 _SQLITE_SETTINGS = (
