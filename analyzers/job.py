@@ -5,7 +5,6 @@ again by later analyses under the same rules. Stage 2 looks across all records (
 and writes the verdicts. `analysis.json` comes last: without it nothing counts.
 """
 
-import os
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from dlq.analyzers import (
     transactions,
 )
 from dlq.analyzers.classify import classify, judged_schema
-from dlq.analyzers.reading import read_files, read_records, spark_schema, spark_url
+from dlq.analyzers.reading import read_files, read_records, rows_of, spark_schema, spark_url, written
 from dlq.analyzers.session import session
 from dlq.analyzers.topology import Facts
 from dlq.archive import analyses, manifests
@@ -36,7 +35,7 @@ from dlq.archive.evidence import Snapshot
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.segments import broker_kinds
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.store import Store
 from dlq.core import clock
 from dlq.core.causes import CAUSES
 from dlq.core.clock import Clock
@@ -115,7 +114,7 @@ def _analyze(
         verdicts = incidents.write(store, segments, judged, verdicts, f"analyses/{name}/incidents")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         spark.catalog.clearCache()
-        tables = {table: _files(store, f"analyses/{name}/{table}/") for table in TABLES}
+        tables = {table: written(store, f"analyses/{name}/{table}/") for table in TABLES}
         changed = changes.against(spark, store, last, counts, tables["verdicts"])
     analysis = Analysis(
         analysis=name,
@@ -129,6 +128,7 @@ def _analyze(
         extra={
             "parts": [vars(part) for part in (*kept, *fresh)],
             "changed": changed,
+            "incidents": rows_of(store, tables["incidents"]),
             **joined,
             **evidence.summary(snapshots),
         },
@@ -177,7 +177,7 @@ def _judge(
     if seen.get["asked"]:
         asking = read_records(spark, store, committed, with_body=True).filter(asks)
         classify(asking, facts, settings.rules, kinds).write.parquet(spark_url(store.url(f"{folder}/bodies")))
-    return [Part(_files(store, f"{folder}/"), tuple(m.stem for m in committed))]
+    return [Part(written(store, f"{folder}/"), tuple(m.stem for m in committed))]
 
 
 def _read_parts(spark: "SparkSession", store: Store, parts: Sequence[Part], since: int | None) -> "DataFrame":
@@ -242,14 +242,3 @@ def _write(store: Store, verdicts: "DataFrame", folder: str) -> dict[str, int]:
     shaped = verdicts.select(*(F.col(f.name).cast(f.dataType) for f in spark_schema(VERDICTS).fields))
     shaped.observe(seen, *counts).write.parquet(spark_url(store.url(folder)))
     return {cause: count for cause, count in seen.get.items() if count}
-
-
-def _files(store: Store, prefix: str) -> tuple[str, ...]:
-    """The Parquet files that Spark has written, durable by now."""
-    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
-    if isinstance(store, LocalStore):
-        for path in map(store.url, names):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-    return names

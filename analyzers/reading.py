@@ -1,11 +1,14 @@
-"""Committed segments as a DataFrame: an explicit list of files, an explicit schema."""
+"""Committed segments as a DataFrame: an explicit list of files, an explicit schema; and what Spark wrote."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
+
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
-from dlq.archive.store import Store
+from dlq.archive.store import LocalStore, Store
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,3 +47,20 @@ def read_records(
     records = read_files(spark, store, [m.segment for m in committed], spark_schema())
     text = F.col("body").cast("string") if with_body else F.lit(None).cast("string")
     return records.withColumn("body_text", text)
+
+
+def rows_of(store: Store, names: Sequence[str]) -> int:
+    """How many rows these Parquet files have; their footers tell."""
+    files = (pq.read_metadata(store.parquet(name), filesystem=store.filesystem) for name in names)
+    return sum(int(file.num_rows) for file in files)
+
+
+def written(store: Store, prefix: str) -> tuple[str, ...]:
+    """The Parquet files that Spark has written, durable by now."""
+    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
+    if isinstance(store, LocalStore):
+        for path in map(store.url, names):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    return names

@@ -98,6 +98,9 @@ def _show(context: "Context", result: "Analysis") -> None:
         context.say(
             f"{new} fingerprint{'s' if new != 1 else ''} not seen in the analysis before ({changed['since']})"
         )
+    incidents = result.extra.get("incidents", 0)
+    if incidents:
+        context.say(f"{incidents:,} incident{'s' if incidents != 1 else ''}: dlq incidents")
     joined = result.extra.get("client_log")
     if joined:
         context.say(

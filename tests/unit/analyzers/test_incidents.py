@@ -182,7 +182,7 @@ def test_an_analysis_writes_incidents_and_marks_verdicts(quick: SparkSession, tm
             for n in range(12)
         ],
     )
-    analyze(store, Settings())
+    assert analyze(store, Settings()).extra["incidents"] == 1
 
     sql = "SELECT incident_id, count(*) FROM letters GROUP BY 1"
     with views.connect(store) as connection:
