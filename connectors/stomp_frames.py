@@ -22,10 +22,8 @@ MESSAGE = b"MESSAGE"
 _COMMANDS = (b"MESSAGE\n", b"RECEIPT\n", b"ERROR\n", b"CONNECTED\n")
 _EMPTY_BODIED = (b"RECEIPT", b"CONNECTED", b"ERROR")
 _LENGTH = re.compile(rb"^content-length:[ ]*(\d{1,18})[ ]*$", re.MULTILINE)
-_ESCAPES = {"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"}
 _UNESCAPES = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _ESCAPED = re.compile(r"\\[\\rnc]")
-_TO_ESCAPE = re.compile(r"[\\\r\n:]")
 MAX_HEAD = 64 * 2**20
 
 
@@ -41,7 +39,7 @@ class Frame(NamedTuple):
 
 def escape(text: str) -> str:
     """A header value as STOMP 1.2 wants it."""
-    return text if text.isalnum() else _TO_ESCAPE.sub(lambda m: _ESCAPES[m[0]], text)
+    return text.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n").replace(":", "\\c")
 
 
 _escaped_name = lru_cache(4096)(escape)
@@ -105,8 +103,8 @@ class FrameReader:
         self._proof = b":" + self.token.encode()
         self._buffer = bytearray()
         self._scanned = 0
-        self._ahead: tuple[int, int] | None = None
-        """Begin and end of the next frame's head, where `_frame_follows` has found it already."""
+        self._ahead: tuple[bytes, int] | None = None
+        """The next frame's command and head, and where its body begins, if `_frame_follows` was there."""
         self._receipts = 0
 
     def receipt(self) -> str:
@@ -142,23 +140,25 @@ class FrameReader:
         return headers_of(head).get("message")
 
     def _next(self, start: int) -> tuple[Frame, int] | None:
-        buffer = self._buffer
-        if self._ahead is not None:
-            start, end = self._ahead
-            self._ahead = None
-        else:
-            start = _skip_newlines(buffer, start)
-            end = buffer.find(b"\n\n", start)
+        found, self._ahead = self._ahead or self._head(start), None
+        if found is None:
+            return None
+        lines, begin = found
+        command, _, head = lines.partition(b"\n")
+        if command == MESSAGE:
+            return self._message(head, begin)
+        if command not in _EMPTY_BODIED:
+            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
+        nul = self._buffer.find(0, begin)
+        return None if nul < 0 else (Frame(command, head, bytes(self._buffer[begin:nul])), nul + 1)
+
+    def _head(self, start: int) -> tuple[bytes, int] | None:
+        start = _skip_newlines(self._buffer, start)
+        end = self._buffer.find(b"\n\n", start)
         if end < 0:
             self._check_begin(start)
             return None
-        command, _, head = bytes(buffer[start:end]).partition(b"\n")
-        if command in _EMPTY_BODIED:
-            nul = buffer.find(0, end + 2)
-            return None if nul < 0 else (Frame(command, head, bytes(buffer[end + 2 : nul])), nul + 1)
-        if command != MESSAGE:
-            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
-        return self._message(head, end + 2)
+        return bytes(self._buffer[start:end]), end + 2
 
     def _message(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
         at = head.find(b"content-length:")
@@ -193,16 +193,17 @@ class FrameReader:
         """Whether a frame with our token begins here; None: more bytes will tell."""
         buffer = self._buffer
         at = _skip_newlines(buffer, at)
-        peek = bytes(buffer[at : at + 10])
-        if not peek.startswith(_COMMANDS):
+        if not buffer.startswith(_COMMANDS, at):
+            peek = bytes(buffer[at : at + 10])
             return None if any(command.startswith(peek) for command in _COMMANDS) else False
         end = buffer.find(b"\n\n", at)
         if end < 0:
             return None if buffer.find(0, at) < 0 else False
+        lines = bytes(buffer[at:end])
         # A NUL ends the candidate: what stands behind it is another frame's token.
-        if buffer.find(0, at, end) >= 0 or buffer.find(self._proof, at, end) < 0:
+        if b"\0" in lines or self._proof not in lines:
             return False
-        self._ahead = (at, end)
+        self._ahead = lines, end + 2
         return True
 
     def _check_begin(self, start: int) -> None:
