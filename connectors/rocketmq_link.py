@@ -61,7 +61,7 @@ class Link:
         complete = signed(text_fields(fields), body, self._access.credential)
         return self._opaque, request(code, self._opaque, complete, body)
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: bytes | bytearray) -> None:
         """Send request frames; raises ConnectionLost."""
         unsent, deadline = memoryview(data), time.monotonic() + self._access.timeout
         while unsent:
@@ -89,6 +89,14 @@ class Link:
             if not self._read(left := deadline - time.monotonic()) and left <= 0:
                 return None
         return self._answers.popleft()
+
+    def received(self) -> list[Frame]:
+        """The answers that are there. Raises ConnectionLost."""
+        if not self._answers:
+            self._read(0.0)
+        found = list(self._answers)
+        self._answers.clear()
+        return found
 
     def has_answer(self) -> bool:
         """Whether `receive` has something without waiting for the network."""

@@ -32,6 +32,8 @@ _NOT_STORED = (
     Code.NO_TOPIC,
     Code.NO_GROUP,
 )
+_FILL_SECONDS = 0.005
+_OUTBOX_BYTES = 64 * 1024
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 Place = tuple[str, int]
@@ -55,27 +57,40 @@ class RocketPublisher:
         self._links: dict[str, Link] = {}
         self._waiting: dict[tuple[str, int], _InFlight] = {}
         self._places: dict[str, list[Place]] = {}
+        self._outbox: dict[str, bytearray] = {}
+        self._over = False
         self._turn = count()
         self._resume = Resume(cluster)
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher.publish`."""
         try:
-            for letter in outgoing:
-                yield from self._accounted(letter)
-                yield from self._answers(0.0)
-                while len(self._waiting) >= self._window:
-                    yield from self._answers(self._patience())
-            while self._waiting:
-                yield from self._answers(self._patience())
+            while not self._over or self._waiting:
+                yield from self._fill(outgoing)
+                self._flush()
+                if self._waiting:
+                    yield from self._answers(self._patience() if self._over or self._is_full() else 0.0)
         except ConnectionLost as error:
             yield from self._give_up(str(error))
             raise
+
+    def _fill(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """Take letters while there is room, but not for long: what was taken is to be sent."""
+        until = time.monotonic() + _FILL_SECONDS
+        while not self._over and not self._is_full() and time.monotonic() < until:
+            letter = next(outgoing, None)
+            if letter is None:
+                self._over = True
+            else:
+                yield from self._accounted(letter)
 
     def close(self) -> None:
         """Drop the connections."""
         for link in self._links.values():
             link.close()
+
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= self._window
 
     def _accounted(self, letter: Outgoing) -> Iterator[Sent]:
         """Publish one; where that fails before it is in flight, say so before the failure goes on."""
@@ -102,6 +117,7 @@ class RocketPublisher:
         key = message.properties.get(SHARDING_KEY)
         place = places[queue_by_hash(key, len(places)) if key else next(self._turn) % len(places)]
         while key and any(waiting.place == place for waiting in self._waiting.values()):
+            self._flush()
             yield from self._answers(self._patience())
         self._send(_InFlight(letter.number, place, message, time.monotonic()))
 
@@ -118,13 +134,22 @@ class RocketPublisher:
         return self._places[topic]
 
     def _send(self, waiting: _InFlight) -> None:
+        """Put it into the outbox; what is put together is sent together."""
         node, queue = waiting.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node)
-        link = self._links[node]
-        opaque, data = link.frame(Ask.SEND_V2, _fields(waiting.data, queue), waiting.data.body)
+        opaque, data = self._links[node].frame(Ask.SEND_V2, _fields(waiting.data, queue), waiting.data.body)
         self._waiting[node, opaque] = waiting
-        link.send(data)
+        outbox = self._outbox.setdefault(node, bytearray())
+        outbox += data
+        if len(outbox) > _OUTBOX_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        for node, outbox in self._outbox.items():
+            if outbox:
+                self._links[node].send(outbox)
+                outbox.clear()
 
     def _patience(self) -> float:
         """How long the oldest message in flight may still wait; raises ConnectionLost when that is over."""
@@ -136,21 +161,18 @@ class RocketPublisher:
 
     def _answers(self, wait: float) -> Iterator[Sent]:
         """What has been answered; waits up to `wait` seconds for the first."""
-        links = {node: link for node, link in self._links.items() if any(n == node for n, _ in self._waiting)}
-        ready = [node for node, link in links.items() if link.has_answer()]
-        if not ready and links:
-            by_socket = {link.fileno(): node for node, link in links.items()}
-            ready = [by_socket[number] for number in select.select(list(by_socket), [], [], wait)[0]]
+        waiting = {node for node, _ in self._waiting}
+        ready = {node for node in waiting if self._links[node].has_answer()}
+        by_socket = {self._links[node].fileno(): node for node in waiting}
+        ready |= {by_socket[n] for n in select.select(list(by_socket), [], [], 0.0 if ready else wait)[0]}
         for node in ready:
-            yield from self._read(node, links[node])
+            yield from self._read(node)
 
-    def _read(self, node: str, link: Link) -> Iterator[Sent]:
-        answer = link.receive(0.0)
-        while answer is not None:
+    def _read(self, node: str) -> Iterator[Sent]:
+        for answer in self._links[node].received():
             waiting = self._waiting.pop((node, answer.opaque), None)
             if waiting is not None and (sent := self._result(waiting, answer)) is not None:
                 yield sent
-            answer = link.receive(0.0) if link.has_answer() else None
 
     def _result(self, waiting: _InFlight, answer: Frame) -> Sent | None:
         """None: the broker was too busy to look at it, so it is sent again."""
