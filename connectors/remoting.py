@@ -115,11 +115,15 @@ def signed(fields: dict[str, str], body: bytes, credential: Credential | None) -
     return {**fields, "Signature": base64.b64encode(digest).decode()}
 
 
-def request(code: int, opaque: int, fields: dict[str, str], body: bytes = b"") -> bytes:
-    """One request frame. The fields are complete (and signed) by now."""
+def written(fields: Mapping[str, str]) -> str:
+    """Header fields as they stand in a request; joined by commas they are the fields of both."""
     quote = encode_basestring_ascii
-    written = ",".join([f"{quote(name)}:{quote(value)}" for name, value in fields.items()])
-    header = (_TEMPLATE % (code, VERSION, opaque, written)).encode()
+    return ",".join([f"{quote(name)}:{quote(value)}" for name, value in fields.items()])
+
+
+def request(code: int, opaque: int, fields: str, body: bytes = b"") -> bytes:
+    """One request frame. The fields are complete (and signed) and written by now."""
+    header = (_TEMPLATE % (code, VERSION, opaque, fields)).encode()
     return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
 
 

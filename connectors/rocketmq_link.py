@@ -15,6 +15,7 @@ from dlq.connectors.remoting import (
     request,
     signed,
     text_fields,
+    written,
 )
 from dlq.core.errors import ConnectionLost, Unreachable
 
@@ -57,9 +58,17 @@ class Link:
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
+        return self.frame_of(code, written(signed(text_fields(fields), body, self._access.credential)), body)
+
+    def frame_of(self, code: int, fields: str, body: bytes) -> tuple[int, bytes]:
+        """The same of fields that are written already. They must be signed where `signs` is true."""
         self._opaque += 1
-        complete = signed(text_fields(fields), body, self._access.credential)
-        return self._opaque, request(code, self._opaque, complete, body)
+        return self._opaque, request(code, self._opaque, fields, body)
+
+    @property
+    def signs(self) -> bool:
+        """Whether requests carry a signature, which covers all their fields."""
+        return self._access.credential is not None
 
     def send(self, data: bytes | bytearray) -> None:
         """Send request frames; raises ConnectionLost."""

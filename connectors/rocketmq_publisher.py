@@ -6,10 +6,11 @@ Messages sent together are stored in any order. Those with a sharding key go one
 import select
 import time
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import count
 
 from dlq.connectors.base import Outcome, Outgoing, Sent
-from dlq.connectors.remoting import Ask, Code, Frame
+from dlq.connectors.remoting import Ask, Code, Frame, written
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_resume import Resume
@@ -138,7 +139,7 @@ class RocketPublisher:
         node, queue = waiting.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node)
-        opaque, data = self._links[node].frame(Ask.SEND_V2, _fields(waiting.data, queue), waiting.data.body)
+        opaque, data = _frame(self._links[node], waiting.data, queue)
         self._waiting[node, opaque] = waiting
         outbox = self._outbox.setdefault(node, bytearray())
         outbox += data
@@ -199,20 +200,32 @@ def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | No
     return ("refused" if is_known else "in_doubt"), said
 
 
-def _fields(message: Message, queue: int) -> dict[str, object]:
+def _frame(link: Link, message: Message, queue: int) -> tuple[int, bytes]:
+    properties = "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
+    own = {"g": str(time.time_ns() // 1_000_000), "i": properties}
+    shared = (message.topic, queue, message.sys_flag, message.flag, message.reconsume_limit)
+    if link.signs:
+        return link.frame(Ask.SEND_V2, {**_fields(*shared), **own}, message.body)
+    return link.frame_of(Ask.SEND_V2, f"{_written(*shared)},{written(own)}", message.body)
+
+
+def _fields(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> dict[str, str]:
     """SEND_MESSAGE_V2's short names. The topic is its own default topic, so that none is made by mistake."""
-    fields: dict[str, object] = {
+    fields = {
         "a": _GROUP,
-        "b": message.topic,
-        "c": message.topic,
-        "d": 1,
-        "e": queue,
-        "f": message.sys_flag,
-        "g": time.time_ns() // 1_000_000,
-        "h": message.flag,
-        "i": "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()]),
-        "j": 0,
-        "k": False,
-        "m": False,
+        "b": topic,
+        "c": topic,
+        "d": "1",
+        "e": str(queue),
+        "f": str(sys_flag),
+        "h": str(flag),
+        "j": "0",
+        "k": "false",
+        "m": "false",
     }
-    return fields if message.reconsume_limit is None else {**fields, "l": message.reconsume_limit}
+    return fields if reconsume_limit is None else {**fields, "l": str(reconsume_limit)}
+
+
+@lru_cache(maxsize=4096)
+def _written(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> str:
+    return written(_fields(topic, queue, sys_flag, flag, reconsume_limit))

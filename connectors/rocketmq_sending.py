@@ -6,6 +6,7 @@ consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, Outline, Target
@@ -90,6 +91,7 @@ def properties_of(record: Record) -> dict[str, str]:
     )
 
 
+@lru_cache(maxsize=4096)
 def is_brokers_own(name: str) -> bool:
     """Whether a property describes an earlier trip and must not go along on the next one."""
     return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
@@ -103,10 +105,11 @@ def message_of(outgoing: Outgoing) -> Message:
     is_group = target.kind == "group"
     if is_group:
         kept["RETRY_TOPIC"] = record.origin or ""
+    kept.update(outgoing.provenance)
     return Message(
         topic=f"{RETRY}{target.name}" if is_group else target.name,
         body=record.body,
-        properties={**kept, **outgoing.provenance},
+        properties=kept,
         sys_flag=_compression(record),
         flag=int(record.headers.get("flag", 0)),
         reconsume_limit=16 if is_group else None,

@@ -21,6 +21,7 @@ from dlq.connectors.remoting import (
     signed,
     text_fields,
     version_name,
+    written,
 )
 
 
@@ -66,7 +67,7 @@ def test_a_frame_is_read_whole_byte_by_byte_and_with_trailing_bytes(data: bytes,
 
 
 def test_a_request_is_what_the_broker_parses() -> None:
-    data = request(310, 9, text_fields({"b": 'a"\x01é', "k": False, "e": -1}), b"body")
+    data = request(310, 9, written(text_fields({"b": 'a"\x01é', "k": False, "e": -1})), b"body")
     (frame,) = FrameReader().feed(data)
     assert (frame.code, frame.opaque, frame.is_answer, frame.body) == (310, 9, False, b"body")
     assert frame.fields == {"b": 'a"\x01é', "k": "false", "e": "-1"}
