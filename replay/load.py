@@ -23,14 +23,18 @@ SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
 OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
 """The same for `Connector.outline`: it knows `body_size`, not the body."""
 _LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_size")
-"""All that is sent of a RabbitMQ letter: the rest only says what its property block holds."""
+_LEAN: Mapping[str, Sequence[str]] = {
+    "rabbitmq": _LEAN_COLUMNS,
+    "rocketmq": (*_LEAN_COLUMNS, "dead_letter_queue", "origin", "headers", "flags"),
+}
+"""All that is sent of a broker's letters: the rest only says what their property blocks hold."""
 
 
 class Loader:
     """Reads the letters' records in the plan's order; holds one segment at a time."""
 
     def __init__(self, store: Store, columns: Sequence[str] = SENT_COLUMNS, lean: bool = False) -> None:
-        """`lean`: RabbitMQ's letters without what their property blocks hold anyway."""
+        """`lean`: letters without what their property blocks hold anyway."""
         self._store, self._columns, self._lean = store, columns, lean
         self._stem = ""
         self._table = pa.table({})
@@ -104,7 +108,7 @@ class Loader:
     def _read(self, manifest: Manifest) -> pa.Table:
         try:
             file = pq.ParquetFile(self._store.parquet(manifest.segment))
-            return file.read(columns=_LEAN_COLUMNS if self._lean and _is_lean(file) else self._columns)
+            return file.read(columns=(_lean_columns(file) if self._lean else None) or self._columns)
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
@@ -126,7 +130,8 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
     return table.take([letter.row for letter in letters])
 
 
-def _is_lean(file: pq.ParquetFile) -> bool:
+def _lean_columns(file: pq.ParquetFile) -> Sequence[str] | None:
+    """None where a letter has no property block, or they are of several kinds of brokers."""
     block = file.read(columns=["broker_kind", "raw_properties"])
-    kinds = set(block["broker_kind"].unique().to_pylist())
-    return block["raw_properties"].null_count == 0 and kinds <= {"rabbitmq"}
+    kinds = block["broker_kind"].unique().to_pylist()
+    return _LEAN.get(kinds[0]) if len(kinds) == 1 and block["raw_properties"].null_count == 0 else None
