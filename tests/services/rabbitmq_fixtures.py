@@ -39,6 +39,9 @@ on_rabbitmq_3 = pytest.mark.parametrize("rabbit_node", ["3.10"], indirect=True)
 on_rabbitmq_4 = pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)
 _numbers = count(1)
 
+A_QUEUE_IS_DURABLE_AFTER = 6
+"""Seconds. A quorum queue that is declared shortly before its node is killed comes back empty (3.10, 4.3)."""
+
 
 @cache
 def why_missing(version: str) -> str | None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from services.cutter import Cutter
 from services.rabbitmq_fixtures import (
+    A_QUEUE_IS_DURABLE_AFTER,
     KINDS,
     PASSWORD_VARIABLE,
     Rabbit,
@@ -106,7 +107,7 @@ Drains = Callable[..., Drain]
 @each_kind
 def test_the_broker_is_killed_and_restarted_in_mid_pull(drain: Drains, rabbit: Rabbit, kind: str) -> None:
     pull = drain(12_000, kind)
-    time.sleep(2)  # a node that is killed within a second forgets a new quorum queue whole, confirmed or not
+    time.sleep(A_QUEUE_IS_DURABLE_AFTER if kind == "quorum" else 0)
     running = pull.start()
     pull.wait_for_a_manifest(running)
     rabbit.node.kill()

@@ -18,7 +18,13 @@ from urllib.parse import urlsplit
 import pika
 import pytest
 from services.cutter import Cutter
-from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4
+from services.rabbitmq_fixtures import (
+    A_QUEUE_IS_DURABLE_AFTER,
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_4,
+)
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq import RabbitConnector
@@ -32,8 +38,6 @@ from dlq.core.record import Record
 pytestmark = pytest.mark.rabbitmq
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
 _plans = count(1)
-_A_QUEUE_IS_DURABLE_AFTER = 6
-"""Seconds. A quorum queue that is declared shortly before its node is killed comes back empty (3.10.8)."""
 
 
 def new_plan() -> str:
@@ -372,7 +376,7 @@ def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Ra
 @on_private_nodes
 def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
     queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
-    time.sleep(_A_QUEUE_IS_DURABLE_AFTER)
+    time.sleep(A_QUEUE_IS_DURABLE_AFTER)
     publisher = WitnessedPublisher(rabbit.broker(), plan, 100)
 
     def letters() -> Iterator[Outgoing]:

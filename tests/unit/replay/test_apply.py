@@ -1,27 +1,17 @@
 """Carrying out a plan: wherever it breaks, nothing that was confirmed is sent twice, nothing is forgotten."""
 
 import os
-import signal
-import subprocess
-import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from archives import letter
-from replaying import QueueFile, Replaying, brokers, confirm, fill
+from replaying import QueueFile, Replaying, confirm, fill
 
 from dlq.archive import manifests, segments
-from dlq.archive.store import LocalStore
 from dlq.connectors.base import Outcome
 from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, UsageError
-from dlq.core.settings import Settings
-from dlq.replay.apply import Run, apply
-from dlq.replay.ledger import opened
+from dlq.replay.apply import Run
 from dlq.replay.pace import request_stop
 from dlq.replay.sql_ledger import SqlLedger
 
@@ -269,123 +259,3 @@ def test_the_witness_goes_when_nothing_is_open(replay: Replaying) -> None:
     replay.queue.dies_at = None
     replay.apply(plan)
     assert replay.queue.forgotten == [plan]
-
-
-CHILD = """
-import sys
-sys.path[:0] = [sys.argv[1]]
-from pathlib import Path
-from replaying import QueueFile, brokers, settings
-from dlq.archive.store import LocalStore
-from dlq.replay.apply import apply
-from dlq.replay.ledger import opened
-from dlq.replay.pace import Stop, stopping_on_signals
-archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
-queue = QueueFile(queue_file)
-queue.pause = 0.001
-stop = Stop(store, plan)
-with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
-    run = apply(store, config, plan, to, ledger, stop)
-print(run.sent, run.skipped)
-"""
-
-
-def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
-    tests = str(Path(__file__).parents[2])
-    arguments = [tests, replay.store.location, str(replay.queue.path), plan]
-    command = [sys.executable, "-c", CHILD, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(running: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
-
-
-@pytest.mark.parametrize("after", [1, 35, 120])
-def test_kill_minus_nine_in_mid_apply(replay: Replaying, after: int) -> None:
-    fill(replay.store, 2000)
-    plan = replay.plan(witness=True)
-    running = child(replay, plan)
-    wait_for(running, lambda: len(replay.queue.arrived()) >= after)
-    running.kill()
-    running.communicate()
-    assert len(replay.queue.arrived()) < 2000
-
-    replay.queue.witnesses.append(plan)
-    replay.apply(plan)
-    assert 0 < replay.states(plan)["in_doubt"] <= WINDOW
-    resolved = replay.reconcile(plan)
-    assert resolved["unknown"] == 0
-    replay.apply(plan)
-    assert replay.states(plan) == {"confirmed": 2000}
-    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: signal.Signals) -> None:
-    fill(replay.store, 2000)
-    plan = replay.plan()
-    running = child(replay, plan)
-    wait_for(running, lambda: len(replay.queue.arrived()) >= 50)
-    running.send_signal(number)
-    out, err = running.communicate(timeout=30)
-    assert (running.returncode, err) == (0, "")
-    sent = int(out.split()[0])
-    assert 50 <= sent < 2000
-    assert replay.states(plan) == {"confirmed": sent, "planned": 2000 - sent}
-
-
-def test_two_applies_of_one_plan_at_once(replay: Replaying) -> None:
-    fill(replay.store, 500)
-    plan = replay.plan()
-    running = [child(replay, plan) for _ in range(2)]
-    results = [(*process.communicate(timeout=60), process.returncode) for process in running]
-    losers = [err for _, err, code in results if code]
-    assert all("Busy" in err for err in losers)
-    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
-
-
-def test_two_plans_of_the_same_letters_at_once(replay: Replaying) -> None:
-    fill(replay.store, 500)
-    plans = [replay.plan(), replay.plan()]
-    running = [child(replay, plan) for plan in plans]
-    results = [process.communicate(timeout=60) for process in running]
-    assert [err for _, err in results] == ["", ""]
-    assert sum(int(out.split()[0]) for out, _ in results) == 500
-    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plans[0]))
-
-
-def test_two_hosts_with_one_ledger_share_the_work(
-    replay: Replaying, config: Settings, tmp_path: Path
-) -> None:
-    """Two archives can't lock each other out: only the ledger stands between them."""
-    fill(replay.store, 300)
-    plan = replay.plan()
-    runs: list[Run] = []
-
-    def host() -> None:
-        with (
-            opened(config.ledger, replay.store) as book,
-            brokers(config, QueueFile(replay.queue.path)) as some,
-        ):
-            runs.append(apply(_Unlocked(replay.store.location), config, plan, some, book))
-
-    hosts = [threading.Thread(target=host) for _ in range(2)]
-    for one in hosts:
-        one.start()
-    for one in hosts:
-        one.join()
-    assert sum(run.sent for run in runs) == 300
-    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
-
-
-class _Unlocked(LocalStore):
-    """A store whose locks another host does not see."""
-
-    def lock(self, name: str):  # type: ignore[no-untyped-def]
-        return super().lock(f"{name}-{threading.get_ident()}")
