@@ -3,8 +3,8 @@
     python bench/scale.py [RECORDS ...]      (default: 1000000 10000000)
 
 Each command is the installed one, in a process of its own; memory is the most that it and its children
-(the JVM) had at once. `per_million` is seconds a million letters: where it does not grow, ten times the
-letters cost ten times as much, or less. Making the letters is not timed.
+(the JVM) had at once. `per_million` is seconds of CPU a million letters, which a busy machine changes least:
+where it does not grow, ten times the letters cost ten times as much, or less. Making the letters is not timed.
 """
 
 import json
@@ -58,35 +58,38 @@ def archive(folder: Path, records: int) -> int:
     return sum(path.stat().st_size for path in (folder / "archive").rglob("*.parquet"))
 
 
-def _memory(process: psutil.Process) -> int:
-    """Bytes of a process and its children, as far as they still run."""
-    total = 0
+def _used(process: psutil.Process) -> tuple[int, float]:
+    """Bytes of memory and seconds of CPU of a process and its children, as far as they still run."""
+    memory, cpu = 0, 0.0
     for one in (process, *process.children(recursive=True)):
         try:
-            total += one.memory_info().rss
+            memory += one.memory_info().rss
+            cpu += sum(one.cpu_times()[:2])
         except psutil.NoSuchProcess:
             continue
-    return total
+    return memory, cpu
 
 
 def measured(folder: Path, words: tuple[str, ...]) -> dict[str, Any]:
-    """One command: seconds, and the most memory in MB."""
+    """One command: seconds, seconds of CPU, and the most memory in MB."""
     program = str(Path(sys.executable).with_name("dlq"))
-    start, most = time.perf_counter(), 0
+    start, most, cpu = time.perf_counter(), 0, 0.0
     with subprocess.Popen([program, *words], cwd=folder, stdout=subprocess.DEVNULL) as process:
         watched = psutil.Process(process.pid)
         while process.poll() is None:
             try:
-                most = max(most, _memory(watched))
+                memory, used = _used(watched)
             except psutil.NoSuchProcess:
                 break
+            most, cpu = max(most, memory), max(cpu, used)
             time.sleep(LOOK_SECONDS)
         assert process.wait() == 0, words
-    return {"seconds": round(time.perf_counter() - start, 1), "mb": most >> 20}
+    seconds = time.perf_counter() - start
+    return {"seconds": round(seconds, 1), "cpu": round(cpu, 1), "mb": most >> 20}
 
 
 def night(records: int) -> dict[str, float]:
-    """All commands on so many letters, printed line by line; command -> seconds a million letters."""
+    """All commands on so many letters, printed line by line; command -> seconds of CPU a million letters."""
     folder = Path(tempfile.mkdtemp(prefix="dlq-bench-"))
     costs = {}
     try:
@@ -95,7 +98,7 @@ def night(records: int) -> dict[str, float]:
         for words in COMMANDS:
             name = " ".join(words[:2]) if words[0] == "replay" else words[0]
             found = measured(folder, words)
-            costs[name] = found["seconds"] / records * 1e6
+            costs[name] = found["cpu"] / records * 1e6
             line = {"records": records, "command": name, **found, "per_million": round(costs[name], 2)}
             print(json.dumps(line), flush=True)
     finally:
