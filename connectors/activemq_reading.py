@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_lossy import INNER_NUL
+from dlq.connectors.activemq_records import Maker
 from dlq.connectors.base import Batch, Left, ReadRequest
 from dlq.connectors.stomp_frames import Frame, encode, headers_of
 from dlq.core.errors import BrokerError
@@ -42,13 +43,13 @@ class Started(NamedTuple):
 
     Classic holds what a consumer has not acknowledged in an array, from whose front each acknowledgement
     takes one letter and moves all others (PrefetchSubscription#acknowledge). Where each is acknowledged by
-    itself, letters that wait by the ten thousand for their segment are spread over several consumers, which
+    itself, letters that wait by the thousand for their segment are spread over several consumers, which
     costs the broker a sixth less; one connection keeps the queue's order.
     """
 
     link: Link
     subscribe: Mapping[str, str]
-    make: Callable[[Frame], Record]
+    make: Maker
     nudge: bytes = b""
     consumers: int = 1
     cumulative: bool = False
@@ -83,10 +84,10 @@ class StompReading:
         self.complete = False
         self.seen = self.position = 0
         self._ended = False
-        self._held: list[Record] = []
+        self._held: list[Frame] = []
         self._frames: deque[Frame] = deque()
-        self._unacked: deque[tuple[int, bytes, bytes]] = deque()
-        """Position, what one acknowledgement covers (a consumer, or the letter alone), and its ack id."""
+        self._unacked: deque[tuple[int, bytes]] = deque()
+        """Position and ack id."""
         self._awaited: tuple[str, int] | None = None
         self._settled = 0
         self._quiet = 0.0
@@ -131,20 +132,20 @@ class StompReading:
         self._cumulative = self._must_switch = False
         self._consume()
 
-    def _some(self) -> tuple[list[Record], list[Left]]:
+    def _some(self) -> tuple[Sequence[Record], list[Left]]:
         """Letters until a batch is full or the broker pauses."""
         request = self._walk.request
         rows = min(request.batch_rows, BATCH_ROWS)
-        records: list[Record] = []
+        taken: list[Frame] = []
         left: list[Left] = []
         size = 0
-        while len(records) < rows and size < request.batch_bytes and not self._pauses():
+        while len(taken) < rows and size < request.batch_bytes and not self._pauses():
             if not self._frames and not self._wait():
                 break
             frame = self._frames.popleft()
             size += len(frame.body)
-            self._take(frame, records, left)
-        return records, left
+            self._take(frame, taken, left)
+        return self._make(taken) if taken else (), left
 
     def _wait(self) -> bool:
         asked = time.monotonic()
@@ -154,7 +155,7 @@ class StompReading:
         self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
         return bool(self._frames)
 
-    def _take(self, frame: Frame, records: list[Record], left: list[Left]) -> None:
+    def _take(self, frame: Frame, taken: list[Frame], left: list[Left]) -> None:
         if self._walk.browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
@@ -165,18 +166,19 @@ class StompReading:
         self.seen += 1
         if self._nudge and self.seen % _NUDGE_EVERY == 0:
             self._link.send(self._nudge)
-        record = self._make(frame)
         if reason is not None:
-            left.append(Left(record.physical_id or "", reason))
+            left.append(self._left(frame, reason))
         elif frame.inner_nul:
-            self._held.append(record)
+            self._held.append(frame)
         else:
             self.position += 1
-            records.append(record)
+            taken.append(frame)
             if self._walk.request.mode == "drain":
-                ack_id = _ack_id(frame.head)
-                key = _value(frame.head, b"subscription:") if self._cumulative else ack_id
-                self._unacked.append((self.position, key, ack_id))
+                self._unacked.append((self.position, _ack_id(frame.head)))
+
+    def _left(self, frame: Frame, reason: str) -> Left:
+        [record] = self._make([frame])
+        return Left(record.physical_id or "", reason)
 
     def _pauses(self) -> bool:
         return self._must_switch or self._reached()
@@ -193,8 +195,8 @@ class StompReading:
         if self._held:
             yield Batch((), self.position)
             self.position += len(self._held)
-            left = [Left(record.physical_id or "", INNER_NUL) for record in self._held]
-            yield Batch(self._held, self.position, left=left)
+            left = [self._left(frame, INNER_NUL) for frame in self._held]
+            yield Batch(self._make(self._held), self.position, left=left)
 
     def _shown_in_full(self) -> bool:
         if self._goal is not None:
@@ -203,15 +205,16 @@ class StompReading:
 
     def acknowledge(self, position: int) -> None:
         """See `Reading`."""
-        covered: list[tuple[int, bytes, bytes]] = []
+        reached = 0
+        ids: list[bytes] = []
         while self._unacked and self._unacked[0][0] <= position:
-            covered.append(self._unacked.popleft())
-        if covered:
-            reached, _, last = covered.pop()
-            newest = {key: ack_id for _, key, ack_id in covered}
+            reached, ack_id = self._unacked.popleft()
+            ids.append(ack_id)
+        if ids:
             self._awaited = (self._link.new_receipt(), reached)
+            *before, last = ids[-2:] if self._cumulative else ids
             receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (last, self._awaited[0].encode())
-            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in newest.values()]) + receipt)
+            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in before]) + receipt)
             self._quiet = 0.0
 
     def settled(self) -> int:
@@ -230,14 +233,8 @@ class StompReading:
 
 
 def _ack_id(head: bytes) -> bytes:
-    """The `ack` header."""
-    return _value(head, b"ack:")
-
-
-def _value(head: bytes, name: bytes) -> bytes:
-    """A header as it came (`name` with its colon): it goes back escaped as it is."""
-    at = 0 if head.startswith(name) else head.find(b"\n" + name) + 1
-    begin = at + len(name)
+    """The `ack` header as it came: it goes back escaped as it is."""
+    begin = 4 if head.startswith(b"ack:") else head.find(b"\nack:") + 5
     end = head.find(b"\n", begin)
     return head[begin:] if end < 0 else head[begin:end]
 

@@ -9,7 +9,7 @@ from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_lossy import lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq_queues import Queues, subscription
 from dlq.connectors.activemq_reading import Started, Walk, mean_size, nudge
-from dlq.connectors.activemq_records import Place, record_maker
+from dlq.connectors.activemq_records import Maker, Place, record_maker
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.stomp_frames import Frame, headers_of
 from dlq.core.errors import HarmRefused
@@ -17,7 +17,8 @@ from dlq.core.record import Record
 from dlq.core.settings import Broker
 
 _WINDOW_BYTES = 48 * 2**20
-_WINDOW_LETTERS = 30_000
+_WINDOW_LETTERS = 6_000
+"""Three segments: one that is filled, one that is written, one on its way."""
 _CONSUMER_LETTERS = 3_000
 _PREFETCH = "activemq.prefetchSize"
 _ALL = 2**31 - 1
@@ -106,18 +107,17 @@ def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
     return {**window, _PREFETCH: str(letters // consumers)}, consumers
 
 
-def _with_details(make: Callable[[Frame], Record], queues: Queues, queue: str) -> Callable[[Frame], Record]:
+def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
     """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
     jolokia = queues.jolokia
     if jolokia is None or queues.artemis:
         return make
 
-    def detailed(frame: Frame) -> Record:
-        record = make(frame)
+    def detailed(record: Record) -> Record:
         shown = jolokia.message(queue, record.message_id or "")
         return record._replace(properties=details(shown)) if shown else record
 
-    return detailed
+    return lambda frames: [detailed(record) for record in make(frames)]
 
 
 def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame], str | None]:
