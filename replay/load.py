@@ -26,6 +26,8 @@ _LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_siz
 _LEAN: Mapping[str, Sequence[str]] = {
     "rabbitmq": _LEAN_COLUMNS,
     "rocketmq": (*_LEAN_COLUMNS, "dead_letter_queue", "origin", "headers", "flags"),
+    "activemq": ("record_id", "broker_kind", "headers", "properties", "body", "body_size"),
+    "artemis": ("record_id", "broker_kind", "headers", "properties", "body", "body_size"),
 }
 """All that is sent of a broker's letters: the rest only says what their property blocks hold."""
 
@@ -108,7 +110,7 @@ class Loader:
     def _read(self, manifest: Manifest) -> pa.Table:
         try:
             file = pq.ParquetFile(self._store.parquet(manifest.segment))
-            return file.read(columns=(_lean_columns(file) if self._lean else None) or self._columns)
+            return (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
         except (OSError, pa.ArrowException) as error:
             raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
@@ -130,8 +132,8 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
     return table.take([letter.row for letter in letters])
 
 
-def _lean_columns(file: pq.ParquetFile) -> Sequence[str] | None:
+def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
     """None where a letter has no property block, or they are of several kinds of brokers."""
-    block = file.read(columns=["broker_kind", "raw_properties"])
-    kinds = block["broker_kind"].unique().to_pylist()
-    return _LEAN.get(kinds[0]) if len(kinds) == 1 and block["raw_properties"].null_count == 0 else None
+    kinds = file.read(columns=["broker_kind"])["broker_kind"].unique().to_pylist()
+    table = file.read(columns=_LEAN[kinds[0]]) if len(kinds) == 1 and kinds[0] in _LEAN else None
+    return table if table is not None and table["raw_properties"].null_count == 0 else None
