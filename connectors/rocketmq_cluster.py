@@ -76,9 +76,9 @@ class Cluster:
             raise Unreachable(f"no master of {node} is registered at {', '.join(self._name_servers)}")
         return self._link(masters[node])
 
-    def new_link(self, node: str) -> Link:
-        """A connection to the master of `node` for one use of its own."""
-        return Link(self.link(node).address, self._access)
+    def new_link(self, node: str, brief: bool = False) -> Link:
+        """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
+        return Link(self.link(node).address, self._access, brief)
 
     def call(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """One question to the master of `node`, whatever the answer's code.

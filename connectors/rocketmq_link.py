@@ -34,13 +34,13 @@ class Access:
 class Link:
     """A connection that keeps several requests in flight. Not safe for several threads."""
 
-    def __init__(self, address: str, access: Access) -> None:
-        """Connect to `host:port`; raises Unreachable."""
+    def __init__(self, address: str, access: Access, brief: bool = False) -> None:
+        """Connect to `host:port`; raises Unreachable. `brief`: see `FrameReader`."""
         self.address = address
         self.version = 0
         self._access = access
         self.timeout = access.timeout
-        self._frames = FrameReader()
+        self._frames = FrameReader(brief=brief)
         self._answers: deque[Frame] = deque()
         self._opaque = 0
         self._broken = False

@@ -59,67 +59,80 @@ class RocketPublisher:
         self._waiting: dict[tuple[str, int], _InFlight] = {}
         self._places: dict[str, list[Place]] = {}
         self._outbox: dict[str, bytearray] = {}
+        self._done: list[Sent] = []
         self._over = False
         self._turn = count()
         self._resume = Resume(cluster)
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher.publish`."""
-        try:
-            while not self._over or self._waiting:
-                yield from self._fill(outgoing)
+        lost: ConnectionLost | None = None
+        while lost is None and (not self._over or self._waiting):
+            try:
+                self._fill(outgoing)
                 self._flush()
-                if self._waiting:
-                    yield from self._answers(self._patience() if self._over or self._is_full() else 0.0)
-        except ConnectionLost as error:
-            yield from self._give_up(str(error))
-            raise
-
-    def _fill(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
-        """Take letters while there is room, but not for long: what was taken is to be sent."""
-        until = time.monotonic() + _FILL_SECONDS
-        while not self._over and not self._is_full() and time.monotonic() < until:
-            letter = next(outgoing, None)
-            if letter is None:
-                self._over = True
-            else:
-                yield from self._accounted(letter)
+                self._wait_for_room()
+            except ConnectionLost as error:
+                lost = error
+                self._give_up(str(error))
+            done, self._done = self._done, []
+            yield from done
+        if lost is not None:
+            raise lost
 
     def close(self) -> None:
         """Drop the connections."""
         for link in self._links.values():
             link.close()
 
-    def _is_full(self) -> bool:
-        return len(self._waiting) >= self._window
+    def _fill(self, outgoing: Iterator[Outgoing]) -> None:
+        """Take letters while there is room, but not for long: what was taken is to be sent."""
+        until = time.monotonic() + _FILL_SECONDS
+        while not self._over and len(self._waiting) < self._window and time.monotonic() < until:
+            letter = next(outgoing, None)
+            if letter is None:
+                self._over = True
+            else:
+                self._accounted(letter)
 
-    def _accounted(self, letter: Outgoing) -> Iterator[Sent]:
+    def _wait_for_room(self) -> None:
+        """Take the answers that are there. A full window is waited for until a quarter of it is free, so
+        that many letters are sent together."""
+        is_full = len(self._waiting) >= self._window
+        enough = self._window * 3 // 4
+        if self._waiting:
+            self._answers(self._patience() if is_full or self._over else 0.0)
+        while is_full and len(self._waiting) > enough:
+            self._answers(self._patience())
+
+    def _accounted(self, letter: Outgoing) -> None:
         """Publish one; where that fails before it is in flight, say so before the failure goes on."""
         try:
-            yield from self._publish_one(letter)
+            self._publish_one(letter)
         except (ConnectionLost, Unreachable) as error:
             if all(waiting.number != letter.number for waiting in self._waiting.values()):
-                yield Sent(letter.number, "in_doubt", str(error))
+                self._done.append(Sent(letter.number, "in_doubt", str(error)))
             raise ConnectionLost(str(error)) from error
 
-    def _publish_one(self, letter: Outgoing) -> Iterator[Sent]:
+    def _publish_one(self, letter: Outgoing) -> None:
         if letter.target.kind == RESUME:
-            yield self._resume.send(letter)
+            self._done.append(self._resume.send(letter))
             return
         message = message_of(letter)
         try:
             places = self._places_of(message.topic)
         except (AccessDenied, NotFound) as error:
-            yield Sent(letter.number, "refused", str(error))
+            self._done.append(Sent(letter.number, "refused", str(error)))
             return
         if not places:
-            yield Sent(letter.number, "refused", f"no broker has a writable topic {message.topic}")
+            why = f"no broker has a writable topic {message.topic}"
+            self._done.append(Sent(letter.number, "refused", why))
             return
         key = message.properties.get(SHARDING_KEY)
         place = places[queue_by_hash(key, len(places)) if key else next(self._turn) % len(places)]
         while key and any(waiting.place == place for waiting in self._waiting.values()):
             self._flush()
-            yield from self._answers(self._patience())
+            self._answers(self._patience())
         self._send(_InFlight(letter.number, place, message, time.monotonic()))
 
     def _places_of(self, topic: str) -> list[Place]:
@@ -138,7 +151,7 @@ class RocketPublisher:
         """Put it into the outbox; what is put together is sent together."""
         node, queue = waiting.place
         if node not in self._links:
-            self._links[node] = self._cluster.new_link(node)
+            self._links[node] = self._cluster.new_link(node, brief=True)
         opaque, data = _frame(self._links[node], waiting.data, queue)
         self._waiting[node, opaque] = waiting
         outbox = self._outbox.setdefault(node, bytearray())
@@ -160,34 +173,30 @@ class RocketPublisher:
             raise ConnectionLost(f"{oldest.place[0]} gave no answer within {self._cluster.timeout:g} s")
         return left
 
-    def _answers(self, wait: float) -> Iterator[Sent]:
+    def _answers(self, wait: float) -> None:
         """What has been answered; waits up to `wait` seconds for the first."""
         waiting = {node for node, _ in self._waiting}
         ready = {node for node in waiting if self._links[node].has_answer()}
         by_socket = {self._links[node].fileno(): node for node in waiting}
         ready |= {by_socket[n] for n in select.select(list(by_socket), [], [], 0.0 if ready else wait)[0]}
         for node in ready:
-            yield from self._read(node)
+            for answer in self._links[node].received():
+                if found := self._waiting.pop((node, answer.opaque), None):
+                    self._take(found, answer)
 
-    def _read(self, node: str) -> Iterator[Sent]:
-        for answer in self._links[node].received():
-            waiting = self._waiting.pop((node, answer.opaque), None)
-            if waiting is not None and (sent := self._result(waiting, answer)) is not None:
-                yield sent
-
-    def _result(self, waiting: _InFlight, answer: Frame) -> Sent | None:
-        """None: the broker was too busy to look at it, so it is sent again."""
+    def _take(self, waiting: _InFlight, answer: Frame) -> None:
+        """A broker that was too busy to look at it gets it again."""
         if answer.code == Code.BUSY and waiting.tries < _BUSY_TRIES:
             time.sleep(_BUSY_WAIT)
             waiting.tries, waiting.since = waiting.tries + 1, time.monotonic()
             self._send(waiting)
-            return None
+            self._flush()
+            return
         outcome, detail = outcome_of(answer, is_empty=not waiting.data.body)
-        return Sent(waiting.number, outcome, detail)
+        self._done.append(Sent(waiting.number, outcome, detail))
 
-    def _give_up(self, why: str) -> Iterator[Sent]:
-        for waiting in self._waiting.values():
-            yield Sent(waiting.number, "in_doubt", why)
+    def _give_up(self, why: str) -> None:
+        self._done += [Sent(waiting.number, "in_doubt", why) for waiting in self._waiting.values()]
         self._waiting.clear()
 
 

@@ -107,20 +107,22 @@ def message_of(outgoing: Outgoing) -> Message:
         kept["RETRY_TOPIC"] = record.origin or ""
     kept.update(outgoing.provenance)
     return Message(
-        topic=f"{RETRY}{target.name}" if is_group else target.name,
-        body=record.body,
-        properties=kept,
-        sys_flag=_compression(record),
-        flag=int(record.headers.get("flag", 0)),
-        reconsume_limit=16 if is_group else None,
+        f"{RETRY}{target.name}" if is_group else target.name,
+        record.body,
+        kept,
+        _compression(record),
+        int(record.headers.get("flag", 0)),
+        16 if is_group else None,
     )
 
 
 def _compression(record: Record) -> int:
     """The compression bits, unless an edit has put a plain body in the place of the compressed one."""
     flags = (record.flags or 0) & COMPRESSION
+    if not flags & COMPRESSED:
+        return 0
     is_as_stored = record.body.startswith(_MAGIC.get(flags >> 8 & 7, b"\0none"))
-    return flags if flags & COMPRESSED and is_as_stored else 0
+    return flags if is_as_stored else 0
 
 
 def unique_key_of(outgoing: Outgoing) -> str:

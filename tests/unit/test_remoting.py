@@ -166,3 +166,28 @@ def test_strict_json_is_read_too(value: object) -> None:
 )
 def test_version_ordinals_have_names(ordinal: int, name: str) -> None:
     assert version_name(ordinal) == name
+
+
+def stored(**changes: object) -> bytes:
+    fields = {"queueId": "0", "msgId": "0A"}
+    document = {"code": 0, "extFields": fields, "flag": 1, "language": "JAVA", "opaque": 7}
+    end = {"serializeTypeCurrentRPC": "JSON", "version": 513}
+    return answer(json.dumps({**document, **end, **changes}, separators=(",", ":")).encode(), b"x")
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_brief"),
+    [
+        ({}, True),
+        ({"code": 1}, False),
+        ({"flag": 0}, False),
+        ({"extFields": {"a": '"},"flag":1,"opaque":9'}}, False),
+        ({"remark": "all is well"}, False),
+    ],
+)
+def test_a_brief_reader_leaves_out_nothing_but_the_fields_of_success(
+    changes: dict[str, object], is_brief: bool
+) -> None:
+    (whole,) = FrameReader().feed(stored(**changes))
+    (brief,) = FrameReader(brief=True).feed(stored(**changes))
+    assert brief == (whole._replace(fields={}) if is_brief else whole)
