@@ -27,6 +27,8 @@ _BROKER_BEAT_MS = 20_000
 _SILENCE = 3 * _BROKER_BEAT_MS / 1000
 _OWN_BEAT = 10.0
 _PIECE = 2**14
+_IN_PIECES = 0.5
+"""Seconds that a message may go on coming before its reader is told that there is none yet."""
 
 
 class Link:
@@ -127,13 +129,17 @@ class Link:
             raise self.refusal(headers)
 
     def receive(self, wait: float) -> list[Frame]:
-        """Messages that are certain, waiting at most `wait` seconds for the first. ERROR raises."""
-        if not self._inbox:
+        """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
+        until = time.monotonic() + _IN_PIECES
+        while not self._inbox:
+            heard = self._heard
             frames = self._read(wait)
             if not frames and self._reader.pending and not self._asked:
                 self._asked = True
                 self.send(self._ping(self._reader.receipt()))
             self._keep(frames)
+            if self._heard == heard or self._heard > until:
+                break
         messages = list(self._inbox)
         self._inbox.clear()
         return messages

@@ -27,9 +27,10 @@ from dlq.core.record import Record
 
 BATCH_ROWS = 1000
 _POLL = 0.05
-_NUDGE_EVERY = 200
+_PAGE = 200
 """Classic pages in 200 letters (maxPageSize) at each event of a queue, such as an acknowledgement or a new
-consumer, and then stops, however large the window: seen on 5.18.6 and 6.3.1."""
+consumer, and then stops, however large the window: seen on 5.18.6 and 6.3.1. So one acknowledgement covers
+no more, and until the first one the queue is nudged."""
 _IDLE_END = 2.0
 _STALLED_END = 6.0
 _UNACKED_END = 60.0
@@ -88,6 +89,7 @@ class StompReading:
         self._frames: deque[Frame] = deque()
         self._unacked: deque[tuple[int, bytes]] = deque()
         """Position and ack id."""
+        self._acknowledges = False
         self._awaited: tuple[str, int] | None = None
         self._settled = 0
         self._quiet = 0.0
@@ -164,7 +166,7 @@ class StompReading:
             self._must_switch = True
             return
         self.seen += 1
-        if self._nudge and self.seen % _NUDGE_EVERY == 0:
+        if self._nudge and not self._acknowledges and self.seen % _PAGE == 0:
             self._link.send(self._nudge)
         if reason is not None:
             left.append(self._left(frame, reason))
@@ -211,9 +213,10 @@ class StompReading:
             reached, ack_id = self._unacked.popleft()
             ids.append(ack_id)
         if ids:
+            self._acknowledges = True
             self._awaited = (self._link.new_receipt(), reached)
-            *before, last = ids[-2:] if self._cumulative else ids
-            receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (last, self._awaited[0].encode())
+            before = ids[-2 :: -_PAGE if self._cumulative else -1][::-1]
+            receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (ids[-1], self._awaited[0].encode())
             self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in before]) + receipt)
             self._quiet = 0.0
 
