@@ -26,8 +26,8 @@ _LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_siz
 _LEAN: Mapping[str, Sequence[str]] = {
     "rabbitmq": _LEAN_COLUMNS,
     "rocketmq": (*_LEAN_COLUMNS, "dead_letter_queue", "origin", "headers", "flags"),
-    "activemq": ("record_id", "broker_kind", "headers", "properties", "body", "body_size"),
-    "artemis": ("record_id", "broker_kind", "headers", "properties", "body", "body_size"),
+    "activemq": (*_LEAN_COLUMNS, "headers", "properties"),
+    "artemis": (*_LEAN_COLUMNS, "headers", "properties"),
 }
 """All that is sent of a broker's letters: the rest only says what their property blocks hold."""
 
