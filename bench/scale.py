@@ -26,7 +26,7 @@ from dlq.archive.store import LocalStore
 COMMANDS = (
     ("analyze",),
     ("report", "--format", "html", "--out", "report.html"),
-    ("ls",),
+    ("ls", "--limit", "100"),
     ("query", "SELECT cause, count(*) AS n FROM letters GROUP BY cause"),
     ("replay", "plan", "--any-advice", "--to", "queue:orders"),
 )
