@@ -1,0 +1,60 @@
+"""Letters read for sending: fewer columns, the same bytes on the wire."""
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.connectors import activemq_hygiene, rocketmq_sending
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.rocket_message import encode_properties
+from dlq.core.record import Record
+from dlq.replay.load import Loader
+
+PROVENANCE = {"dlq_replay_id": "ab" * 16, "dlq_replay_lap": "1", "dlq_replay_of": "0" * 32}
+ORDERS, TOPIC, GROUP = Target("queue", "orders"), Target("topic", "orders"), Target("group", "pay")
+HEADERS = {
+    "content-length": "4",
+    "message-id": "ID:1",
+    "tenant": "a:b",
+    "_AMQ_GROUP_ID": "g",
+    "priority": "7",
+}
+OF_ROCKETMQ = {
+    "broker_kind": "rocketmq", "dead_letter_queue": "%DLQ%pay", "headers": {"flag": "3", "sysFlag": "1"},
+    "flags": 1, "raw_properties": encode_properties({"KEYS": "k", "UNIQ_KEY": "u"}),
+}  # fmt: skip
+
+
+def of_activemq(kind: str) -> dict[str, Any]:
+    block = "".join(f"{name}:{value}\n" for name, value in HEADERS.items()).encode()
+    own = {"broker_kind": kind, "headers": HEADERS, "raw_properties": block}
+    return {**own, "properties": {"JMSXGroupID": "g"}, "persistent": True, "priority": 7}
+
+
+def frame(record: Record) -> object:
+    return activemq_hygiene.wire(record, ORDERS, PROVENANCE, False, "t")
+
+
+def message(record: Record) -> object:
+    return [rocketmq_sending.message_of(Outgoing(0, record, target, PROVENANCE)) for target in (TOPIC, GROUP)]
+
+
+@pytest.mark.parametrize(
+    ("own", "sent"),
+    [(of_activemq("activemq"), frame), (of_activemq("artemis"), frame), (OF_ROCKETMQ, message)],
+)
+def test_a_lean_letter_is_sent_like_a_whole_one(
+    tmp_path: Path, own: dict[str, Any], sent: Callable[[Record], object]
+) -> None:
+    whole = letter(0, body=b"body", body_size=4, **own)
+    store = LocalStore(str(tmp_path))
+    write_segment(store, "p-00001", [whole])
+    place: Any = SimpleNamespace(record_id=whole.record_id, segment="p-00001", row=0)
+    (lean,) = Loader(store, lean=True).records([place])
+    assert lean.source == ""
+    assert sent(lean) == sent(whole)
