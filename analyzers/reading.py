@@ -51,7 +51,7 @@ def read_records(
 
 def rows_of(store: Store, names: Sequence[str]) -> int:
     """How many rows these Parquet files have; their footers tell."""
-    files = (pq.read_metadata(store.parquet(name), filesystem=store.filesystem) for name in names)
+    files = (pq.read_metadata(store.parquet(name)) for name in names)
     return sum(int(file.num_rows) for file in files)
 
 
