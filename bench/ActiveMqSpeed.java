@@ -3,6 +3,8 @@ import org.apache.activemq.ActiveMQConnectionFactory;
 
 /** The rival: java -Dow=PORT ActiveMqSpeed.java receive|send N QUEUE; prints letters per second. Everything is thrown away. */
 public class ActiveMqSpeed {
+    static final String ZEROS = "0".repeat(23);
+
     public static void main(String[] args) throws Exception {
         String url = "tcp://127.0.0.1:" + System.getProperty("ow") + "?jms.watchTopicAdvisories=false";
         ActiveMQConnectionFactory factory = new ActiveMQConnectionFactory(url);
@@ -34,7 +36,7 @@ public class ActiveMqSpeed {
         return i;
     }
 
-    /** Persistent, in transactions of a hundred. */
+    /** Persistent, in transactions of a hundred, with the properties of a replayed letter. */
     static int send(Connection connection, int letters, String queue) throws Exception {
         Session session = connection.createSession(true, Session.SESSION_TRANSACTED);
         MessageProducer producer = session.createProducer(session.createQueue(queue));
@@ -43,6 +45,11 @@ public class ActiveMqSpeed {
         for (int i = 0; i < letters; i++) {
             BytesMessage message = session.createBytesMessage();
             message.writeBytes(body);
+            message.setStringProperty("tenant", "42");
+            String id = ZEROS + (100_000_000 + i);
+            message.setStringProperty("dlq_replay_id", id);
+            message.setStringProperty("dlq_replay_lap", "1");
+            message.setStringProperty("dlq_replay_of", id);
             producer.send(message);
             if (i % 100 == 99) session.commit();
         }

@@ -54,13 +54,16 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _is_stripped(name: str, keep_headers: bool) -> bool:
-    return bool(_BROKER_OWNED.fullmatch(name) or (not keep_headers and _OF_FRAMEWORKS.fullmatch(name)))
+def _kept(names: tuple[str, ...], keep_headers: bool) -> Sequence[str]:
+    """Those that are sent again; letters of one kind all have the same names."""
+    gone = [_BROKER_OWNED] if keep_headers else [_BROKER_OWNED, _OF_FRAMEWORKS]
+    return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
 
 
 def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
     """See `Connector.outline`."""
-    stripped = [name for name in record.headers if _is_stripped(name, keep_headers)]
+    kept = _kept(tuple(record.headers), keep_headers)
+    stripped = [name for name in record.headers if name not in kept]
     headers, body, _ = content(record, target, provenance, keep_headers)
     return Outline(stripped, _problem(record, headers, body), _warnings(record, target, headers))
 
@@ -127,8 +130,9 @@ def content(
 ) -> tuple[dict[str, str], bytes, bool]:
     """The headers (without content-length) and the body of the SEND, and whether it needs its length."""
     artemis = record.broker_kind == "artemis"
-    kept = {name: value for name, value in record.headers.items() if not _is_stripped(name, keep_headers)}
-    headers = {**kept, **provenance, **destination(target, artemis), "persistent": "true"}
+    kept = _kept(tuple(record.headers), keep_headers)
+    own = {name: record.headers[name] for name in kept}
+    headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
     group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
     if group:
         headers["JMSXGroupID"] = group

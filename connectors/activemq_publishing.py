@@ -1,9 +1,11 @@
 """Publishing in STOMP transactions of about a hundred, each with a marker, on Classic three under way.
 
 BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
-took all of them. While the broker commits one, the next is filled. A receipt on every SEND would be six to
-ten times slower. When the broker refuses something, all that is not being committed is given up and sent
-again, in the end one by one, so that only the culprit is refused.
+took all of them, and when the transaction before is committed, which keeps the order. A broker does one
+thing at a time for a connection, so transactions take two in turn: while it commits on one, it reads the
+next from the other. A receipt on every SEND would be six to ten times slower. When the broker refuses
+something, all that is not being committed is given up and sent again, in the end one by one, so that only
+the culprit is refused.
 """
 
 import time
@@ -23,6 +25,7 @@ BATCH = 100
 _UNDER_WAY = 3
 """Transactions: one being committed, one that the broker has taken, one being filled. On Artemis one alone:
 it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
+_CONNECTIONS = 2
 _BATCH_BYTES = 4 * 2**20
 _BATCH_SECONDS = 0.5
 """A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
@@ -34,6 +37,7 @@ _USED_ID = "AMQ339013"
 class _Transaction(NamedTuple):
     """`taken` and `finished` are the receipts of its marker and of its COMMIT."""
 
+    link: Link
     name: str
     taken: str
     finished: str
@@ -41,16 +45,19 @@ class _Transaction(NamedTuple):
 
 
 class StompPublisher:
-    """One connection that sends; see `Publisher`."""
+    """Up to two connections that send; see `Publisher`."""
 
     def __init__(self, broker: Broker, plan: str, window: int) -> None:
         self._broker, self._plan = broker, plan
-        self._link = Link(broker)
-        self._under_way = 1 if self._link.artemis else min(_UNDER_WAY, window)
+        self._links = deque([Link(broker)])
+        self._artemis = self._links[0].artemis
+        self._under_way = 1 if self._artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
+        self._begun = 0
+        """Transactions so far; their names are short, as every letter bears one."""
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher`."""
@@ -80,7 +87,6 @@ class StompPublisher:
             is_full = self._fill(newest, outgoing)
             if not newest.letters:
                 self._open.pop()
-            self._confirm_first(done)
             while self._open and (not is_full or len(self._open) >= self._under_way):
                 self._commit_first()
                 self._confirm_first(done)
@@ -93,13 +99,18 @@ class StompPublisher:
         return bool(newest.letters)
 
     def _new(self) -> _Transaction:
-        receipt = self._link.new_receipt
-        return _Transaction(receipt(), receipt(), receipt(), [])
+        """On the connection that was not used last; the second is made when it is of use."""
+        if self._open and len(self._links) < _CONNECTIONS:
+            self._links.append(self._connect())
+        self._links.rotate()
+        link = self._links[0]
+        self._begun += 1
+        return _Transaction(link, str(self._begun), link.new_receipt(), link.new_receipt(), [])
 
     def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
         letters. False when the giver was slow or has no more."""
-        name, letters = transaction.name, transaction.letters
+        link, name, letters = transaction.link, transaction.name, transaction.letters
         data = bytearray(encode("BEGIN", {"transaction": name}))
         began, size = time.monotonic(), 0
         is_full = is_old = False
@@ -108,7 +119,7 @@ class StompPublisher:
             data += wire(letter.record, letter.target, letter.provenance, letter.keep_headers, name)
             size += letter.record.body_size
             if len(data) >= _PIECE:
-                self._link.send(bytes(data))
+                link.send(bytes(data))
                 data.clear()
             is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
             is_old = time.monotonic() - began > _BATCH_SECONDS
@@ -116,13 +127,14 @@ class StompPublisher:
                 break
         if letters:
             ids = [letter.provenance["dlq_replay_id"] for letter in letters]
-            data += marker(self._plan, ids, name, transaction.taken, self._link.artemis)
-            self._link.send(bytes(data))
+            data += marker(self._plan, ids, name, transaction.taken, self._artemis)
+            link.send(bytes(data))
         return is_full and not is_old
 
     def _commit_first(self) -> None:
-        self._commit(self._open[0])
-        self._committing = True
+        if not self._committing:
+            self._commit(self._open[0])
+            self._committing = True
 
     def _confirm_first(self, done: list[Sent]) -> None:
         if self._committing:
@@ -134,8 +146,9 @@ class StompPublisher:
 
     def _commit(self, transaction: _Transaction) -> None:
         """COMMIT, once the broker has taken the marker and so all that was sent before it."""
-        self._link.wait_for(transaction.taken)
-        self._link.send(encode("COMMIT", {"transaction": transaction.name, "receipt": transaction.finished}))
+        transaction.link.wait_for(transaction.taken)
+        commit = {"transaction": transaction.name, "receipt": transaction.finished}
+        transaction.link.send(encode("COMMIT", commit))
 
     def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:
         """Wait for COMMIT's answer; returns the ERROR that another command was answered with meanwhile.
@@ -145,12 +158,12 @@ class StompPublisher:
         of_another = None
         while True:
             try:
-                self._link.wait_for(transaction.finished)
+                transaction.link.wait_for(transaction.finished)
                 break
             except ConnectionLost:
                 raise
             except BrokerError as error:
-                if not self._link.was_refused(transaction.finished):
+                if not transaction.link.was_refused(transaction.finished):
                     of_another = error
                 elif _USED_ID in str(error):
                     raise
@@ -196,16 +209,20 @@ class StompPublisher:
                     self._resend([letter], done)
 
     def _reconnect(self) -> None:
-        """Closing the old connection gives up its transactions."""
-        self._link.close()
+        """Closing the old connections gives up their transactions."""
+        self.close()
+        self._links = deque([self._connect()])
+
+    def _connect(self) -> Link:
         try:
-            self._link = Link(self._broker)
+            return Link(self._broker)
         except BrokerError as error:
             raise ConnectionLost(str(error)) from error
 
     def close(self) -> None:
         """See `Publisher`."""
-        self._link.close()
+        for link in self._links:
+            link.close()
 
 
 def _alone(letter: Outgoing, error: BrokerError) -> Sent:
