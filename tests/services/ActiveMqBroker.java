@@ -14,7 +14,7 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT] [amqp=PORT]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -77,8 +77,10 @@ public class ActiveMqBroker {
         if (options.contains("users")) plugins.add(new SimpleAuthenticationPlugin(List.of(
                 new AuthenticationUser("dlq", "right", "users"))));
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
-        for (String option : options)               // -Djavax.net.ssl.keyStore names its certificate
+        for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
+            if (option.startsWith("amqp=")) broker.addConnector("amqp://127.0.0.1:" + option.substring(5));
+        }
 
         broker.addConnector("tcp://127.0.0.1:" + args[2]);
         broker.addConnector("stomp://127.0.0.1:" + args[1]);

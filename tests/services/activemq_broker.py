@@ -14,21 +14,26 @@ import sys
 import tarfile
 import tempfile
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import IO, Self
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[1] / ".brokers"
-CLASSIC = ("5.18.6", "6.3.1")
+_AMQP_CLIENT = {"5.18.6": "1.15.0", "6.3.1": "2.9.0"}
+"""Classic -> the Qpid JMS client of the same JMS (javax or jakarta)."""
+CLASSIC = tuple(_AMQP_CLIENT)
 ARTEMIS = "2.56.0"
 VERSIONS = (*CLASSIC, ARTEMIS)
+_POM = HERE / "activemq-pom.xml"
 _MAVEN = ("mvn", "-q", "-B", "-ntp")
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 
 def folder_of(version: str) -> Path:
-    """Where `install` puts a version."""
-    return HOME / f"activemq-{version}"
+    """Where `install` puts a version; other jars go elsewhere."""
+    jars = f"-{sha256(_POM.read_bytes()).hexdigest()[:8]}" if version in CLASSIC else ""
+    return HOME / f"activemq-{version}{jars}"
 
 
 def install(version: str) -> Path:
@@ -45,9 +50,9 @@ def install(version: str) -> Path:
 
 def _fetch_classic(work: Path, version: str) -> Path:
     target = work / "lib"
-    pom = HERE / "activemq-pom.xml"
+    versions = ("-f", str(_POM), f"-Damq={version}", f"-Dqpid={_AMQP_CLIENT[version]}")
     goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
-    subprocess.run([*_MAVEN, "-f", str(pom), f"-Damq={version}", *goal], check=True, cwd=work)
+    subprocess.run([*_MAVEN, *versions, *goal], check=True, cwd=work)
     copy = ("dependency:copy", f"-Dartifact={_AGENT}", f"-DoutputDirectory={target / 'agent'}")
     subprocess.run([*_MAVEN, *copy], check=True, cwd=work)
     return target
@@ -84,7 +89,7 @@ class ActiveMq:
         self.home = install(version)
         self.folder = Path(tempfile.mkdtemp(prefix="dlq-activemq-"))
         self.log = self.folder / "broker.log"
-        self.stomp, self.openwire, self.web, self.tls = free_ports(4)
+        self.stomp, self.openwire, self.web, self.tls, self.amqp = free_ports(5)
         self.process: subprocess.Popen[bytes] | None = None
         self.jolokia = f"http://127.0.0.1:{self.web}/jolokia/"
 
@@ -153,7 +158,7 @@ class ActiveMq:
             "java", f"-Xmx{self.heap}", *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
             "-cp", f"{self.home}/*", str(HERE / "ActiveMqBroker.java"),
-            str(self.folder / "data"), str(self.stomp), str(self.openwire), *self.options,
+            str(self.folder / "data"), str(self.stomp), str(self.openwire), f"amqp={self.amqp}", *self.options,
         ]  # fmt: skip
 
     def java(
@@ -165,7 +170,7 @@ class ActiveMq:
             text = text.replace("javax.jms", "jakarta.jms")
         program = self.folder / source
         program.write_text(text)
-        given = {"ow": self.openwire, "user": self.user, "password": self.password, **properties}
+        given = {"ow": self.openwire, "amqp": self.amqp, "user": self.user, "password": self.password, **properties}
         settings = [f"-D{name}={value}" for name, value in given.items()]
         jars = install(CLASSIC[0]) if self.artemis else self.home
         command = ["java", *settings, "-cp", f"{jars}/*", str(program), *arguments]

@@ -51,6 +51,14 @@ def test_a_stomp_nack_leaves_no_cause(stomp: Place) -> None:
     assert letter.headers["originalExpiration"] == "0"
 
 
+def test_an_amqp_client_that_rejects_leaves_no_cause(stomp: Place) -> None:
+    rejected, undeliverable_here = "2", "5"
+    stomp.send(b"x", b"y")
+    stomp.java("ActiveMqReject.java", stomp.queue, rejected, undeliverable_here)
+    letters = letters_of(stomp, stomp.queue)
+    assert [(letter.body, letter.failure_text) for letter in letters] == [(b"x", None), (b"y", None)]
+
+
 def test_the_redelivery_plugin_leaves_its_delay(stomp: Place) -> None:
     origin = f"rp.{stomp.queue}"
     stomp.send(b"x", queue=origin)
