@@ -158,7 +158,8 @@ class ActiveMq:
             "java", f"-Xmx{self.heap}", *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
             "-cp", f"{self.home}/*", str(HERE / "ActiveMqBroker.java"),
-            str(self.folder / "data"), str(self.stomp), str(self.openwire), f"amqp={self.amqp}", *self.options,
+            str(self.folder / "data"), str(self.stomp), str(self.openwire),
+            f"amqp={self.amqp}", *self.options,
         ]  # fmt: skip
 
     def java(
@@ -170,7 +171,13 @@ class ActiveMq:
             text = text.replace("javax.jms", "jakarta.jms")
         program = self.folder / source
         program.write_text(text)
-        given = {"ow": self.openwire, "amqp": self.amqp, "user": self.user, "password": self.password, **properties}
+        given = {
+            "ow": self.openwire,
+            "amqp": self.amqp,
+            "user": self.user,
+            "password": self.password,
+            **properties,
+        }
         settings = [f"-D{name}={value}" for name, value in given.items()]
         jars = install(CLASSIC[0]) if self.artemis else self.home
         command = ["java", *settings, "-cp", f"{jars}/*", str(program), *arguments]

@@ -11,6 +11,7 @@ virtual interfaces. Stops what it started by process id only.
 import atexit
 import functools
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -18,7 +19,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 
 from dlq.connectors import lenient_json
@@ -28,6 +30,8 @@ from dlq.connectors.rocketmq_link import Access, Link
 VERSIONS = ("5.5.0", "4.9.7")
 _HERE = Path(__file__).parent
 _BROKERS = _HERE.parent.parent / ".brokers"
+_POM = _HERE / "rocketmq-pom.xml"
+_GRPC_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.1.0"
 _PORTS = itertools.count(20_000 + os.getpid() % 400 * 100, 10)
 _OPEN = [
     argument
@@ -64,19 +68,28 @@ _CONFIGURATION: Mapping[str, object] = {
 
 
 def folder(version: str) -> Path:
-    """Where the jars of `version` lie."""
-    return _BROKERS / f"rocketmq-{version}"
+    """Where the jars of `version` lie; other jars go elsewhere."""
+    return _BROKERS / f"rocketmq-{version}-{sha256(_POM.read_bytes()).hexdigest()[:8]}"
 
 
 def install(version: str) -> Path:
     """Fetch the jars by Maven; returns at once when they are there."""
     target = folder(version)
     if not (target / ".complete").exists():
-        command = ["mvn", "-q", "-B", "-f", str(_HERE / "rocketmq-pom.xml"), f"-Drocketmq.version={version}"]
+        profile = ["-Pproxy"] if has_proxy(version) else []
+        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Drocketmq.version={version}", *profile]
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
         subprocess.run([*command, *goal], check=True)
+        if profile:
+            goal = ["dependency:copy", f"-Dartifact={_GRPC_CLIENT}", f"-DoutputDirectory={target / 'grpc'}"]
+            subprocess.run(["mvn", "-q", "-B", *goal], check=True)
         (target / ".complete").touch()
     return target
+
+
+def has_proxy(version: str) -> bool:
+    """Whether gRPC clients can reach it."""
+    return version >= "5"
 
 
 def why_missing(version: str) -> str | None:
@@ -180,15 +193,13 @@ class RocketMQ:
         """Start everything; returns when the name server lists every broker."""
         host, _, port = self.name_server.partition(":")
         (self.folder / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress={host}\n")
-        self._spawn(
-            "namesrv", "namesrv.NamesrvStartup", "namesrv.conf", "256m", b"The Name Server boot success"
-        )
+        self._spawn("namesrv", "namesrv.NamesrvStartup", "256m", b"The Name Server boot success")
         for node in self.addresses:
             self.start_node(node)
 
     def start_node(self, node: str = "broker-a") -> None:
         """Start one broker. 5.x says it is up as much as 10 s before it has registered."""
-        self._spawn(node, "broker.BrokerStartup", f"{node}.conf", "1g", b"boot success")
+        self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
         deadline = time.monotonic() + 60
         while node not in self._registered():
             if time.monotonic() > deadline:
@@ -221,11 +232,39 @@ class RocketMQ:
             *arguments,
         ]
 
-    def _spawn(self, name: str, main: str, configuration: str, heap: str, ready: bytes) -> None:
+    def start_proxy(self) -> str:
+        """Start what gRPC clients talk to; returns its address."""
+        port = next(_PORTS)
+        ports = {"grpcServerPort": port, "remotingListenPort": port + 1}
+        settings = {"rocketMQClusterName": "DefaultCluster", **ports}
+        configuration = self.folder / "proxy.json"
+        configuration.write_text(json.dumps(settings))
+        where = ("-pm", "cluster", "-n", self.name_server, "-pc", str(configuration))
+        self._spawn("proxy", "proxy.ProxyStartup", "512m", b"rocketmq-proxy startup successfully", where)
+        return f"{self.namespace.address}:{port}"
+
+    def grpc(self, source: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a program of the gRPC client, whose classes bear the same names as the proxy's."""
+        command = [
+            "java",
+            "-cp",
+            f"{self.jars}/grpc/*",
+            f"-Duser.home={self.folder}",
+            str(source),
+            *arguments,
+        ]
+        self._processes[source.stem] = process = subprocess.Popen(
+            [*self.namespace.enter, *command], cwd=self.folder, stdin=subprocess.DEVNULL
+        )
+        return process
+
+    def _spawn(
+        self, name: str, main: str, heap: str, ready: bytes, arguments: Sequence[str] | None = None
+    ) -> None:
         """After a kill somebody's outgoing connection may hold the port for a moment."""
         for attempts_left in (2, 1, 0):
             try:
-                self._spawn_once(name, main, configuration, heap, ready)
+                self._spawn_once(name, main, heap, ready, arguments or ("-c", f"{self.folder}/{name}.conf"))
             except RuntimeError as error:
                 if "bind(" not in str(error) or not attempts_left:
                     raise
@@ -233,8 +272,8 @@ class RocketMQ:
             else:
                 return
 
-    def _spawn_once(self, name: str, main: str, configuration: str, heap: str, ready: bytes) -> None:
-        command = self.java(f"org.apache.rocketmq.{main}", "-c", str(self.folder / configuration), heap=heap)
+    def _spawn_once(self, name: str, main: str, heap: str, ready: bytes, arguments: Sequence[str]) -> None:
+        command = self.java(f"org.apache.rocketmq.{main}", *arguments, heap=heap)
         environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
         log = self.folder / f"{name}.out"
         start = log.stat().st_size if log.exists() else 0

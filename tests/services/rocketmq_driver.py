@@ -1,6 +1,7 @@
 """What tests do to a RocketMQ broker: make topics, send, send back, end transactions, look."""
 
 import itertools
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -52,6 +53,11 @@ class Driver:
             Ask.CREATE_TOPIC,
             {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
         )
+
+    def create_group(self, group: str, retries: int) -> None:
+        """A consumer group whose messages die after so many retries."""
+        settings = {"groupName": group, "retryMaxTimes": retries, "retryQueueNums": 1, "consumeEnable": True}
+        self.ok(Ask.CREATE_GROUP, {}, json.dumps(settings).encode())
 
     def set(self, setting: str, value: object) -> None:
         """Change the broker's configuration."""

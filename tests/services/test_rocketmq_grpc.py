@@ -1,0 +1,44 @@
+"""A letter that a real gRPC consumer left to die, by way of a real proxy (which 4.9 has not)."""
+
+from pathlib import Path
+
+import pytest
+from services.rocketmq_broker import VERSIONS, RocketMQ, has_proxy
+from services.rocketmq_driver import Driver, eventually, unique_key
+from services.rocketmq_fixtures import connector_of
+
+from dlq.analyzers.job import analyze
+from dlq.archive import views
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.core.settings import Settings, Source, Spark
+
+pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
+FORGETFUL = Path(__file__).parent / "RocketForgetful.java"
+TOPIC, GROUP = "orders", "pay"
+DEAD = f"%DLQ%{GROUP}"
+
+
+def let_die(cluster: RocketMQ, key: str) -> None:
+    """Send a message to a gRPC consumer that never acknowledges."""
+    driver = Driver(cluster.addresses["broker-a"])
+    driver.create_topic(TOPIC)
+    driver.create_group(GROUP, retries=0)
+    driver.send(TOPIC, b"forgotten", {"UNIQ_KEY": key, "KEYS": "order-7"})
+    cluster.grpc(FORGETFUL, cluster.start_proxy(), GROUP, TOPIC)
+    eventually(lambda: driver.messages(DEAD), seconds=90)
+    driver.close()
+
+
+@pytest.mark.parametrize("version", list(filter(has_proxy, VERSIONS)))
+def test_a_grpc_consumers_letter_is_known_by_its_retry_topic(version: str, tmp_path: Path) -> None:
+    key, store = unique_key(), LocalStore(str(tmp_path / "archive"))
+    with RocketMQ(version, timerWheelEnable="true") as cluster:  # without it there is no POP
+        let_die(cluster, key)
+        connector = connector_of(cluster)
+        pull(store, connector, Source("dead", "pay", group=GROUP), PullOptions("drain"))
+        connector.close()
+    analyze(store, Settings(spark=Spark(master="local[2]")))
+    columns = "mechanism, cause, origin, origin_group, message_id, keys[1], decode(body)"
+    found = views.connect(store).execute(f"SELECT {columns} FROM letters").fetchall()
+    assert found == [("pop", "redelivery_exhausted", TOPIC, GROUP, key, "order-7", "forgotten")]
