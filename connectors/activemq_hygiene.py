@@ -25,6 +25,9 @@ _BROKER_OWNED = re.compile(
     r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
     r"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|dlq_replay_.*"
 )
+_OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
+"""How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
+consumer can be given; Classic wants them, as the body is the whole AMQP message there."""
 _OF_FRAMEWORKS = re.compile(
     r"(x-)?(exception|error|stack-?trace|failure|retry|retries|dead-?letter)[-_.\w]*|Camel\w*", re.IGNORECASE
 )
@@ -54,15 +57,15 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _kept(names: tuple[str, ...], keep_headers: bool) -> Sequence[str]:
+def _kept(names: tuple[str, ...], artemis: bool, keep_headers: bool) -> Sequence[str]:
     """Those that are sent again; letters of one kind all have the same names."""
-    gone = [_BROKER_OWNED] if keep_headers else [_BROKER_OWNED, _OF_FRAMEWORKS]
+    gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else []), *([] if keep_headers else [_OF_FRAMEWORKS])]
     return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
 
 
 def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
     """See `Connector.outline`."""
-    kept = _kept(tuple(record.headers), keep_headers)
+    kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
     stripped = [name for name in record.headers if name not in kept]
     headers, body, _ = content(record, target, provenance, keep_headers)
     return Outline(stripped, _problem(record, headers, body), _warnings(record, target, headers))
@@ -130,7 +133,7 @@ def content(
 ) -> tuple[dict[str, str], bytes, bool]:
     """The headers (without content-length) and the body of the SEND, and whether it needs its length."""
     artemis = record.broker_kind == "artemis"
-    kept = _kept(tuple(record.headers), keep_headers)
+    kept = _kept(tuple(record.headers), artemis, keep_headers)
     own = {name: record.headers[name] for name in kept}
     headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
     group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")

@@ -44,6 +44,14 @@ def test_what_would_shadow_or_expire_the_replay_is_never_sent(name: str) -> None
     assert (sent(record)[0]["tenant"], outlined(record).stripped) == ("42", [name])
 
 
+def test_what_artemis_shows_of_an_amqp_message_stays_behind_and_classic_gets_it_back() -> None:
+    own = {"JMS_AMQP_NATIVE": "true", "JMS_AMQP_HEADER": "true", "NATIVE_MESSAGE_ID": "ID:1", "tenant": "42"}
+    assert (
+        not (own.keys() - {"tenant"}) & sent(letter(kind="artemis", headers=own), keep_headers=True)[0].keys()
+    )
+    assert own.items() <= sent(letter(headers=own))[0].items()
+
+
 def test_a_replay_is_persistent_and_says_what_it_is() -> None:
     headers, body = sent(letter(b"body", headers={"priority": "7", "correlation-id": "a:b\nc"}))
     assert (headers["destination"], headers["persistent"], headers["transaction"]) == (
