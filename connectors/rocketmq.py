@@ -116,17 +116,18 @@ def _audience(cluster: Cluster, target: Target) -> list[str]:
 
 def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:
     """The half topic first, then what ended: an op record that is still being gathered is waited for."""
-    halves = list(extents(cluster, HALF))
+    halves = [_own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         batching = [f["op_batch_interval_ms"] for f in facts.values() if str(f["version"]) >= "5.1"]
         longest = max((_OP_BATCH_MS if ms is None else int(str(ms)) for ms in batching), default=0)
         time.sleep(longest / 1000 + _MARGIN)
-    ended = [_finished_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
+    ended = [_own_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
     return [*halves, *ended, *extents(cluster, DISCARDED)]
 
 
-def _finished_extent(cluster: Cluster, place: Place) -> Extent:
-    """4.x does not register the op topic: a pull is answered "no such topic", but its index can be read."""
+def _own_extent(cluster: Cluster, place: Place) -> Extent:
+    """4.x registers the half topic at its first check and the op topic never: until then a pull is answered
+    "no such topic", but the index can be read."""
     return extent_of(cluster, place) or unpulled_extent(cluster, place)
 
 

@@ -5,14 +5,14 @@ with the half topic's end taken first, then the op topic's, every ended transact
 message by the time its op record is read. Rollbacks write none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlq.connectors.remoting import Ask, Code, Frame, ProtocolError
 from dlq.connectors.rocket_message import COMMITTED, TRANSACTION, StoredMessage, decode, parse_properties
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
-from dlq.connectors.rocketmq_walks import Place, PullWalk, pull_fields
+from dlq.connectors.rocketmq_walks import Place, PullWalk, Step, pull_fields, queue_walk
 from dlq.core.errors import ConnectionLost
 
 _IN_FLIGHT = 64
@@ -60,9 +60,13 @@ def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[Store
     for first, last in _runs(offsets):
         answer = link.call(Ask.PULL, pull_fields(place, first, 1))
         lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
-        if first < highest and last >= lowest:
-            for step in PullWalk(link, place, max(first, lowest), min(last + 1, highest), 2**24):
-                yield from step.messages
+        steps: Iterable[Step] = ()
+        if answer.code == Code.NO_TOPIC:
+            steps = queue_walk(link, place, first, last + 1)
+        elif first < highest and last >= lowest:
+            steps = PullWalk(link, place, max(first, lowest), min(last + 1, highest), 2**24)
+        for step in steps:
+            yield from step.messages
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:

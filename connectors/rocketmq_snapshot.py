@@ -122,7 +122,7 @@ def plan_of(found: Sequence[Extent], resume: Checkpoint) -> Plan:
 def _why_not(place: Place) -> str:
     if place.topic.startswith(DEAD_LETTERS):
         return "it is write-only, as brokers up to 4.9.1 make dead-letter topics (nothing is changed there)"
-    return "4.x brokers do not register this topic"
+    return "4.x brokers register this topic late or never"
 
 
 def _note_loss(plan: Plan, extent: Extent, start: int, was_read: bool) -> None:
