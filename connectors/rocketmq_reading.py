@@ -42,7 +42,7 @@ class RocketReading:
         self.notes = [*plan.notes, *([STAYS] if request.mode == "drain" else [])]
         self._cluster, self._request, self._plan, self._outcomes = cluster, request, plan, outcomes
         self._version = {node: str(facts["version"]) for node, facts in topology["brokers"].items()}
-        self._links: dict[str, Link] = {}
+        self._links: dict[tuple[str, bool], Link] = {}
         self._position = self._taken = 0
         self._acknowledged = 0
 
@@ -87,7 +87,7 @@ class RocketReading:
         """The real messages of the transactions in a batch. They are evidence beside the snapshot."""
         if self._outcomes is None or not messages:
             return []
-        return self._outcomes.of(self._link(node), node, messages)
+        return self._outcomes.of(self._link(node, aside=True), node, messages)
 
     def _within_limit(self, step: Step) -> tuple[Sequence[StoredMessage], int]:
         limit = self._request.limit
@@ -103,10 +103,11 @@ class RocketReading:
             return PullWalk(link, place, start, end, self._request.batch_bytes)
         return queue_walk(link, place, start, end)
 
-    def _link(self, node: str) -> Link:
-        if node not in self._links:
-            self._links[node] = self._cluster.new_link(node)
-        return self._links[node]
+    def _link(self, node: str, aside: bool = False) -> Link:
+        """`aside`: a second one, for questions while a walk has requests in flight on the first."""
+        if (node, aside) not in self._links:
+            self._links[node, aside] = self._cluster.new_link(node)
+        return self._links[node, aside]
 
 
 def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:

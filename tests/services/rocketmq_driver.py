@@ -87,13 +87,17 @@ class Driver:
         return self.ok(Ask.SEND_V2, self.send_fields(topic, properties or {}, **changed), body)
 
     def send_many(
-        self, topic: str, count: int, make: Callable[[int], tuple[bytes, Mapping[str, str]]]
+        self,
+        topic: str,
+        count: int,
+        make: Callable[[int], tuple[bytes, Mapping[str, str]]],
+        **changed: object,
     ) -> None:
-        """Pipelined; stored in no particular order."""
+        """Pipelined; stored in no particular order. `changed`: see `send`."""
         waiting = 0
         for i in range(count):
             body, properties = make(i)
-            self.link.ask(Ask.SEND_V2, self.send_fields(topic, properties), body)
+            self.link.ask(Ask.SEND_V2, self.send_fields(topic, properties, **changed), body)
             waiting += 1
             if waiting >= 200:
                 waiting -= self._confirmed()
