@@ -24,6 +24,10 @@ AUDIT_PRODUCERS = 64
 DEFAULT_PREFETCH = 1000
 """ActiveMQPrefetchPolicy, queues: no more can be on their way to one consumer at a cut."""
 
+CUT_SECONDS = 300
+"""Suppressions of a connection that lie further apart, by the client's log, are of different reconnects: a
+failover connection keeps its id over all of them."""
+
 _STAMP = "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"
 _FIRST = "the first of its consumer's range, which the listener had in hand at the cut: such letters were often processed"
 _BEHIND = (
@@ -34,6 +38,8 @@ _IMPOSSIBLE = (
     "no audit could have known it: it is further behind its producer's newest id than an audit remembers; "
     "look for another fault"
 )
+_IF_ONE = "if all of its burst died at one reconnect, "
+"""Without the client's log nothing tells the reconnects of a connection apart."""
 _CROWDED = "its burst has more producers than an audit remembers (64): some of them it cannot have known"
 
 
@@ -43,9 +49,10 @@ def oldest_known(newest: int) -> int:
 
 
 _OLDEST_KNOWN = f"(newest DIV {AUDIT_BITS} - {AUDIT_ARRAYS - 1}) * {AUDIT_BITS}"
-_INCIDENT = "concat('amq-', substring(sha2(concat_ws('|', broker, connection_id), 256), 1, 12))"
+_INCIDENT = "concat('amq-', substring(sha2(concat_ws('|', broker, connection_id, cut), 256), 1, 12))"
 _SHOWS = (
-    f"CASE WHEN producer_seq < {_OLDEST_KNOWN} THEN {literal(_IMPOSSIBLE)} "
+    f"CASE WHEN producer_seq < {_OLDEST_KNOWN} "
+    f"THEN concat(CASE WHEN log_time IS NULL THEN {literal(_IF_ONE)} ELSE '' END, {literal(_IMPOSSIBLE)}) "
     f"WHEN producers > {AUDIT_PRODUCERS} THEN {literal(_CROWDED)} "
     f"WHEN producer_seq = oldest THEN {literal(_FIRST)} ELSE {literal(_BEHIND)} END"
 )
@@ -73,7 +80,7 @@ def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
     from pyspark.sql import functions as F
 
     suppressed = judged.filter("cause = 'suppressed_duplicate' AND connection_id IS NOT NULL")
-    letters = _with_log(suppressed, log).withColumn("burst_id", F.expr(_INCIDENT))
+    letters = _by_cut(_with_log(suppressed, log)).withColumn("burst_id", F.expr(_INCIDENT))
     burst = Window.partitionBy("burst_id")
     producer = Window.partitionBy("burst_id", "producer_id", "origin")
     in_order = producer.orderBy("producer_seq")
@@ -88,8 +95,8 @@ def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
             ),
             "run": F.col("producer_seq") - F.dense_rank().over(in_order),
             "burst_from": F.date_format(F.min("log_time").over(burst), _STAMP),
-            "failed": F.min("failed_transport").over(burst),
-            "reconnected": F.min("reconnected_to").over(burst),
+            "failed": F.coalesce("failed_transport", F.min("failed_transport").over(burst)),
+            "reconnected": F.coalesce("reconnected_to", F.min("reconnected_to").over(burst)),
         }
     )
     run = Window.partitionBy("burst_id", "producer_id", "origin", "run")
@@ -97,6 +104,17 @@ def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
         {"first_seq": F.min("producer_seq").over(run), "last_seq": F.max("producer_seq").over(run)}
     )
     return ranged.select("record_id", "burst_id", F.expr(_REASON).alias("burst_reason"), "burst_size")
+
+
+def _by_cut(letters: "DataFrame") -> "DataFrame":
+    """Adds `cut`: which reconnect of its connection, from 1; null for the first, and where no log tells."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    in_time = Window.partitionBy("broker", "connection_id").orderBy("log_time")
+    since = F.unix_seconds("log_time") - F.unix_seconds(F.lag("log_time").over(in_time))
+    counted = letters.withColumn("begins", (since > CUT_SECONDS).cast("int"))
+    return counted.withColumn("cut", F.nullif(F.sum("begins").over(in_time), F.lit(0)))
 
 
 def _with_log(letters: "DataFrame", log: "DataFrame | None") -> "DataFrame":
@@ -144,7 +162,7 @@ def incidents(marked: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame
         _with_log(marked.filter("incident_id LIKE 'amq-%'"), log)
         .groupBy("incident_id")
         .agg(
-            F.coalesce(F.min(died), F.max("published_at")).alias("start"),
+            F.coalesce(F.min(died), F.max("published_at"), F.min("captured_at")).alias("start"),
             F.coalesce(F.max(died), F.greatest(F.min("captured_at"), F.max("published_at"))).alias("end"),
             F.count("*").alias("size"),
             F.sort_array(F.collect_set("source")).alias("sources"),

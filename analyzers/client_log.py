@@ -8,6 +8,7 @@ follows is told by the order of the lines in their file.
 """
 
 import glob
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,8 @@ _ACKED = (
     r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
     r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
 )
+_DISPATCH = rf"(?:{_ACKED}).*?MessageDispatch \{{(.*)$"
+"""The first one behind these words: the message's own text comes later and may say the same."""
 _FIELD = r"(?<![A-Za-z])%s = ([^,}]+)"
 _MESSAGE_ID = _FIELD % "messageId"
 _CONSUMER_ID = _FIELD % "consumerId"
@@ -34,6 +37,8 @@ _OUT_TIME = r"(?<![A-Za-z])brokerOutTime = (\d{1,15})"
 _FAILED = r"Transport \(([^)]{1,200})\) failed"
 _RECONNECTED = r"Successfully reconnected to (\S{1,200})"
 """FailoverTransport, of the same JVM and so of the same log, before its consumers suppress anything."""
+_UNREADABLE = re.compile(r"error while reading file (?:file://)?(\S+?)\.?(?:\s|$)")
+"""Spark's FAILED_READ_FILE."""
 _BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |$)"
 """What follows is written by users and may look like any field."""
 
@@ -47,6 +52,11 @@ def files(patterns: Sequence[str]) -> list[str]:
         if not names:
             raise UsageError(f"--client-log {pattern}: there is no such file")
         found += names
+    hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
+    if hidden is not None:
+        raise UsageError(
+            f"--client-log {hidden}: Spark reads no file whose name begins with . or _: rename it"
+        )
     return list(dict.fromkeys(str(Path(name).resolve()) for name in found))
 
 
@@ -56,7 +66,7 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions as F
 
     found = _relevant(spark, paths)
-    dispatch = F.substring_index("value", "MessageDispatch {", -1)
+    dispatch = F.regexp_extract("value", _DISPATCH, 1)
     known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
     fields = found.filter("is_ack").select(
         F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
@@ -140,7 +150,17 @@ def write(
     """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
     if not paths:
         return {}
-    join(judged, lines(spark, paths)).write.parquet(spark_url(store.url(folder)))
+    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+    from pyspark.errors import PySparkException
+
+    try:
+        join(judged, lines(spark, paths)).write.parquet(spark_url(store.url(folder)))
+    except (Py4JJavaError, PySparkException) as error:
+        broken = _UNREADABLE.search(str(error))
+        if broken is None:
+            raise
+        why = "it can't be read to its end; is it still being written or packed?"
+        raise UsageError(f"--client-log {broken[1]}: {why}") from error
     return {"client_log": counts(read(spark, store, folder))}
 
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dlq.analyzers import bursts, client_log
+from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 
 PRODUCER = "ID:shop-36041-1795195175398-1:75:1:1"
@@ -86,6 +87,28 @@ def test_what_no_audit_remembers_is_another_fault(spark: SparkSession) -> None:
     said = marked(spark, [suppressed(newest), suppressed(oldest), suppressed(oldest - 1)])
     assert "no audit could have known it" in said[f"r{oldest - 1}"]["advice_reason"]
     assert "no audit" not in said[f"r{oldest}"]["advice_reason"]
+
+
+def test_reconnects_hours_apart_are_told_apart_by_the_log_alone(spark: SparkSession) -> None:
+    rows = [suppressed(n) for n in (1, 2, 10_000)]
+    told = [
+        ("r1", at(1), "tcp://a:1"),
+        ("r2", at(2), "tcp://a:1"),
+        ("r10000", at(3).replace(hour=23), "tcp://b:1"),
+    ]
+    columns = "record_id string, time timestamp, failed_transport string, reconnected_to string"
+    log = spark.createDataFrame([(*one, None) for one in told], columns)
+    said = marked(spark, rows, log)
+    assert said["r1"]["incident_id"] == said["r2"]["incident_id"] != said["r10000"]["incident_id"]
+    assert "no audit" not in said["r1"]["advice_reason"]
+    assert "after tcp://b:1 had failed" in said["r10000"]["advice_reason"]
+    alone = marked(spark, rows)["r1"]["advice_reason"]
+    assert "if all of its burst died at one reconnect, no audit could have known it" in alone
+
+
+def test_a_burst_of_which_nothing_has_a_time_begins_with_its_capture(spark: SparkSession) -> None:
+    [incident] = bursts.incidents(bursts.mark(frame(spark, [suppressed(1, captured_at=at(30))]))).collect()
+    assert [incident[name].astimezone(UTC) for name in ("start", "peak", "end")] == [at(30)] * 3
 
 
 def test_an_audit_of_2048_remembers_33_arrays_of_64_bits() -> None:
@@ -171,6 +194,25 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, log: Path) ->
     assert listed["lines_without_letter"].message_id == f"{PRODUCER}:9"
     assert listed["lines_without_letter"].destination == "queue://orders"
     assert joined.filter("record_id = 'r2'").first().time.timestamp() == 1795194809.002
+
+
+def test_a_text_that_looks_like_a_dispatch_explains_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "client.log").write_text(line(1, text=dispatch(666)))
+    found = client_log.lines(spark, [str(tmp_path / "client.log")])
+    assert [row.log_message_id for row in found.collect()] == [f"{PRODUCER}:1"]
+
+
+def test_a_log_that_breaks_off_or_that_spark_would_not_read_is_said(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    whole = gzip.compress("\n".join(line(n) for n in range(2000)).encode())
+    (tmp_path / "broken.log.gz").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "_hidden.log").write_text(line(1))
+    letters, store = frame(spark, [suppressed(1)]), LocalStore(str(tmp_path / "archive"))
+    with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
+        client_log.write(spark, store, letters, [str(tmp_path / "broken.log.gz")], "log")
+    with pytest.raises(UsageError, match="rename it"):
+        client_log.files([str(tmp_path / "*.log")])
 
 
 def test_the_log_tells_when_and_after_which_reconnect_a_burst_was_suppressed(
