@@ -35,6 +35,10 @@ _STORED_TWICE = (
 )
 _DISCARDED = r"^(?:(?:TopicSubDiscard|Subscription discard)\. ID:(\S+)|Message discarded)$"
 
+_WRAPPED = r"^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?:: |$)"
+"""An exception whose class the broker does not have arrives as a Throwable that says its name. Any other
+Throwable is made by client or broker: with an unknown text it proves nothing."""
+
 
 def _says(pattern: str) -> str:
     return f"amq_text RLIKE {literal(pattern)}"
@@ -46,7 +50,7 @@ _LIMIT = f"try_cast({part_of('amq_text', _MAXIMUM)} AS int)"
 
 DERIVED: Mapping[str, str] = {
     "amq_stale": f"broker_kind = 'activemq' AND {_STALE}",
-    "amq_text": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN coalesce({part_of('failure_text', _TO_STRING, 2)}, '') END",
+    "amq_text": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN trim(coalesce({part_of('failure_text', _TO_STRING, 2)}, '')) END",
     "amq_class": f"CASE WHEN broker_kind = 'activemq' AND NOT {_STALE} THEN {part_of('failure_text', _TO_STRING)} END",
 }
 
@@ -68,7 +72,7 @@ def _by_consumer(consumer: str) -> dict[str, str]:
     return {"consumer_id": consumer, "connection_id": part_of(consumer, _OF_CONSUMER)}
 
 
-_WITHOUT_TEXT = "coalesce(amq_class, '') = ''"
+_WITHOUT_TEXT = "(trim(coalesce(failure_text, '')) = '' OR amq_stale)"
 _DIED_HERE = f"({header('original-destination')} IS NOT NULL OR origin IS NOT NULL)"
 _OLD = r"^(?:4|5\.[0-8])(?:\.|$)"
 
@@ -173,7 +177,7 @@ RULES: tuple[Rule, ...] = (
     _died(
         "amq-listener-exception",
         "a poison ack with the application's own exception (clients to 5.8: the listener threw at the limit)",
-        f"NOT ({_WITHOUT_TEXT})",
+        f"amq_class <> '' AND (amq_class <> 'java.lang.Throwable' OR {_says(_WRAPPED)})",
         "redelivery_exhausted",
         "redelivery_policy",
         error_text="failure_text",
@@ -181,7 +185,7 @@ RULES: tuple[Rule, ...] = (
     _died(
         "amq-redelivery-plugin",
         "no cause, but redeliveryDelay: the broker's redelivery plugin gave up",
-        f"{_WITHOUT_TEXT} AND {header('redeliveryDelay')} IS NOT NULL",
+        f"{_WITHOUT_TEXT} AND {_DIED_HERE} AND {header('redeliveryDelay')} IS NOT NULL",
         "redelivery_exhausted",
         "redelivery_plugin",
         evidence=f"concat('redeliveryDelay ', {header('redeliveryDelay')}, ', no cause')",
@@ -189,7 +193,7 @@ RULES: tuple[Rule, ...] = (
     _died(
         "amq-expired-old",
         "no cause, from a broker to 5.8, which gave expired messages none",
-        f"{_WITHOUT_TEXT} AND try_cast({header('originalExpiration')} AS bigint) > 0 "
+        f"{_WITHOUT_TEXT} AND {_DIED_HERE} AND try_cast({header('originalExpiration')} AS bigint) > 0 "
         f"AND broker_version RLIKE {literal(_OLD)}",
         "expired",
         "expiry",

@@ -39,6 +39,12 @@ EXPIRED = THROWABLE + "Message Expired. Expiration:1795195175398"
 WITHOUT: list[tuple[Any, dict[str, Any]]] = [
     (letter(EXPIRED, originalExpiration="1795195175398"), {"cause": "expired", "stale_evidence": False}),
     (letter(EXPIRED), {"cause": "expired", "stale_evidence": False}),
+    (letter(THROWABLE + "something never seen"), {"cause": "unknown"}),
+    (letter("something never seen"), {"cause": "unknown"}),
+    (
+        letter(THROWABLE + "Suppressing duplicate delivery on connection, consumer ID:x-1-2-3:1:1:1 "),
+        {"cause": "suppressed_duplicate"},
+    ),
     (
         letter(EXPIRED, originalExpiration="0"),
         {"cause": "poison_ack", "mechanism": "nack", "stale_evidence": True},
