@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlq.connectors.activemq_heads import Heads, by_kind
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.stomp_frames import Frame
-from dlq.core.clock import now
+from dlq.core.clock import datable, now
 from dlq.core.columns import Column, Columns, Same, each, same
 from dlq.core.identity import content_id, framed
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
@@ -75,7 +75,7 @@ def _millis(text: str | None) -> int | None:
     """A header's milliseconds as microseconds; absent, zero and nonsense are None."""
     if not text or text == "0" or not text.isascii() or not text.isdigit() or len(text) > 15:
         return None
-    return int(text) * 1000 or None
+    return datable(int(text) * 1000) or None
 
 
 def record_maker(request: ReadRequest, place: Place) -> Maker:

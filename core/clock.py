@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 Clock = Callable[[], int]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""The years 1 to 9999: beyond them Python has no date, and so neither has a report."""
 
 
 def now() -> int:
@@ -20,11 +22,18 @@ def to_micros(moment: datetime) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
+def datable(micros: int) -> int | None:
+    """The time, or None where no calendar has it: before the year 1 or after 9999."""
+    return micros if _FIRST <= micros <= _LAST else None
+
+
 def iso(micros: int) -> str:
-    """Microseconds since the epoch as ISO 8601 in UTC, e.g. 2026-11-02T03:12:09Z."""
-    text = datetime.fromtimestamp(micros // 1_000_000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    fraction = micros % 1_000_000
-    return f"{text}.{fraction:06d}Z" if fraction else f"{text}Z"
+    """Microseconds since the epoch as ISO 8601 in UTC, e.g. 2026-11-02T03:12:09Z.
+
+    A time beyond the calendar is shown as its first or last: an archive that holds one stays readable.
+    """
+    moment = _EPOCH + timedelta(microseconds=max(_FIRST, min(micros, _LAST)))
+    return f"{moment.replace(tzinfo=None).isoformat()}Z"
 
 
 def from_iso(text: str) -> int | None:
@@ -33,4 +42,4 @@ def from_iso(text: str) -> int | None:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
         return None
-    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return datable(to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC)))
