@@ -9,16 +9,18 @@ Shapes and traps: https://www.rabbitmq.com/docs/dlx#effects and what servers 3.8
 import ast
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from dlq.connectors.amqp_fields import instant
 from dlq.core.clock import from_iso, to_micros
 from dlq.core.record import Death
+from dlq.core.text import encodable
 
 _LONGEST_TEXT = 65_536
 _INT64 = 2**63
+_MOST_ATTEMPTS = 2**31 - 1
 # The counted repetitions keep a hostile text from costing more than its length.
 _PYTHON_LONG = re.compile(r"\b(\d+)L\b")
 _PYTHON_TIME = re.compile(r"datetime\.datetime\((\d{1,6}(?:, \d{1,6}){2,6})[^()]{0,40}(?:\([^()]{0,40}\))?\)")
@@ -37,6 +39,12 @@ def deaths(x_death: object) -> tuple[Death, ...]:
         return _of_text(x_death)
     entries = x_death if isinstance(x_death, list | tuple) else [x_death]
     return tuple(_death(entry) for entry in entries if isinstance(entry, Mapping) and "reason" in entry)
+
+
+def rejections(history: Sequence[Death]) -> int | None:
+    """How often a consumer refused the message; None where the count, which anybody can write, is none."""
+    count = next((death.count for death in history if death.reason == "rejected"), None)
+    return count if count is not None and 0 <= count <= _MOST_ATTEMPTS else None
 
 
 @lru_cache(maxsize=512)
@@ -81,13 +89,13 @@ def _death(entry: Mapping[object, object]) -> Death:
 
 
 def _text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else str(value)
+    return None if value is None else encodable(str(value))
 
 
 def _keys(value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         value = value.strip("[]").split(", ")
-    return tuple(map(str, value)) if isinstance(value, list | tuple) else ()
+    return tuple(encodable(str(key)) for key in value) if isinstance(value, list | tuple) else ()
 
 
 def _integer(value: object) -> int | None:

@@ -5,19 +5,21 @@
 """
 
 import base64
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from hashlib import sha256
 from typing import Any
 
 from dlq.connectors.interchange_kinds import FIELDS_OF_KIND
-from dlq.core.clock import from_iso, iso
+from dlq.connectors.interchange_values import escaped, fitting, moment
+from dlq.core.clock import iso
 from dlq.core.errors import UsageError
 from dlq.core.identity import content_id
 from dlq.core.keys import KeyReader
 from dlq.core.record import COLUMNS, Death, Record
 from dlq.core.settings import suggest
+from dlq.core.text import encodable
 
 _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
 _TIMES = ("published_at", "dead_at")
@@ -33,7 +35,7 @@ _AT_TOP = ("broker_kind", "dead_letter_queue", "headers", "properties", "body", 
 def parse_line(line: str | bytes) -> dict[str, Any]:
     """One line as a checked object; raises UsageError in words, without the line number."""
     try:
-        document = json.loads(line)
+        document = _read(line)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
@@ -41,7 +43,7 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     for name in document:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
-    if document.get("broker_kind") not in FIELDS_OF_KIND:
+    if document.get("broker_kind") not in tuple(FIELDS_OF_KIND):
         raise UsageError(
             f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}"
         )
@@ -49,6 +51,16 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
         if not isinstance(document.get(name, {}), dict):
             raise UsageError(f"{name} must be an object")
     return document
+
+
+def _read(line: str | bytes) -> Any:
+    """The JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere else."""
+    document = json.loads(line)
+    if not isinstance(document, dict):
+        return document
+    return {
+        encodable(name): value if name == "body_text" else escaped(value) for name, value in document.items()
+    }
 
 
 def body_of(document: Mapping[str, Any]) -> bytes:
@@ -103,47 +115,49 @@ def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256:
     )
 
 
-def moment(name: str, value: Any) -> int:
-    """ISO 8601, or a number of seconds or milliseconds, as microseconds; raises UsageError."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return int(value * (1_000 if abs(value) > 1e11 else 1_000_000))
-    micros = from_iso(value) if isinstance(value, str) else None
-    if micros is None:
-        raise UsageError(f"{name} must be ISO 8601 or epoch seconds, not {value!r}")
-    return micros
-
-
 def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
     """The columns that an export carried along."""
     known = {*COLUMNS, "raw_properties_base64"} - {"body", "raw_properties"}
     for name in record:
         if name not in known:
             raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}")
-    carried = {name: value for name, value in record.items() if name not in _OF_THE_CAPTURE}
+    carried = {
+        name: value for name, value in record.items() if name not in _OF_THE_CAPTURE and value is not None
+    }
     try:
         if (raw := carried.pop("raw_properties_base64", None)) is not None:
             carried["raw_properties"] = base64.b64decode(raw, validate=True)
-        for name in _ALL_TIMES:
-            if carried.get(name) is not None:
-                carried[name] = moment(f"record.{name}", carried[name])
-        if "deaths" in carried:
-            carried["deaths"] = tuple(_death(entry) for entry in carried["deaths"])
-        if "keys" in carried:
-            carried["keys"] = tuple(carried["keys"])
-    except (ValueError, TypeError, AttributeError) as error:
-        raise UsageError(f"record: {error}") from error
-    return carried
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"record.raw_properties_base64 is not base64: {error}") from error
+    columns = {name: _column(name, value) for name, value in carried.items()}
+    return {name: value for name, value in columns.items() if value is not None}
 
 
-def _death(entry: Mapping[str, Any]) -> Death:
-    time = entry.get("time")
-    return Death(
-        **{
-            **entry,
-            "routing_keys": tuple(entry.get("routing_keys") or ()),
-            "time": None if time is None else moment("time", time),
-        }
-    )
+def _column(name: str, value: Any) -> Any:
+    if name == "raw_properties":
+        return value
+    if name in _ALL_TIMES:
+        return moment(f"record.{name}", value)
+    checked = fitting(name, value)
+    if isinstance(checked, dict):
+        return {each: to_text(text) for each, text in checked.items()}
+    if name == "deaths":
+        return tuple(map(_death, checked))
+    return tuple(checked) if isinstance(checked, list) else checked
+
+
+def _death(entry: Any) -> Death:
+    if not isinstance(entry, dict):
+        raise UsageError(f"record.deaths must hold objects, not {entry!r}")
+    known = [field.name for field in dataclasses.fields(Death)]
+    for name in entry:
+        if name not in known:
+            raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}")
+    said = {name: value for name, value in entry.items() if value is not None}
+    time = said.pop("time", None)
+    parts = {name: fitting(name, value) for name, value in said.items()}
+    parts["routing_keys"] = tuple(parts.get("routing_keys", ()))
+    return Death(**parts, time=None if time is None else moment("record.deaths.time", time))
 
 
 def line_of(record: Record) -> dict[str, Any]:
@@ -190,5 +204,8 @@ def _portable(name: str, value: Any) -> Any:
     if name in _ALL_TIMES:
         return iso(value)
     if name == "deaths":
-        return [{**asdict(death), "time": None if death.time is None else iso(death.time)} for death in value]
+        return [
+            {**dataclasses.asdict(death), "time": None if death.time is None else iso(death.time)}
+            for death in value
+        ]
     return list(value) if isinstance(value, tuple) else value

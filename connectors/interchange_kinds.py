@@ -7,29 +7,22 @@ a line that an export wrote carries those columns itself.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dlq.connectors.amqp_deaths import deaths
+from dlq.connectors.amqp_deaths import deaths, rejections
 from dlq.connectors.amqp_fields import instant
-from dlq.core.clock import from_iso
+from dlq.connectors.interchange_values import integer
+from dlq.core.clock import datable, from_iso
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 Texts = Mapping[str, str]
 
 
-def integer(text: str | None) -> int | None:
-    """A header's text as a number, or None."""
-    try:
-        return int(text) if text else None
-    except ValueError:
-        return None
-
-
 def _from_millis(text: str | None) -> int | None:
-    number = integer(text)
-    return number * 1000 if number else None
+    number = integer(text, 64)
+    return datable(number * 1000) if number else None
 
 
 def _instant(text: str | None) -> int | None:
-    number = integer(text)
+    number = integer(text, 64)
     return instant(number) if number is not None else from_iso(text or "")
 
 
@@ -38,7 +31,6 @@ def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
     first = history[-1] if history else Death()
     queue = headers.get("x-first-death-queue") or first.queue
     times = [death.time for death in history if death.time is not None]
-    rejected = next((death.count for death in history if death.reason == "rejected"), None)
     return {
         "deaths": history,
         "origin_kind": "queue" if queue else None,
@@ -47,7 +39,7 @@ def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
         "origin_routing_key": next(iter(first.routing_keys), None),
         "first_dead_at": min(times, default=None),
         "dead_at": max(times, default=None),
-        "attempts": rejected,
+        "attempts": rejections(history),
     }
 
 

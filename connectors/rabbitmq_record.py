@@ -7,7 +7,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from dlq.connectors import amqp_table
-from dlq.connectors.amqp_deaths import deaths
+from dlq.connectors.amqp_deaths import deaths, rejections
 from dlq.connectors.amqp_fields import instant
 from dlq.connectors.amqp_frames import Delivery
 from dlq.connectors.base import ReadRequest
@@ -49,7 +49,7 @@ def history(x_death: str | None) -> _History:
         next(iter(oldest.routing_keys), None),
         min(times, default=None),
         max(times, default=None),
-        next((entry.count for entry in entries if entry.reason == "rejected"), None),
+        rejections(entries),
     )
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from dlq.core.errors import ConfigError
+from dlq.core.text import encodable
 
 KeyReader = Callable[[str | None, Mapping[str, str], Mapping[str, str], bytes], str | None]
 """(message id, headers, properties, body) -> business key."""
@@ -63,7 +64,9 @@ def _walk(value: object, steps: list[str | int]) -> str | None:
             value = value.get(step) if isinstance(value, dict) else None
     if value is None:
         return None
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    return encodable(
+        value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, sort_keys=True)
+    )
 
 
 _READERS: Mapping[str, Callable[[str], KeyReader]] = {

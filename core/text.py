@@ -28,6 +28,11 @@ def lines_for_terminal(text: str) -> list[str]:
     return [for_terminal(line.expandtabs(4)) for line in re.split(r"\r\n|\r|\n", text)]
 
 
+def encodable(text: str) -> str:
+    """The text with each lone surrogate, which no UTF-8 can hold, escaped: `\\ud800`."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 def shorten(text: str, width: int) -> str:
     """At most `width` characters, the cut marked by an ellipsis."""
     return text if len(text) <= width else f"{text[: max(0, width - 1)]}…"

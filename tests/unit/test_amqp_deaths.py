@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.amqp_deaths import deaths
+from dlq.connectors.amqp_deaths import deaths, rejections
 from dlq.core.record import Death
 
 AT = 1_762_053_129_000_000
@@ -54,6 +54,19 @@ def test_every_shape_of_a_death_history_is_read(shape: object) -> None:
 )
 def test_missing_and_odd_parts_are_left_open(entry: object, death: Death) -> None:
     assert deaths([entry]) == (death,)
+
+
+@pytest.mark.parametrize(("count", "attempts"), [(3, 3), (0, 0), (-1, None), (9_999_999_999_999, None)])
+def test_a_count_that_cannot_be_true_tells_no_attempts(count: int, attempts: int | None) -> None:
+    assert (
+        rejections(deaths([{"reason": "expired", "count": 7}, {"reason": "rejected", "count": count}]))
+        == attempts
+    )
+
+
+def test_lone_surrogates_in_a_history_of_text_are_escaped() -> None:
+    found = deaths(r'[{"reason": "\ud800", "routing-keys": ["\ud800"]}]')
+    assert found == (Death(r"\ud800", routing_keys=(r"\ud800",)),)
 
 
 @pytest.mark.parametrize("nothing", [None, 5, "", "System.Object", "[[[[", "1", [None], [[]], {}, "[1]"])

@@ -1,0 +1,66 @@
+"""What a line's JSON says as values that a record can hold.
+
+A number or a time beyond its column becomes null, the headers keep what was said; a wrong type is refused.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.core.clock import datable, from_iso
+from dlq.core.errors import UsageError
+from dlq.core.text import encodable
+
+_TYPES: Mapping[str, type] = {
+    **dict.fromkeys(("queue_id", "offset", "attempts", "body_size", "priority", "flags", "count"), int),
+    **dict.fromkeys(("redelivered", "persistent"), bool),
+    **dict.fromkeys(("keys", "routing_keys", "deaths"), list),
+    **dict.fromkeys(("headers", "properties"), dict),
+}
+_TYPE_NAMES = {int: "a whole number", bool: "true or false", list: "a list", dict: "an object", str: "text"}
+_WIDE = ("offset", "body_size", "count")
+_FURTHEST = 1e18
+"""No unit gives such a number a date; NaN and infinity, which have no integer, are not below it either."""
+
+
+def within(number: int, bits: int = 32) -> int | None:
+    """The number where a column of so many bits holds it, else None."""
+    return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
+
+
+def integer(text: str | None, bits: int = 32) -> int | None:
+    """A header's text as a number, or None."""
+    try:
+        return within(int(text), bits) if text else None
+    except ValueError:
+        return None
+
+
+def moment(name: str, value: Any) -> int | None:
+    """ISO 8601, or a number of seconds or milliseconds, as microseconds; raises UsageError."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        factor = 1_000 if abs(value) > 1e11 else 1_000_000
+        return datable(int(value * factor)) if abs(value) < _FURTHEST else None
+    micros = from_iso(value) if isinstance(value, str) else None
+    if micros is None:
+        raise UsageError(f"{name} must be ISO 8601 or epoch seconds, not {value!r}")
+    return micros
+
+
+def fitting(name: str, value: Any) -> Any:
+    """The value for a record's column, or for a field of its deaths; raises UsageError for a wrong type."""
+    wanted, given = _TYPES.get(name, str), type(value)
+    items = value if given is list and name != "deaths" else ()
+    if given is not wanted or not all(isinstance(item, str) for item in items):
+        raise UsageError(f"record.{name} must be {_TYPE_NAMES[wanted]}, not {value!r}")
+    return within(value, 64 if name in _WIDE else 32) if wanted is int else value
+
+
+def escaped(value: Any) -> Any:
+    """A JSON value whose texts UTF-8 can hold."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list):
+        return [escaped(item) for item in value]
+    if isinstance(value, dict):
+        return {encodable(name): escaped(item) for name, item in value.items()}
+    return value

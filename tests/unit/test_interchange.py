@@ -1,0 +1,115 @@
+"""Lines of strangers: what no column can hold is null, what has the wrong type is refused in words."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dlq.archive.schema import to_records, to_table
+from dlq.connectors.interchange import line_of, parse_line, record_of
+from dlq.core.clock import from_iso
+from dlq.core.errors import UsageError
+from dlq.core.keys import key_reader
+from dlq.core.record import Record
+
+HUGE = 99_999_999_999
+
+
+def archived(kind: str, **fields: Any) -> Record:
+    """The record of such a line as the archive gives it back."""
+    document = parse_line(json.dumps({"broker_kind": kind, **fields}))
+    record = record_of(document, "orders", "shop", "1", key_reader(None))
+    return next(to_records(to_table([record])))
+
+
+@pytest.mark.parametrize(
+    ("column", "line"),
+    [
+        ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": HUGE}}),
+        ("flags", {"kind": "rocketmq", "headers": {"sysFlag": HUGE}}),
+        ("queue_id", {"kind": "rocketmq", "headers": {"queueId": HUGE}}),
+        ("published_at", {"kind": "rocketmq", "headers": {"bornTimestamp": 2**63 - 1}}),
+        ("priority", {"kind": "activemq", "headers": {"priority": HUGE}}),
+        ("published_at", {"kind": "activemq", "headers": {"timestamp": "9" * 15}}),
+        ("dead_at", {"kind": "artemis", "headers": {"_AMQ_ACTUAL_EXPIRY": "9" * 23}}),
+        ("priority", {"kind": "rabbitmq", "properties": {"priority": HUGE}}),
+        ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": HUGE}]}}),
+        ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": -1}]}}),
+        ("published_at", {"kind": "rabbitmq", "published_at": float("nan")}),
+        ("published_at", {"kind": "rabbitmq", "published_at": float("-inf")}),
+        ("published_at", {"kind": "rabbitmq", "published_at": 1e300}),
+        ("attempts", {"kind": "rabbitmq", "record": {"attempts": HUGE}}),
+        ("offset", {"kind": "rabbitmq", "record": {"offset": 2**63}}),
+        ("first_dead_at", {"kind": "rabbitmq", "record": {"first_dead_at": 1e17}}),
+    ],
+)
+def test_what_no_column_can_hold_is_null(column: str, line: dict[str, Any]) -> None:
+    record = archived(**line)
+    assert getattr(record, column) is None
+    assert [*record.headers] == [*line.get("headers", {})]
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"offset": "x"}, "record.offset must be a whole number, not 'x'"),
+        ({"offset": True}, "a whole number"),
+        ({"record_id": 7}, "record.record_id must be text, not 7"),
+        ({"broker_node": 5}, "text"),
+        ({"redelivered": 1}, "true or false"),
+        ({"keys": ["a", 5]}, "a list"),
+        ({"deaths": 5}, "a list"),
+        ({"deaths": [5]}, "objects"),
+        ({"deaths": [{"count": "x"}]}, "a whole number"),
+        ({"deaths": [{"cuont": 1}]}, "did you mean 'count'"),
+        ({"headers": []}, "an object"),
+        ({"dead_at": "soon"}, "ISO 8601"),
+        ({"raw_properties_base64": 5}, "base64"),
+    ],
+)
+def test_a_column_of_the_wrong_type_is_refused_in_words(record: dict[str, Any], reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        archived("rabbitmq", record=record)
+
+
+@pytest.mark.parametrize("kind", [["x"], {"a": 1}, None, 5])
+def test_a_broker_kind_that_is_no_text_is_refused_in_words(kind: Any) -> None:
+    with pytest.raises(UsageError, match="broker_kind must be one of"):
+        parse_line(json.dumps({"broker_kind": kind}))
+
+
+def test_lone_surrogates_are_escaped() -> None:
+    odd, shown = "a\ud800b", r"a\ud800b"
+    record = archived(
+        "rabbitmq",
+        queue=odd,
+        message_id=odd,
+        failure_text=odd,
+        headers={odd: odd, "x-death": [{"reason": odd, "queue": odd, "routing-keys": [odd]}]},
+        properties={"correlation_id": odd},
+    )
+    assert (record.dead_letter_queue, record.message_id, record.failure_text) == (shown, shown, shown)
+    assert (record.headers[shown], record.correlation_id) == (shown, shown)
+    assert (record.deaths[0].reason, record.deaths[0].routing_keys) == (shown, (shown,))
+
+
+def test_a_size_beyond_its_column_is_measured_instead() -> None:
+    assert archived("rabbitmq", body_text="{}", record={"body_size": 2**63}).body_size == 2
+
+
+def test_pairs_of_surrogates_stay_what_they_mean() -> None:
+    assert archived("rabbitmq", message_id="\U0001f600").message_id == "\U0001f600"
+
+
+def test_a_business_key_in_a_body_may_hold_a_lone_surrogate() -> None:
+    read = key_reader("json:$.id")
+    assert read(None, {}, {}, rb'{"id": "\ud800"}') == r"\ud800"
+    assert read(None, {}, {}, rb'{"id": ["\ud800"]}') == r'["\ud800"]'
+
+
+def test_what_an_archive_gives_back_makes_the_same_record() -> None:
+    last = from_iso("9999-12-31T23:59:59.999999Z")
+    record = archived("rocketmq", headers={"reconsumeTimes": 16}, dead_at="9999-12-31T23:59:59.999999Z")
+    again = record_of(parse_line(json.dumps(line_of(record))), "orders", "shop", "2", key_reader(None))
+    assert again == record
+    assert again.dead_at == last
