@@ -56,6 +56,7 @@ class StompPublisher:
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
+        self._connections = _CONNECTIONS
         self._begun = 0
         """Transactions so far; their names are short, as every letter bears one."""
 
@@ -100,8 +101,8 @@ class StompPublisher:
 
     def _new(self) -> _Transaction:
         """On the connection that was not used last; the second is made when it is of use."""
-        if self._open and len(self._links) < _CONNECTIONS:
-            self._links.append(self._connect())
+        if self._open and len(self._links) < self._connections:
+            self._connect_once_more()
         self._links.rotate()
         link = self._links[0]
         self._begun += 1
@@ -211,13 +212,17 @@ class StompPublisher:
     def _reconnect(self) -> None:
         """Closing the old connections gives up their transactions."""
         self.close()
-        self._links = deque([self._connect()])
-
-    def _connect(self) -> Link:
         try:
-            return Link(self._broker)
+            self._links = deque([Link(self._broker)])
         except BrokerError as error:
             raise ConnectionLost(str(error)) from error
+
+    def _connect_once_more(self) -> None:
+        """A broker that allows no second connection gets everything over the first."""
+        try:
+            self._links.append(Link(self._broker))
+        except BrokerError:
+            self._connections = 1
 
     def close(self) -> None:
         """See `Publisher`."""

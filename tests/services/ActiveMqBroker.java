@@ -14,7 +14,7 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT] [amqp=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT] [amqp=PORT] [one=PORT]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -79,6 +79,7 @@ public class ActiveMqBroker {
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
+            if (option.startsWith("one=")) broker.addConnector("stomp://127.0.0.1:" + option.substring(4) + "?maximumConnections=1");
             if (option.startsWith("amqp=")) broker.addConnector("amqp://127.0.0.1:" + option.substring(5));
         }
 

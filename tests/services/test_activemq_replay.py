@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.activemq_broker import ARTEMIS, CLASSIC, ActiveMq, broker_of
+from services.activemq_broker import ARTEMIS, CLASSIC, ActiveMq, broker_of, free_ports
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_jolokia import Jolokia
+from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import BrokerError, ConnectionLost
@@ -139,6 +140,18 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: Active
     known = by_outcome["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
     arrived = [record.headers["dlq_replay_id"] for record in again.drain("back")]
     assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
+
+
+def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
+    [port] = free_ports(1)
+    with ActiveMq(CLASSIC[-1], f"one={port}") as broker:
+        place = place_on(broker)
+        place.send(*[b"%d" % n for n in range(250)])
+        letters = outgoing(place.drain(), Target("queue", "back"))
+        publisher = StompPublisher(replace(place.settings, url=f"stomp://127.0.0.1:{port}"), "plan", 1000)
+        assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
+        publisher.close()
+        assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]
 
 
 def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(own_broker: ActiveMq, tmp_path: Path) -> None:
