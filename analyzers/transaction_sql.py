@@ -30,6 +30,7 @@ GATHERED: Mapping[str, str] = {
     "newest_discard": _NEWEST("record_id", "discarded"),
     "discarded_at": "max(dead_at) FILTER (WHERE role = 'discarded')",
     "discard_checks": _NEWEST("coalesce(rocket.checks, 0)", "discarded"),
+    "has_key": "coalesce(bool_or(message_id <> ''), false)",
     "sent_at": "min(published_at)",
     "ended_at": "min(ended_at)",
     "end_seen_at": "max(end_seen_at)",
@@ -50,12 +51,17 @@ STEPS: Mapping[str, str] = {
     "AND discarded_at IS NOT NULL AND sent_at IS NOT NULL",
     # After a resumed check a fresh copy lies in the half topic, and everything is open again.
     "resumed": "coalesce(fresh_half_at > discarded_at, false)",
-    # The real message is written after the half message: while that is retained, so is the other.
-    "retained": f"indexed AND {_within('end_seen_at', 'newest_half_at', _RESERVED)}",
+    # The real message is written after the half message: while that is retained, so is the other. Only
+    # by its unique key could a pull look for it; brokers up to 4.9 add none.
+    "retained": f"indexed AND has_key AND {_within('end_seen_at', 'newest_half_at', _RESERVED)}",
     "can_change": _within("looked_at", "discarded_at", "settles_after_ms * 1000"),
     "is_lost": "looked_at IS NOT NULL AND newest_half_at IS NOT NULL "
     f"AND NOT {_within('looked_at', 'newest_half_at', _RESERVED)}",
-    "state": """CASE WHEN real_record_id IS NOT NULL THEN 'committed'
+    # A producer that got no answer sends the half message to another node too, under the same key.
+    "committed_on": """CASE WHEN real_record_id IS NULL THEN
+        min(CASE WHEN real_record_id IS NOT NULL THEN broker_node END)
+            OVER (PARTITION BY broker, unique_key) END""",
+    "state": """CASE WHEN real_record_id IS NOT NULL OR committed_on IS NOT NULL THEN 'committed'
         WHEN ended_at IS NOT NULL AND retained THEN 'rolled_back'
         WHEN ended_at IS NOT NULL THEN 'ended'
         WHEN discarded AND (resumed OR can_change) THEN 'pending'
@@ -75,14 +81,17 @@ STEPS: Mapping[str, str] = {
             CASE WHEN size(prepared) > 1 THEN concat(', written ', size(prepared), ' times') ELSE '' END,
             CASE WHEN copies > 0 AND NOT arrays_overlap(prepared, halves)
                 THEN ', of a copy that was not captured' ELSE '' END)
+            WHEN committed_on IS NOT NULL THEN concat('its twin on ', committed_on, ' was committed: ',
+                'the real message is there')
             WHEN state = 'rolled_back' THEN 'no real message, though it would still be retained' END,
         concat('discarded at ', {_AT("discarded_at")}, ' after ', discard_checks, ' checks'),
         CASE WHEN skipped THEN concat('by then older than the retention of ', reserved_hours, ' h') END,
         CASE WHEN resumed THEN 'its check was resumed since' END,
         CASE WHEN state = 'pending' AND discarded AND can_change
             THEN 'a late outcome is still possible: pull again' END,
-        CASE WHEN state = 'ended' AND ended_at IS NULL
-            THEN 'its outcome was deleted before it was seen' END)""",
+        CASE WHEN state <> 'ended' THEN NULL WHEN ended_at IS NULL
+            THEN 'its outcome was deleted before it was seen'
+            WHEN NOT has_key THEN 'it has no unique key to look its real message up by' END)""",
 }
 """Columns that follow from GATHERED and the facts of the node, each from those above it."""
 

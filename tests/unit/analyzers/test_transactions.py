@@ -16,10 +16,15 @@ from dlq.core.record import Record
 
 pytestmark = pytest.mark.spark
 HOUR = 60 * MINUTE
+NAMELESS = None
+"""The message id of a half message whose producer gave it no unique key."""
+TWINS = "broker-c"
+"""Where the twins of other nodes' half messages were committed."""
 
 
-def half(key: str, offset: int, checks: int = 0, **fields: Any) -> Record:
-    properties = {"UNIQ_KEY": key, "REAL_TOPIC": "orders", "PGROUP": "tx", "TRAN_MSG": "true"}
+def half(key: str | None, offset: int, checks: int = 0, **fields: Any) -> Record:
+    named = {} if key is None else {"UNIQ_KEY": key}
+    properties = {**named, "REAL_TOPIC": "orders", "PGROUP": "tx", "TRAN_MSG": "true"}
     counted = {"TRANSACTION_CHECK_TIMES": str(checks)} if checks else {}
     immune = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"} if fields.pop("immune", False) else {}
     return letter("RMQ_SYS_TRANS_HALF_TOPIC", {**properties, **counted, **immune}, offset=offset, **fields)
@@ -61,7 +66,9 @@ RECORDS = [
     half("immune", 15, immune=True), half("immune", 16, checks=15, immune=True), given_up("immune"),
     half("twice", 17), real("twice", 1700), real("twice", 1701, stored=3 * MINUTE),
     half("elsewhere", 2, node="broker-b"),
-    ends("1"), ends("2, 9,\n", stored=9 * MINUTE), ends("17,11,7,noise,"), ends("3,", seen=100 * HOUR),
+    half(NAMELESS, 18),
+    half("orphan", 19), given_up("orphan"), half("orphan", 3, node=TWINS), real("orphan", 300, node=TWINS),
+    ends("1"), ends("2, 9,\n", stored=9 * MINUTE), ends("17,11,7,18,noise,"), ends("3,", seen=100 * HOUR),
 ]  # fmt: skip
 EXPECTED = {
     # key: state, discarded, whether a check reached the producer
@@ -79,6 +86,8 @@ EXPECTED = {
     "immune": ("check_max_exceeded", True, "no"),
     "twice": ("committed", False, "no"),
     "elsewhere": ("pending", False, "no"),
+    NAMELESS: ("ended", False, "no"),
+    "orphan": ("committed", True, "unknown"),
 }
 LETTERS = {
     # the one record that stands for a transaction: its topic, and its cause
@@ -92,6 +101,8 @@ LETTERS = {
     "resumed": ("half", "transaction_pending"),
     "just-now": ("discarded", "transaction_pending"),
     "immune": ("discarded", "check_max_exceeded"),
+    NAMELESS: ("half", "unknown"),
+    "orphan": ("discarded", "check_max_exceeded"),
 }
 TOPICS = {"RMQ_SYS_TRANS_HALF_TOPIC": "half", "TRANS_CHECK_MAX_TIME_TOPIC": "discarded"}
 
@@ -102,11 +113,15 @@ def resolved(spark: SparkSession) -> tuple[dict[str, Any], list[Any]]:
     numbered = [record._replace(record_id=f"{n:032x}") for n, record in enumerate(RECORDS)]
     looked_at = datetime.fromtimestamp((BORN + 9 * MINUTE + 1000) / 1000, UTC)
     facts = tuple(
-        NodeFacts("pay", node, looked_at, 72, 30_000, 33_000, True) for node in ("broker-a", "broker-b")
+        NodeFacts("pay", node, looked_at, 72, 30_000, 33_000, True)
+        for node in ("broker-a", "broker-b", TWINS)
     )
     judged = classify(frame(spark, numbered), Facts()).cache()
     found = transactions.resolve(judged, transactions.facts_frame(spark, facts)).cache()
-    rows = {row.unique_key: row for row in found.collect()}
+    rows = {
+        NAMELESS if "|" in row.unique_key else row.unique_key: row
+        for row in found.filter(f"broker_node <> '{TWINS}'").collect()
+    }
     settled = transactions.settle(judged, found).collect()
     return rows, settled
 
@@ -144,3 +159,5 @@ def test_a_transactions_columns_tell_its_story(resolved: Any) -> None:
     assert "pull again" in rows["just-now"].evidence
     assert "resumed" in rows["resumed"].evidence
     assert rows["both"].real_record_id is not None
+    assert "no unique key" in rows[NAMELESS].evidence
+    assert "its twin on broker-c was committed" in rows["orphan"].evidence
