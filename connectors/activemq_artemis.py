@@ -1,16 +1,17 @@
 """Questions to Artemis' management address over STOMP: queues, their depth, address and routing type.
 
-The answer comes to a queue of our own that Artemis makes on subscribing and removes when we leave. A user
-without the right `manage` gets no answer: None.
+The answer comes to a queue of our own that Artemis makes on subscribing. A user without the right `manage`
+gets no answer: None.
 """
 
+import contextlib
 import json
 import time
 from typing import Any
 
 from dlq.connectors.activemq_jolokia import QueueFacts
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.stomp_frames import headers_of
+from dlq.connectors.stomp_frames import encode, headers_of
 from dlq.core.errors import BrokerError
 from dlq.core.settings import Broker
 
@@ -51,15 +52,39 @@ class Management:
         names = self.attribute("broker", "queueNames")
         return [str(name) for name in names] if isinstance(names, list) else None
 
-    def _ask(self, headers: dict[str, str]) -> Any:
+    def delivered_classes(self, queue: str) -> dict[int, Any] | None:
+        """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
+        None when the user may not ask. Of an AMQP message the number may be a property of its producer's."""
+        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listDeliveringMessagesAsJSON"}
+        told = self._ask(asked, "[]")
+        found: dict[int, Any] = {}
+
+        def keep(pairs: list[tuple[str, Any]]) -> None:
+            """Nothing but this of each letter, as there may be many thousands."""
+            shown = dict(pairs)
+            if "messageID" in shown:
+                found[shown["messageID"]] = shown.get("type")
+
+        if not isinstance(told, str):
+            return None
+        json.loads(told, object_pairs_hook=keep)
+        return found
+
+    def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
         try:
             link = self._connected()
-            to = {"destination": "activemq.management", "reply-to": self._reply}
-            link.request("SEND", {**to, **headers})
+            self._send(link, {"reply-to": self._reply, **headers}, parameters)
             return self._answer(link)
         except BrokerError:
             self.close()
             return None
+
+    def _send(self, link: Link, headers: dict[str, str], parameters: str) -> None:
+        """As a text message, so without a length: Artemis reads no parameters from a BytesMessage."""
+        receipt = link.new_receipt()
+        frame = encode("SEND", {"destination": "activemq.management", **headers, "receipt": receipt})
+        link.send(frame[:-1] + parameters.encode() + b"\0")
+        link.wait_for(receipt)
 
     def _connected(self) -> Link:
         if self._link is None:
@@ -79,8 +104,13 @@ class Management:
         return None
 
     def close(self) -> None:
-        """Leave; never raises."""
+        """Leave, and take the queue of the answers away: in Artemis' default configuration it would stay,
+        as auto-delete-queues is off. Never raises."""
         if self._link is not None:
+            with contextlib.suppress(BrokerError):
+                self._link.request("UNSUBSCRIBE", {"id": self._link.token})
+                destroy = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
+                self._send(self._link, destroy, json.dumps([self._reply, True, True]))
             self._link.close()
             self._link = None
 

@@ -20,7 +20,7 @@ class Queues:
     def __init__(self, broker: Broker, kind: str) -> None:
         self._broker, self.artemis = broker, kind == "artemis"
         self.jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
-        self._management = Management(broker) if self.artemis and self.jolokia is None else None
+        self.management = Management(broker) if self.artemis else None
 
     def named(self, queue: str) -> list[str]:
         """The queues that a name or pattern means; a pattern needs a list of queues.
@@ -46,21 +46,21 @@ class Queues:
         """All queues; None when the broker cannot be asked."""
         if self.jolokia is not None:
             return list(self.jolokia.queues())
-        return self._management.queues() if self._management else None
+        return self.management.queues() if self.management else None
 
     def facts(self, queue: str) -> QueueFacts | None:
         """What is known of one queue; None when nothing is."""
         name = queue.rpartition("::")[2]
         if self.jolokia is not None:
             return self.jolokia.queues().get(name)
-        if self._management is not None:
-            return self._management.facts(name)
+        if self.management is not None:
+            return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self._broker.statistics_plugin else None
 
     def close(self) -> None:
         """Let go of connections; never raises."""
-        if self._management is not None:
-            self._management.close()
+        if self.management is not None:
+            self.management.close()
 
 
 def pattern_of(queue: str) -> re.Pattern[str]:

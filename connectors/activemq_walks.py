@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dlq.connectors.activemq_classes import ArtemisClasses
 from dlq.connectors.activemq_jolokia import details
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_lossy import lossy_on_artemis, lossy_on_classic
@@ -121,8 +122,11 @@ def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
 
 
 def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame], str | None]:
-    if queues.artemis:
-        return lambda frame: lossy_on_artemis(frame, request.include_empty)
+    if queues.management is not None:
+        # a copy holds the whole queue at once, too much for one answer, and destroys nothing
+        drain = request.mode == "drain"
+        class_of = ArtemisClasses(queues.management, queue) if drain else lambda _frame: None
+        return lambda frame: lossy_on_artemis(frame, class_of)
     jolokia = queues.jolokia
 
     def look_up(frame: Frame) -> Mapping[str, Any] | None:

@@ -20,6 +20,10 @@ public class ActiveMqBodies {
         stream.writeInt(5);
         stream.writeString("z");
         producer.send(stream);
+        StreamMessage likeText = session.createStreamMessage();
+        likeText.writeBytes("ABCD".getBytes());
+        likeText.writeString("the rest");
+        producer.send(likeText);
         BytesMessage bytes = session.createBytesMessage();
         bytes.writeBytes(new byte[] {0, 1, 2, (byte) 255});
         producer.send(bytes);
@@ -33,7 +37,7 @@ public class ActiveMqBodies {
         producer.send(session.createTextMessage("nul\0in\0MESSAGE\n text"));
         producer.send(session.createTextMessage("after nul"));
         producer.send(session.createObjectMessage(new ArrayList<>(List.of("o"))));
-        producer.send(session.createTextMessage("last"));
+        producer.send(session.createTextMessage("last\u001b"));
         connection.close();
         System.exit(0);
     }

@@ -10,6 +10,7 @@ from contract import ReadingContract
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 
 from dlq.connectors.activemq import StompConnector
+from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import HarmRefused, NotFound
 from dlq.core.record import FLAG_INNER_NUL
@@ -153,7 +154,7 @@ def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) 
         b"",
         "emoji 😀 é".encode(),
         b"after nul",
-        b"last",
+        b"last\x1b",
         b"nul\0in\0MESSAGE\n text",
     ]
     assert [r.flags for r in records] == [None] * 6 + [FLAG_INNER_NUL]
@@ -162,10 +163,11 @@ def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) 
         "a message of class other",
         "a message of class other",
         "a message of class other",
+        "a message of class other",
         "a text with NUL",
     ]
     again, still, _ = stomp.pull("drain")
-    assert ([r.body for r in again], len(still)) == ([b"nul\0in\0MESSAGE\n text"], 5)
+    assert ([r.body for r in again], len(still)) == ([b"nul\0in\0MESSAGE\n text"], 6)
 
 
 @on_classic
@@ -203,11 +205,24 @@ def test_artemis_refuses_a_copy_unless_forced_and_then_counts_no_delivery(stomp:
 
 
 @on_artemis
-def test_map_and_stream_messages_stay_on_artemis(stomp: Place) -> None:
+@pytest.mark.parametrize("include_empty", [False, True])
+def test_artemis_gives_texts_of_any_content_and_keeps_what_stomp_cannot_carry(
+    stomp: Place, include_empty: bool
+) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    records, left, _ = stomp.pull("drain")
-    assert [r.body for r in records] == [b"\x00\x01\x02\xff", "emoji 😀 é".encode(), b"after nul", b"last"]
-    assert len(left) == 7
+    records, left, _ = stomp.pull("drain", include_empty=include_empty)
+    assert [r.body for r in records] == [
+        b"\x00\x01\x02\xff",
+        b"",
+        b"",
+        "emoji 😀 é".encode(),
+        b"nul\0in\0MESSAGE\n text",
+        b"after nul",
+        b"last\x1b",
+    ]
+    classes = ["map", "stream", "stream", "plain", "object"]
+    assert left == [f"a message of class {name}: STOMP cannot carry its content" for name in classes]
+    assert (stomp.drain(), len(stomp.pull("drain")[1])) == ([], 5)
 
 
 @on_classic
@@ -227,6 +242,19 @@ def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
     assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
     assert record.headers["_AMQ_ACTUAL_EXPIRY"]
     assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]
+
+
+@on_artemis
+def test_questions_to_artemis_leave_no_queue_behind(stomp: Place) -> None:
+    stomp.connector.close()
+
+    def answers() -> set[str]:
+        asking = Queues(stomp.settings, "artemis")
+        names = asking.names() or []
+        asking.close()
+        return {name for name in names if name.startswith("dlq.reply.")}
+
+    assert not answers() & answers()
 
 
 @on_all
