@@ -155,13 +155,15 @@ def _sql(url: Any, settings: LedgerSettings) -> Ledger:
 
 
 def exists(settings: LedgerSettings, store: Store) -> bool:
-    """Whether anything was ever replayed from this archive."""
+    """Whether anything was ever replayed from this archive. Raises UsageError when its ledger moved away."""
     if is_server(settings):
         return True
     try:
-        return file_of(settings, store).exists()
+        path = file_of(settings, store)
     except UsageError:
         return False
+    ledger_place.check_stays(path)
+    return path.exists()
 
 
 def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:

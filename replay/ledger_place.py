@@ -15,6 +15,7 @@ from dlq.core.settings import Ledger
 
 FILE = "ledger.db"
 _NOTE = "ledger.json"
+_MOVED = ".moved"
 _NOTE_FORMAT = 1
 _IN_ARCHIVE = "sqlite"
 _ELSEWHERE = "sqlite:///"
@@ -72,6 +73,18 @@ def check(settings: Ledger, store: Store) -> None:
             f"the archive {store.location} has its own {own.name}, unknown to the one in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
+    if configured is not None:
+        check_stays(configured)
+
+
+def check_stays(path: Path) -> None:
+    """Raises UsageError when the ledger has moved away from here: a new one would send all again."""
+    moved = Path(f"{path}{_MOVED}")
+    if moved.exists():
+        raise UsageError(
+            f"the ledger {path} was moved: set [ledger] url to where it is now "
+            f"(or, to go back to what it knew then, rename {moved.name} to {path.name})"
+        )
 
 
 def note(settings: Ledger, store: Store) -> None:
@@ -90,6 +103,6 @@ def retire(store: Store, path: Path) -> None:
     for end in ("", "-wal", "-shm"):
         part = Path(f"{path}{end}")
         if part.exists():
-            part.rename(f"{part}.moved")
+            part.rename(f"{part}{_MOVED}")
     if store.filesystem is not None:
         store.delete(_NOTE)

@@ -200,7 +200,8 @@ def test_a_ledger_moves_from_the_archive_to_a_server(
     assert move(config.ledger, store) == (5, 4)
     assert ledger.counts("moved") == {"confirmed": 1, "returned": 1, "in_doubt": 1, "planned": 1}
     assert ledger.states([some[0].key]) == {some[0].key: "sending"}
-    assert as_arrow(file, store) is None
+    with pytest.raises(UsageError, match="was moved"):
+        as_arrow(file, store)
     with pytest.raises(UsageError, match=r"no ledger\.db"):
         move(config.ledger, store)
 

@@ -103,6 +103,10 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
     assert move(elsewhere, store) == (1, 1)
     with opened(elsewhere, store) as book:
         assert book.states(["key1"]) == {"key1": "confirmed"}
+    for look_or_send in (as_arrow, open_ledger):
+        with pytest.raises(UsageError, match=r"was moved: set \[ledger\] url"):
+            look_or_send(config.ledger, store)
+    assert store.list("ledger") == ["ledger.db.moved"]
 
 
 def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
