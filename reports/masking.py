@@ -8,18 +8,17 @@ Text inside base64, at any depth, is masked too. What cannot be masked byte by b
 
 import base64
 import binascii
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Mask
+from dlq.reports.mask_bodies import CLOSED, unpacked, wide
+from dlq.reports.mask_paths import MASKED, hide, steps
 
-MASKED = "[masked]"
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OUR_IDS = {
     "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint", "incident_id",
@@ -28,15 +27,8 @@ _OUR_IDS = {
 _OUR_HEADERS = {"dlq_replay_id", "dlq_replay_of"}
 _ID = re.compile(r"[0-9A-Za-z_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
-_PACKED: Sequence[tuple[bytes, int, Callable[[bytes], bytes]]] = (
-    (b"\x1f\x8b", 31, lambda plain: gzip.compress(plain, mtime=0)),
-    (b"\x78", 15, zlib.compress),  # RocketMQ's clients
-)
-_CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
-"""Zstandard, LZ4, bzip2, xz, zip: not looked into, so masked whole."""
-_LARGEST_INFLATED = 64 * 2**20
-
 _ASCII_RUN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
+_WIDE_RUN = re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00){6,}")
 
 
 def _passes_luhn(digits: str) -> bool:
@@ -53,7 +45,7 @@ def _phone(match: re.Match[str]) -> str:
 
 
 _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = (
-    (re.compile(r"[\w.+'-]+(?:@|%40)[\w-]+(?:\.[\w-]+)+"), "[email]"),
+    (re.compile(r"(?<![\w.+'-])[\w.+'-]+(?:@|%40)[\w-]+(?:\.[\w-]+)+"), "[email]"),
     # JSON web tokens, bearer and basic credentials, keys of well-known clouds and forges.
     (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?"), "[token]"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/-]{8,}=*"), r"\1 [token]"),
@@ -64,7 +56,7 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
     ),
     (
         re.compile(
-            r"(?i)((?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|(?:\w+[_-])?token|authorization)"
+            r"(?i)((?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token|authorization)"
             r"['\"]?\s*[:=]\s*['\"]?)(?!\[)(?:[^\s'\"&,;\\}]{3,})"
         ),
         r"\1[token]",
@@ -78,6 +70,7 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 )
 """What leaves is searched for these, in order."""
 
+_BEFORE_JSON = " \t\r\n\ufeff"
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{16,}={0,2}(?![\w+/=])")
 
 
@@ -86,7 +79,7 @@ class Masker:
 
     def __init__(self, rules: Sequence[Mask] = ()) -> None:
         self._headers = [rule.header.lower() for rule in rules if rule.header]
-        self._paths = [_steps(rule.json) for rule in rules if rule.json]
+        self._paths = [steps(rule.json) for rule in rules if rule.json]
         own = [(_compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
         for place, rule in enumerate(rules):
@@ -106,17 +99,28 @@ class Masker:
         return self._text(text, depth=2)
 
     def body(self, body: bytes) -> bytes:
-        """A body with everything masked; gzip stays gzip, zlib stays zlib. Of other binary bodies only the
-        runs of ASCII are read."""
-        if body.startswith(_CLOSED):
+        """A body with everything masked; gzip stays gzip, zlib zlib, UTF-16 UTF-16. Of other binary
+        bodies only the runs of ASCII (also as UTF-16) are read, and JSON in any 8-bit encoding."""
+        if body.startswith(CLOSED):
             return MASKED.encode()
-        for magic, wbits, pack in _PACKED:
-            if body.startswith(magic) and (plain := _inflated(body, wbits)) is not None:
-                return pack(self.body(plain))
+        if packed := unpacked(body):
+            plain, pack = packed
+            return pack(self.body(plain))
+        encoding = wide(body) or "utf-8"
         try:
-            return self.text(body.decode("utf-8")).encode("utf-8")
+            masked = self.text(body.decode(encoding)).encode(encoding)
         except UnicodeError:
-            return _ASCII_RUN.sub(lambda run: self.text(run[0].decode("ascii")).encode(), body)
+            return self._binary(body)
+        return self._binary(masked) if b"\0" in masked else masked
+
+    def _binary(self, body: bytes) -> bytes:
+        if body.lstrip()[:1] in (b"{", b"["):
+            body = self.text(body.decode("latin-1")).encode("latin-1", "backslashreplace")
+        body = _WIDE_RUN.sub(lambda run: self._run(run[0], "utf-16-le"), body)
+        return _ASCII_RUN.sub(lambda run: self._run(run[0], "ascii"), body)
+
+    def _run(self, run: bytes, encoding: str) -> bytes:
+        return self.text(run.decode(encoding)).encode(encoding, "backslashreplace")
 
     def _member(self, name: str, value: Any) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
@@ -138,7 +142,17 @@ class Masker:
         hidden = any(fnmatchcase(name.lower(), pattern) for pattern in self._headers)
         if name in _OUR_HEADERS and _is_id(value):
             return value
-        return MASKED if hidden else self._member(name, value)
+        if hidden:
+            return MASKED
+        return self._nested(value) if isinstance(value, Mapping | list | tuple) else self._member(name, value)
+
+    def _nested(self, value: Any) -> Any:
+        """A header that is an object or a list: masked like the JSON text that it was."""
+        masked = self.text(json.dumps(value, ensure_ascii=False))
+        try:
+            return json.loads(masked)
+        except ValueError:
+            return masked
 
     def _base64(self, value: str) -> str:
         try:
@@ -147,8 +161,10 @@ class Masker:
             return self.text(value)
 
     def _text(self, text: str, depth: int) -> str:
-        if self._paths and text.lstrip()[:1] in ("{", "["):
-            text = self._json(text)
+        is_json = text.lstrip(_BEFORE_JSON)[:1] in ("{", "[", '"') and (self._paths or "\\" in text)
+        return self._json(text, depth) if is_json else self._plain(text, depth)
+
+    def _plain(self, text: str, depth: int) -> str:
         masked = self._substituted(text)
         return _BASE64.sub(lambda match: self._inside(match[0], depth), masked) if depth else masked
 
@@ -168,18 +184,38 @@ class Masker:
                 return encode(masked.encode("utf-8")).decode()
         return token
 
-    def _json(self, text: str) -> str:
+    def _json(self, text: str, depth: int) -> str:
+        """Masked as it reads without its escapes, too; the text itself is what it was without a find."""
         try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            return text
-        found = sum(_hide(value, path) for path in self._paths)
-        return json.dumps(value, ensure_ascii=False) if found else text
+            value = json.loads(text.lstrip(_BEFORE_JSON))
+            before = _dumped(value, text)
+            for path in self._paths:
+                hide(value, path)
+            after = _dumped(self._decoded(value, depth), text)
+        except RecursionError:
+            return MASKED
+        except ValueError:
+            return self._plain(text, depth)
+        return self._plain(text if after == before else after, depth)
+
+    def _decoded(self, value: Any, depth: int) -> Any:
+        if isinstance(value, dict):
+            return {self._text(name, depth): self._decoded(item, depth) for name, item in value.items()}
+        if isinstance(value, list):
+            return [self._decoded(item, depth) for item in value]
+        return self._text(value, depth) if isinstance(value, str) else value
 
     def _substituted(self, text: str) -> str:
         for pattern, replacement in self._substitutions:
             text = pattern.sub(replacement, text)
         return text
+
+
+def _dumped(value: Any, like: str) -> str:
+    """JSON without escapes and as tight as `like`, so that patterns find what they were written for."""
+    separators = (", ", ": ") if '": ' in like else (",", ":")
+    text = json.dumps(value, ensure_ascii=False, separators=separators)
+    return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair stays an escape
 
 
 def _is_id(value: Any) -> bool:
@@ -193,43 +229,3 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         return re.compile(pattern)
     except re.error as error:
         raise ConfigError(f"[[mask]] pattern = {pattern!r} is no regular expression: {error}") from error
-
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
-
-
-def _steps(path: str) -> list[str]:
-    """`$.card.number`, `$.items[*].email`: names and indices; `*` is every member."""
-    rest = path.removeprefix("$")
-    steps = [match[1] or match[2] or match[3] for match in _STEP.finditer(rest)]
-    if not path.startswith("$") or not steps or "".join(match[0] for match in _STEP.finditer(rest)) != rest:
-        raise ConfigError(
-            f"[[mask]] json = {path!r} is no path; write it like $.card.number or $.items[*].email"
-        )
-    return steps
-
-
-def _hide(value: Any, path: Sequence[str]) -> bool:
-    """Mask what `path` leads to inside `value`, in place; whether there was anything."""
-    step, *rest = path
-    if isinstance(value, list):
-        keys: Sequence[Any] = [i for i in range(len(value)) if step in ("*", str(i))]
-    elif isinstance(value, dict):
-        keys = [name for name in value if step in ("*", name)]
-    else:
-        return False
-    if rest:
-        return sum(_hide(value[key], rest) for key in keys) > 0
-    for key in keys:
-        value[key] = MASKED
-    return bool(keys)
-
-
-def _inflated(body: bytes, wbits: int) -> bytes | None:
-    """The unpacked body; None when it is not packed after all. What is too large is masked whole."""
-    stream = zlib.decompressobj(wbits=wbits)
-    try:
-        plain = stream.decompress(body, _LARGEST_INFLATED)
-    except zlib.error:
-        return None
-    return plain if stream.eof else MASKED.encode()

@@ -39,14 +39,15 @@ def make(
         raise UsageError("no analysis yet: run dlq analyze")
     if before is not None:
         _known(store, before)
+    masker = None if masks is None else Masker(masks)
     with views.connect(store, replays, before=before) as connection:
         document = summary.gather(connection, analysis)
         document["retention"] = retention.gather(connection, store)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         if with_letters:
-            document["sample"] = sample.gather(connection)
-    return document if masks is None else Masker(masks).document(document)
+            document["sample"] = sample.gather(connection, masker)
+    return document if masker is None else masker.document(document)
 
 
 def _known(store: Store, analysis: str) -> None:

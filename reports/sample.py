@@ -6,12 +6,14 @@ ones, and of some of them the whole story. It says how many that are.
 
 import base64
 import json
+from collections.abc import Iterator
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
-from dlq.reports.body import opaque, preview
-from dlq.reports.summary import TOP, Document, objects
+from dlq.reports.body import Preview, opaque, preview
+from dlq.reports.masking import Masker
+from dlq.reports.summary import TOP, Document
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +28,13 @@ _TEXT = 240
 _HEADERS = 60
 _LONG_TEXT = 4_000
 _BODY = 1_500
+_WHOLE_BODY = 2**20
+"""Masking needs a body whole: a secret cut in two is no longer found, nor a member of JSON cut in two."""
+_CUT = {
+    **dict.fromkeys(("exception_message", "advice_reason", "evidence", "message_id", "key"), _TEXT),
+    "failure_text": _LONG_TEXT,
+}
+_WITHHELD = "withheld by --mask, which cannot see what is personal in it: the body is {}"
 
 _CHOOSE = f"""
     CREATE TEMP TABLE sample AS
@@ -35,42 +44,50 @@ _CHOOSE = f"""
                    row_number() OVER (ORDER BY count(*) DESC) AS kind
             FROM letters GROUP BY source, cause, fingerprint))
     ORDER BY place, kind LIMIT {_LETTERS}"""
-_ROWS = f"""
+_ROWS = """
     SELECT l.record_id, source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
-           incident_id, exception_class, exception_message[:{_TEXT}] AS exception_message,
-           advice_reason[:{_TEXT}] AS advice_reason, evidence[:{_TEXT}] AS evidence,
-           message_id[:{_TEXT}] AS message_id, key[:{_TEXT}] AS key, published_at,
-           coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state
+           incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
+           published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state
     FROM letters l JOIN sample s ON s.record_id = l.record_id
     ORDER BY s.place, s.kind"""
 _STORY = f"""
-    SELECT l.record_id, failure_text[:{_LONG_TEXT}] AS failure_text, deaths, headers, content_type,
-           content_encoding, broker_kind, flags, base64(body[:{_BODY}]) AS body_base64, body_size
+    SELECT l.record_id, failure_text, deaths, headers, content_type,
+           content_encoding, broker_kind, flags, base64(body[:{_WHOLE_BODY}]) AS body_base64, body_size
     FROM letters l
     JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s ON s.record_id = l.record_id
     ORDER BY s.place, s.kind"""
 
 _FAILURES = f"""
-    SELECT fingerprint, arg_max(text, died)[:{_LONG_TEXT}] AS failure_text
+    SELECT fingerprint, arg_max(text, died) AS failure_text
     FROM (SELECT fingerprint, coalesce(nullif(failure_text, ''), evidence) AS text,
                  coalesce(dead_at, captured_at) AS died
           FROM letters WHERE fingerprint IS NOT NULL)
     GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT {TOP}"""
 
 
-def gather(connection: "duckdb.DuckDBPyConnection") -> Document:
+def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None) -> Document:
     """`{letters: [row], stories: [story], failures: [{fingerprint, failure_text}]}`.
 
     A story is deaths, headers, failure text and body of a letter; the texts are one of each frequent failure.
+    All of it is masked before it is cut.
     """
     list(run(connection, _CHOOSE).rows)
-    letters = objects(connection, _ROWS)
-    stories = [_story(row) for row in objects(connection, _STORY)]
+
+    def rows(sql: str) -> Iterator[Document]:
+        found = run(connection, sql)
+        for values in found.rows:
+            row = dict(zip(found.columns, values, strict=True))
+            yield _cut(masker.document(row) if masker else row)
+
     return {
-        "letters": _within(_LETTERS_BYTES, letters),
-        "stories": _within(_STORIES_BYTES, stories),
-        "failures": objects(connection, _FAILURES),
+        "letters": _within(_LETTERS_BYTES, list(rows(_ROWS))),
+        "stories": _within(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
+        "failures": list(rows(_FAILURES)),
     }
+
+
+def _cut(row: Document) -> Document:
+    return {name: value[: _CUT[name]] if name in _CUT and value else value for name, value in row.items()}
 
 
 def _within(budget: int, rows: list[Document]) -> list[Document]:
@@ -79,12 +96,20 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
     return rows[: sum(size <= budget for size in sizes)]
 
 
-def _story(row: dict[str, Any]) -> dict[str, Any]:
+def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
-    whole = len(body) == (row["body_size"] or 0)
-    kind, flags = row["broker_kind"], row.pop("flags")
+    size, kind, flags = row["body_size"] or 0, row["broker_kind"], row.pop("flags")
     encoding = "zlib" if kind == "rocketmq" and (flags or 0) & 1 else row["content_encoding"]
-    shown = preview(body, encoding, opaque(kind, flags))
-    note = shown.note if whole else f"{shown.note}; its beginning".strip("; ")
+    shown = preview(body[:_BODY], encoding, opaque(kind, flags))
+    if len(body) > _BODY:
+        shown = shown._replace(note=f"{shown.note}; its beginning".strip("; "))
+    if masked:
+        shown = _maskable(shown, size)
     headers = {name[:_TEXT]: value[:_TEXT] for name, value in islice(row["headers"].items(), _HEADERS)}
-    return {**row, "headers": headers, "body": shown.text, "body_kind": shown.kind, "body_note": note}
+    return {**row, "headers": headers, "body": shown.text, "body_kind": shown.kind, "body_note": shown.note}
+
+
+def _maskable(shown: Preview, size: int) -> Preview:
+    """Masking reads text, and reads it whole; a hex dump would show what it missed."""
+    why = "no text" if shown.kind == "hex" else "too large" if size > _WHOLE_BODY else None
+    return Preview(shown.kind, _WITHHELD.format(why)) if why else shown

@@ -128,6 +128,59 @@ def test_a_json_rule_hides_members_in_text_and_in_base64() -> None:
     assert json.loads(base64.b64decode(masked["body_base64"])) == expected
 
 
+CARD = '{"card":{"number":"abc-SECRET-2"}}'
+
+
+@pytest.mark.parametrize("value", [CARD, json.loads(CARD), [json.loads(CARD)["card"]], "\ufeff" + CARD])
+def test_a_json_rule_hides_members_of_a_header_be_it_text_or_object(value: object) -> None:
+    masker = Masker([Mask(json="$.card.number"), Mask(json="$[0].number")])
+
+    masked = masker.document({"headers": {"h": value}})
+
+    assert "SECRET" not in json.dumps(masked)
+
+
+def test_a_header_that_is_an_object_and_holds_nothing_personal_stays() -> None:
+    document = {"headers": {"x-death": [{"queue": "orders", "count": 2, "time": "2026-11-02T03:12:09Z"}]}}
+
+    assert Masker([Mask(json="$.card.number")]).document(document) == document
+
+
+def test_json_escapes_hide_nothing() -> None:
+    masked = Masker().body(rb'{"mail":"a.b\u0040example.com","in":"{\"p\":\"a.b\\u0040example.com\"}"}')
+
+    assert b"example.com" not in masked
+    assert json.loads(masked)["mail"] == "[email]"
+
+
+def test_json_with_harmless_escapes_stays_to_the_byte() -> None:
+    body = rb'{"name": "M\u00fcller", "half": "\ud83d", "line": "a\nb"}'
+
+    assert Masker([Mask(json="$.card")]).body(body) == body
+
+
+def test_half_a_surrogate_pair_beside_something_personal_stays_an_escape() -> None:
+    assert Masker().text(r'{"half":"\ud83d","to":"a@example.com\n"}') == r'{"half":"\ud83d","to":"[email]\n"}'
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1", "utf-8-sig"])
+def test_a_body_in_another_encoding_is_masked_and_keeps_it(encoding: str) -> None:
+    body = '{"to":"jane@example.com","name":"José","card":{"number":"abc-SECRET-2"}}'.encode(encoding)
+
+    text = Masker([Mask(json="$.card.number")]).body(body).decode(encoding)
+
+    assert "jane" not in text
+    assert "SECRET" not in text
+    assert "José" in text
+
+
+def test_utf_16_inside_a_binary_body_is_masked() -> None:
+    around = bytes(range(128, 255))
+    masked = Masker().body(around + "jane@example.com".encode("utf-16-le") + around)
+
+    assert masked == around + "[email]".encode("utf-16-le") + around
+
+
 def test_a_pattern_of_the_users_own_is_masked_everywhere() -> None:
     assert Masker([Mask(pattern=r"CUST-\d+")]).text("of CUST-4711.") == "of [masked]."
 
@@ -138,3 +191,9 @@ def test_a_pattern_of_the_users_own_is_masked_everywhere() -> None:
 def test_a_rule_that_says_nothing_is_refused(rule: Mask) -> None:
     with pytest.raises(ConfigError, match="mask"):
         Masker([rule])
+
+
+def test_a_long_run_of_letters_is_searched_once() -> None:
+    text = "a" * 2**20
+
+    assert Masker().text(text) == text
