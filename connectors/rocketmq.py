@@ -22,9 +22,9 @@ from dlq.connectors.rocketmq_snapshot import (
     dead_letter_topics,
     extent_of,
     extents,
-    missing_nodes,
     plan_of,
     unpulled_extent,
+    unread_nodes,
 )
 from dlq.connectors.rocketmq_walks import Place
 from dlq.core.record import Record
@@ -44,19 +44,17 @@ class RocketConnector:
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
-        return inspect(self._cluster, *self._look(source))
+        found, facts, notes = self._look(source)
+        return inspect(self._cluster, found, facts, [*notes, *unread_nodes(self._cluster, {})])
 
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self._cluster, request.source
         found, facts, notes = self._look(source)
         plan = plan_of(found, request.resume)
-        plan.notes += notes
-        for node in missing_nodes(cluster, request.resume):
-            plan.complete = False
-            plan.notes.append(
-                f"{node} was read by an earlier pull and is not registered now: nothing of it was read"
-            )
+        unread = unread_nodes(cluster, request.resume)
+        plan.complete = not unread
+        plan.notes += [*notes, *unread]
         topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
         return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)
 

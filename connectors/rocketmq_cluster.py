@@ -1,7 +1,7 @@
 """The cluster behind a `rocketmq://` URL: name servers, masters, routes, and refusals in our words."""
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -37,6 +37,8 @@ class Cluster:
         self.timeout = self._access.timeout
         self._links: dict[str, Link] = {}
         self._masters: dict[str, str] = {}
+        self.headless: Sequence[str] = ()
+        """Brokers of which slaves alone were registered when `masters` last asked."""
 
     def masters(self, refresh: bool = False) -> Mapping[str, str]:
         """Broker name -> address of its master, over all name servers.
@@ -45,10 +47,12 @@ class Cluster:
         """
         if refresh or not self._masters:
             tables = [lenient_json.loads(a.body.decode()) for a in self._ask_name_servers(Ask.CLUSTER, {})]
-            found = {n: m for table in tables for n, m in _masters(table).items()}
+            known = [entry for table in tables for entry in _masters(table)]
+            found = {name: master for name, master in known if master is not None}
             if not found:
                 raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
             self._masters = dict(sorted(found.items()))
+            self.headless = sorted({name for name, _ in known} - found.keys())
         return self._masters
 
     def topics(self) -> set[str]:
@@ -154,10 +158,12 @@ def _hint(remark: str) -> str:
     )
 
 
-def _masters(table: Any) -> dict[str, str]:
+def _masters(table: Any) -> Iterator[tuple[str, str | None]]:
+    """Each broker with the address of its master; None where slaves alone are registered."""
     brokers = table.get("brokerAddrTable") or {} if isinstance(table, dict) else {}
-    addresses = {str(name): data.get("brokerAddrs") or {} for name, data in brokers.items()}
-    return {name: str(by_id["0"]) for name, by_id in addresses.items() if "0" in by_id}
+    for name, data in brokers.items():
+        address = (data.get("brokerAddrs") or {}).get("0")
+        yield str(name), None if address is None else str(address)
 
 
 def _addresses(broker: Broker) -> tuple[list[str], bool]:

@@ -166,7 +166,13 @@ def check_group(cluster: Cluster, group: str, found: Sequence[Extent]) -> list[s
     return [f"no dead letters of {group} on {masters}; a broker that is down is not asked, and may have some"]
 
 
-def missing_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
-    """Brokers that earlier pulls read, and that no name server knows now: what they hold was not shown."""
+def unread_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
+    """Brokers that may hold letters and were not asked, in words."""
     nodes = {key.rpartition("@")[2].rpartition(":")[0] for key in resume}
-    return sorted(nodes - set(cluster.masters()))
+    gone = sorted(nodes - {*cluster.masters(), *cluster.headless})
+    return [
+        *(f"the master of {node} is down and slaves are not asked: nothing of it was read"
+          for node in cluster.headless),
+        *(f"{node} was read by an earlier pull and is not registered now: nothing of it was read"
+          for node in gone),
+    ]  # fmt: skip

@@ -74,6 +74,20 @@ def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(rocket_versi
         connector.close()
 
 
+def test_a_broker_whose_slave_alone_is_there_makes_the_reading_incomplete(rocket_version: str) -> None:
+    cluster = RocketMQ(rocket_version, nodes=2)
+    with (cluster.folder / "broker-b.conf").open("a") as configuration:
+        configuration.write("brokerId=1\nbrokerRole=SLAVE\n")
+    with cluster:
+        fill(cluster, "broker-a", 3)
+        connector = connector_of(cluster)
+        seen = read_all(connector, REQUEST)
+        assert (len(seen.records), seen.complete) == (3, False)
+        assert any("the master of broker-b is down" in note for note in seen.notes)
+        assert any("broker-b" in warning for warning in connector.inspect(REQUEST.source).warnings)
+        connector.close()
+
+
 def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(rocket_version: str) -> None:
     with RocketMQ(rocket_version) as cluster:
         fill(cluster, "broker-a", 1)
