@@ -6,6 +6,7 @@ All of it is optional. A read needs no right to execute; where the broker's poli
 
 import base64
 import json
+import re
 import ssl
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -89,10 +90,11 @@ class Jolokia:
         return found if isinstance(found, Mapping) else None
 
     def _mbean(self, queue: str) -> str | None:
-        """The object name of a Classic queue; it stays while the broker lives."""
+        """The object name of a Classic queue, in which some characters of the queue's own name are replaced;
+        it stays while the broker lives."""
         if queue not in self._mbeans:
-            mbeans = self._ask({"type": "search", "mbean": _CLASSIC}) or []
-            self._mbeans = {_part(mbean, "destinationName") or "": mbean for mbean in mbeans}
+            found = self._ask({"type": "read", "mbean": _CLASSIC, "attribute": ["Name"]}) or {}
+            self._mbeans = {values["Name"]: mbean for mbean, values in found.items()}
         return self._mbeans.get(queue)
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
@@ -100,7 +102,7 @@ class Jolokia:
         request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - the scheme was checked
         try:
             with self._opener.open(request, timeout=units.seconds(self._broker.timeout)) as answer:
-                document = json.loads(answer.read(_MOST))
+                document = json.loads(mended(answer.read(_MOST)))
         except HTTPError as error:
             if error.code in (401, 403):
                 raise AccessDenied(
@@ -127,10 +129,17 @@ class Jolokia:
         return f"brokers.{self._broker.name}.jolokia_url ({urlsplit(self._url).netloc.rpartition('@')[2]})"
 
 
-def _part(mbean: str, name: str) -> str | None:
-    """One key of an object name: Jolokia's answers come without quotes for Classic's names."""
-    parts = mbean.partition(":")[2].split(",")
-    return next((part.partition("=")[2] for part in parts if part.startswith(f"{name}=")), None)
+_ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")
+
+
+def mended(answer: bytes) -> bytes:
+    """Jolokia (seen with 2.6.0) writes ESC as `\\u001;`: for the digits a to f, what follows 9 in ASCII."""
+
+    def mend(escape: re.Match[bytes]) -> bytes:
+        first, digit = escape.groups()
+        return b"\\u00%b%x" % (first, digit[0] - ord("0")) if digit else escape[0]
+
+    return _ESCAPE.sub(mend, answer)
 
 
 def body_class(shown: Mapping[str, Any]) -> str:

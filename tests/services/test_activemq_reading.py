@@ -171,6 +171,13 @@ def test_what_stomp_cannot_carry_stays_in_its_queue_and_is_listed(stomp: Place) 
 
 
 @on_classic
+def test_jolokia_finds_letters_of_a_queue_with_a_colon_in_its_name(stomp: Place) -> None:
+    queue = f"{stomp.queue}.client:sub"
+    stomp.send_frames([text(stomp.destination(queue), b"")])
+    assert [r.body for r in stomp.drain(queue)] == [b""]
+
+
+@on_classic
 def test_without_jolokia_empty_texts_need_the_word_of_the_operator(stomp: Place) -> None:
     stomp.send_frames([text(stomp.destination(), b""), text(stomp.destination(), b"full")])
     place = replace(stomp, connector=StompConnector(settings_of(stomp.broker, jolokia=False)))
