@@ -127,10 +127,20 @@ def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
                 messages, gaps, held = [], [], 0
             messages.append(message)
             held += len(message.body)
-        gaps += step.gaps
+        _join(gaps, step.gaps)
         reached = step.reached
         if not step.messages and not step.gaps:
             yield Step(messages, reached, gaps)
             messages, gaps, held = [], [], 0
     if messages or gaps:
         yield Step(messages, reached, gaps)
+
+
+def _join(gaps: list[Gap], more: Iterable[Gap]) -> None:
+    """Neighbours as one gap: what an index lacks comes offset by offset."""
+    for gap in more:
+        last = gaps[-1] if gaps else None
+        if last is not None and (last.place, last.end) == (gap.place, gap.first):
+            gaps[-1] = last._replace(end=gap.end)
+        else:
+            gaps.append(gap)

@@ -26,7 +26,7 @@ _PER_ANSWER = 32
 """More is never sent (maxTransferCountOnMessageInMemory)."""
 _BYTES_PER_ANSWER = 2**18
 _DEPTH = 16
-_TRIES = 20
+_PAUSE = 0.2
 _ENTRIES = 64
 
 
@@ -75,7 +75,7 @@ class _Slice:
     stop: int
     messages: list[StoredMessage] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
-    tries: int = 0
+    stuck_since: float = 0.0
 
 
 class PullWalk:
@@ -103,6 +103,8 @@ class PullWalk:
                 continue
             silent_since = time.monotonic()
             self._take(answer)
+            if self._slices[0].stuck_since:
+                yield Step((), self._slices[0].at)
             while self._slices and self._slices[0].at >= self._slices[0].stop:
                 done = self._slices.popleft()
                 yield Step(done.messages, done.stop, done.gaps)
@@ -132,7 +134,12 @@ class PullWalk:
             raise refusal(self._place.node, answer)
         asked = found.at
         messages = _messages(answer, self._place)
-        self._fill(found, messages, int(answer.fields.get("nextBeginOffset", asked)))
+        is_busy = answer.code == Code.BUSY
+        self._fill(found, messages, asked if is_busy else int(answer.fields.get("nextBeginOffset", asked)))
+        if found.at == asked:
+            self._wait(found, answer)
+        else:
+            found.stuck_since = 0.0
         if found.at < found.stop:
             self._learn(len(messages), found)
             self._ask(found)
@@ -140,7 +147,8 @@ class PullWalk:
             self._per_answer = min(_PER_ANSWER, 2 * self._per_answer)
 
     def _fill(self, found: _Slice, messages: Sequence[StoredMessage], reached: int) -> None:
-        before = found.at
+        if reached < found.at:  # the broker has lost the end of its queue
+            reached = found.stop
         if _is_run(messages, found.at, found.stop):
             found.messages += messages
             found.at += len(messages)
@@ -153,11 +161,16 @@ class PullWalk:
                 found.at += 1
                 self._largest = max(self._largest, len(message.body))
         self._skip(found, min(reached, found.stop))
-        found.tries = found.tries + 1 if found.at == before else 0
-        if found.tries >= _TRIES or reached < before:
-            self._skip(found, found.stop)
-        elif found.tries:
-            time.sleep(0.01 * found.tries)
+
+    def _wait(self, found: _Slice, answer: Frame) -> None:
+        """Ask again later. What a broker has no time to send is no gap: those letters are there."""
+        now = time.monotonic()
+        found.stuck_since = found.stuck_since or now
+        waited = now - found.stuck_since
+        if waited > self._link.timeout:
+            said = f"code {answer.code} {answer.remark[:200]}"
+            raise ConnectionLost(f"{self._place} gives nothing at offset {found.at}: {said}")
+        time.sleep(min(_PAUSE, 0.01 + waited / 10))
 
     def _skip(self, found: _Slice, to: int) -> None:
         if to > found.at:
@@ -205,19 +218,16 @@ def queue_walk(link: Link, place: Place, start: int, end: int) -> Iterator[Step]
             yield Step((), end, [*gaps, Gap(str(place), at, end)] if at < end else gaps)
             return
         messages = _view(link, place, positions[: end - at])
-        gone = [
-            Gap(str(place), at + i, at + i + 1)
-            for i, m in enumerate(messages)
-            if not _is_at(m, place, at + i)
-        ]
-        at += len(messages)
-        missing = {gap.first for gap in gone}
-        yield Step([m for m in messages if m is not None and m.queue_offset not in missing], at, gaps + gone)
+        found = [m for i, m in enumerate(messages) if m is not None and _is_at(m, place, at + i)]
+        present = {message.queue_offset for message in found}
+        end_of_step = at + len(messages)
+        gaps += [Gap(str(place), n, n + 1) for n in range(at, end_of_step) if n not in present]
+        at = end_of_step
+        yield Step(found, at, gaps)
 
 
-def _is_at(message: StoredMessage | None, place: Place, offset: int) -> bool:
-    found = (message.topic, message.queue_id, message.queue_offset) if message else None
-    return found == (place.topic, place.queue, offset)
+def _is_at(message: StoredMessage, place: Place, offset: int) -> bool:
+    return (message.topic, message.queue_id, message.queue_offset) == (place.topic, place.queue, offset)
 
 
 def _positions(link: Link, place: Place, at: int, count: int) -> tuple[list[int], int]:

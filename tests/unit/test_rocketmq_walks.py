@@ -1,0 +1,80 @@
+"""Walks over a queue: gaps are what the broker says is gone, never what it has no time to send."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from dlq.connectors.base import Gap
+from dlq.connectors.remoting import Ask, Code, Frame
+from dlq.connectors.rocketmq_reading import _gathered
+from dlq.connectors.rocketmq_walks import Place, PullWalk, Step, queue_walk
+from dlq.core.errors import ConnectionLost
+
+PLACE = Place("%DLQ%pay", "broker-a", 0)
+
+
+class Broker:
+    """Stands in for a link: `reply` says what a request is answered with."""
+
+    address = "broker:10911"
+    timeout = 0.2
+
+    def __init__(self, reply: Callable[[int, Mapping[str, Any]], Frame]) -> None:
+        self._reply, self._answers, self._opaque = reply, deque[Frame](), 0
+
+    def frame(self, code: int, fields: Mapping[str, Any]) -> tuple[int, bytes]:
+        self._opaque += 1
+        self._answers.append(self._reply(code, fields)._replace(opaque=self._opaque))
+        return self._opaque, b""
+
+    def send(self, data: bytes) -> None:
+        """Was answered when it was framed."""
+
+    def ask(self, code: int, fields: Mapping[str, Any]) -> int:
+        return self.frame(code, fields)[0]
+
+    def receive(self, wait: float | None = None) -> Frame | None:
+        return self._answers.popleft() if self._answers else None
+
+    def call(self, code: int, fields: Mapping[str, Any]) -> Frame:
+        self.ask(code, fields)
+        return self._answers.popleft()
+
+
+def answer(code: Code, body: bytes = b"", remark: str = "", **fields: int) -> Frame:
+    return Frame(code, 0, True, 0, remark, {name: str(value) for name, value in fields.items()}, body)
+
+
+def test_a_broker_that_stays_busy_ends_the_walk_without_a_gap() -> None:
+    link: Any = Broker(lambda *_: answer(Code.BUSY, remark="[OVERLOAD]system busy"))
+    steps: list[Step] = []
+    with pytest.raises(ConnectionLost, match=r"offset 7: code 2 \[OVERLOAD"):
+        steps += PullWalk(link, PLACE, 7, 9, 2**20)
+    assert set(steps) == {Step((), 7)}
+
+
+def test_a_broker_that_names_no_progress_makes_no_gap_either() -> None:
+    link: Any = Broker(lambda *_: answer(Code.PULL_AGAIN, nextBeginOffset=7))
+    with pytest.raises(ConnectionLost, match="nothing at offset 7"):
+        list(PullWalk(link, PLACE, 7, 9, 2**20))
+
+
+def test_what_the_broker_moves_past_is_a_gap() -> None:
+    link: Any = Broker(lambda *_: answer(Code.PULL_MOVED, nextBeginOffset=100))
+    (step,) = PullWalk(link, PLACE, 7, 9, 2**20)
+    assert (step.messages, step.reached, step.gaps) == ([], 9, [Gap(str(PLACE), 7, 9)])
+
+
+def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> None:
+    def reply(code: int, fields: Mapping[str, Any]) -> Frame:
+        if code == Ask.VIEW_MESSAGE:
+            return answer(Code.SYSTEM_ERROR)
+        entries = [{"physicOffset": n} for n in range(fields["count"])]
+        return answer(Code.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
+
+    link: Any = Broker(reply)
+    (step,) = _gathered(queue_walk(link, PLACE, 5, 205), 2_000, 2**20)
+    assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
