@@ -68,12 +68,17 @@ def _known_topics(cluster: Cluster) -> set[str]:
 
 
 def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
-    """Every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError, Unreachable."""
+    """Every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError, Unreachable.
+
+    A topic may have more queues to write to than to read from, and brokers serve no pull of those.
+    """
     route = cluster.route(topic)
     for node in cluster.masters():
         queues = route.get(node)
         for queue in range(max(queues.readable, queues.writable) if queues else 1):
-            found = extent_of(cluster, Place(topic, node, queue))
+            place = Place(topic, node, queue)
+            is_illegal = queues is not None and 0 < queues.readable <= queue
+            found = unpulled_extent(cluster, place) if is_illegal else extent_of(cluster, place)
             if found is not None:
                 yield found
 
@@ -121,7 +126,10 @@ def plan_of(found: Sequence[Extent], resume: Checkpoint) -> Plan:
 
 def _why_not(place: Place) -> str:
     if place.topic.startswith(DEAD_LETTERS):
-        return "it is write-only, as brokers up to 4.9.1 make dead-letter topics (nothing is changed there)"
+        return (
+            "it is write-only, as brokers up to 4.9.1 make dead-letter topics, or beyond the topic's read "
+            "queues (nothing is changed there)"
+        )
     return "4.x brokers register this topic late or never"
 
 

@@ -46,8 +46,16 @@ class Driver:
         assert answer.code == 0, (code, answer.code, answer.remark)
         return answer
 
-    def create_topic(self, topic: str, queues: int = 1, permission: int = 6, attributes: str = "") -> None:
-        numbers = {"readQueueNums": queues, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
+    def create_topic(
+        self,
+        topic: str,
+        queues: int = 1,
+        permission: int = 6,
+        attributes: str = "",
+        readable: int | None = None,
+    ) -> None:
+        read = queues if readable is None else readable
+        numbers = {"readQueueNums": read, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
         kind = {"topicFilterType": "SINGLE_TAG", "order": False, "defaultTopic": "TBW102"}
         self.ok(
             Ask.CREATE_TOPIC,

@@ -138,6 +138,16 @@ def test_every_queue_of_a_widened_topic_is_read(rocket: Rocket) -> None:
     assert [record.queue_id for record in seen.records] == [0, 1, 2]
 
 
+def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index(rocket: Rocket) -> None:
+    rocket.driver.create_topic(rocket.dead, queues=3, readable=1)
+    for queue in range(3):
+        rocket.driver.send(rocket.dead, b"x", {"UNIQ_KEY": unique_key()}, e=queue)
+        eventually(lambda queue=queue: rocket.driver.end(rocket.dead, queue))
+    seen = eventually(lambda: (found := rocket.read()).snapshot == 3 and found)
+    assert [record.queue_id for record in seen.records] == [0, 1, 2]
+    assert sum("beyond the topic's read queues" in note for note in seen.notes) == 2
+
+
 def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
     for suffix in ("a", "b"):
         rocket.driver.dead_letter(rocket.topic, f"{rocket.group}-{suffix}", b"x")
