@@ -1,7 +1,7 @@
 """What a letter looks like on its way back: target, properties, flags. Needs no connection.
 
 A letter sent with its properties as they are would come to grief: TRAN_MSG makes it a half message again,
-DELAY and TIMER_* hold it back, REAL_TOPIC and the like are the broker's. What identifies the message for
+DELAY and the timer's own hold it back, REAL_TOPIC and the like are the broker's. What identifies the message for
 consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
@@ -27,9 +27,11 @@ _BROKERS_OWN = frozenset({
     "TRANSACTION_CHECK_TIMES", "TRAN_PREPARED_QUEUE_OFFSET", "CHECK_IMMUNITY_TIME_IN_SECONDS",
     "__transactionId__", "PGROUP", "WAIT", "CLUSTER", "MSG_REGION", "TRACE_ON", "INNER_NUM",
     "INNER_BASE", "__CRC32#", "INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "DUP_INFO",
-    "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID",
+    "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "ORIGIN_GROUP", "TIMER_DELAY_SEC", "TIMER_DELAY_MS",
+    "TIMER_DELAY_LEVEL", "TIMER_DELIVER_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS", "TIMER_OUT_MS",
+    "TIMER_ROLL_TIMES", "TIMER_ROLL_LABEL", "TIMER_DEL_UNIQKEY",
 })  # fmt: skip
-_BROKERS_OWN_PREFIXES = ("TIMER_", "__BORN", "dlq_replay_")
+_BROKERS_OWN_PREFIXES = ("__BORN", "dlq_replay_")
 _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own, and refuse more than 32,767."""
 _BODY_ROOM = 16 * 2**20 - 65_536

@@ -60,6 +60,7 @@ def test_only_what_identifies_the_message_goes_along() -> None:
             "TIMER_OUT_MS",
             "REAL_TOPIC",
             "RETRY_TOPIC",
+            "ORIGIN_GROUP",
             "WAIT",
             "__BORNHOST",
         ),
@@ -72,6 +73,7 @@ def test_only_what_identifies_the_message_goes_along() -> None:
         "__SHARDINGKEY": "s",
         "user": "1",
         "INSTANCE_ID": "i",
+        "TIMER_user": "2",
     }
     message = sent(record(properties={**own, **kept, "dlq_replay_id": "earlier"}))
     assert message.properties == {**kept, **PROVENANCE}
