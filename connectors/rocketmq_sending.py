@@ -1,8 +1,8 @@
 """What a letter looks like on its way back: target, properties, flags. Needs no connection.
 
 A letter sent with its properties as they are would come to grief: TRAN_MSG makes it a half message again,
-DELAY and the timer's own hold it back, REAL_TOPIC and the like are the broker's. What identifies the message for
-consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
+DELAY and the timer's own hold it back, REAL_TOPIC and the like are the broker's. What identifies the message
+for consumers (UNIQ_KEY, KEYS, TAGS, the sharding key, user properties) is kept.
 """
 
 from collections.abc import Callable, Mapping
