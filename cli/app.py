@@ -102,14 +102,15 @@ def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # the caller closed it: `dlq ls >&-`
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # cron's locale may know nothing but ASCII
     given = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _interrupt)
-    code = run(given)
-    sys.stdout.flush()
-    sys.exit(code)
+    sys.exit(run(given))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -118,13 +119,17 @@ def run(arguments: Sequence[str]) -> int:
         result = typer.main.get_command(build()).main(
             hoist(arguments), prog_name="dlq", standalone_mode=False
         )
+        sys.stdout.flush()
     except DlqError as error:
         return _complain(str(error), code_of(error))
     except typer.TyperException as error:
         return _complain(error.format_message(), ExitCode.USAGE) if str(error) else ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", ExitCode.INTERRUPTED)
-    except BrokenPipeError:
+    except (BrokenPipeError, SystemExit) as end:
+        # Of a closed pipe typer and rich make an exit with 1, but who closed it has read enough.
+        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)

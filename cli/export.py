@@ -50,6 +50,8 @@ def export(
     try:
         with open_binary(file, "wb") as sink:
             count = sum(1 for line in _again(first, lines) if sink.write(line))
+    except BrokenPipeError:
+        raise  # who reads has enough
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
     if file == "-":
