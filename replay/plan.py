@@ -131,7 +131,8 @@ class Planner:
         broker = self._brokers.name_for(record.source, record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
         if broker is None or target is None:
-            self._tally.left_out["no_target" if broker else "no_broker"] += 1
+            nowhere = "no_target" if broker else "no_broker"
+            self._tally.left_out[_advised_against(advice, wanted) or nowhere] += 1
             return None
         lap = lap_of(record)
         key = replay_key(broker, target, lap, identity_of(record, record.source in self._by_key))
@@ -142,13 +143,10 @@ class Planner:
         if not wanted.takes_all():
             if state is not None and state in LEFT_OUT_BY_STATE:
                 return LEFT_OUT_BY_STATE[state]
-            if candidate.advice is None:
-                return NO_VERDICT
-            if candidate.advice in ADVICE_LEFT_OUT:
-                return candidate.advice
         elif state in LEFT_OUT_BY_STATE:
             self._tally.warn(KNOWN)
-        return self._twin(candidate) or self._risk(candidate, wanted)
+        against = _advised_against(candidate.advice, wanted)
+        return against or self._twin(candidate) or self._risk(candidate, wanted)
 
     def _twin(self, candidate: _Candidate) -> str | None:
         """Two letters of one business message: the first goes back, the other does not."""
@@ -228,6 +226,12 @@ class Planner:
                 continue
             proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
         return proven
+
+
+def _advised_against(advice: str | None, wanted: Wanted) -> str | None:
+    if wanted.takes_all():
+        return None
+    return NO_VERDICT if advice is None else advice if advice in ADVICE_LEFT_OUT else None
 
 
 _COMPACT = str.maketrans("", "", "-:")

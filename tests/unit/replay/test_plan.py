@@ -122,6 +122,16 @@ def test_a_letter_of_an_unknown_broker_is_left_out(plan: Planning) -> None:
     assert plan(Wanted(any_advice=True)).left_out == {"no_broker": 1}
 
 
+@pytest.mark.parametrize("advice", [*ADVICE, None])
+def test_advice_is_asked_before_the_way_back(plan: Planning, advice: str | None) -> None:
+    lost = letter(1, source="gone", broker="gone")
+    segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
+    if advice is not None:
+        judge(plan.store, {lost.record_id: advice})
+    goes = advice in ("replay", "fix_first")
+    assert plan().left_out == {"no_broker" if goes else advice or "no_verdict": 1}
+
+
 def test_a_risky_letter_is_found_before_it_harms_the_others(plan: Planning) -> None:
     fill(plan.store, 2, body=b"x" * 101, body_size=101)
     header = plan(Wanted(any_advice=True))
