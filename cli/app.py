@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -9,6 +10,7 @@ import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from itertools import islice
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -27,8 +29,10 @@ COMMANDS = (
 
 _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
-_COMMON_FLAGS = {"-q", "--quiet", "-v", "--verbose", "--no-input", "--no-color"}
-_COMMON_VALUES = {"-c", "--config", "-o", "--output"}
+_COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color"}
+_COMMON_VALUES = {"--config", "--output"}
+_COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
+"""Short options, glued as everywhere: `-qv`, `-ocsv`, `-o=csv`."""
 
 
 def _version(wanted: bool) -> None:
@@ -90,7 +94,11 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         elif word in _COMMON_FLAGS or word.startswith(("--config=", "--output=")):
             front.append(word)
         elif word in _COMMON_VALUES:
-            front += [word, *[value for value in [next(words, None)] if value is not None]]
+            front += [word, *islice(words, 1)]
+        elif short := _COMMON_SHORT.fullmatch(word):
+            flags, letter, value = short.groups()
+            front += [f"-{flag}" for flag in flags]
+            front += [f"-{letter}", *([value] if value else islice(words, 1))] if letter else []
         else:
             rest.append(word)
     return front + rest
@@ -145,7 +153,7 @@ def _complain(text: str, code: ExitCode) -> ExitCode:
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
-    if {"-v", "--verbose"} & set(arguments):
+    if {"-v", "--verbose"} & set(hoist(arguments)):
         traceback.print_exception(error)
     with tempfile.NamedTemporaryFile("w", prefix="dlq-error-", suffix=".txt", delete=False) as file:
         traceback.print_exception(error, file=file)
