@@ -11,6 +11,7 @@ which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 """
 
 import contextlib
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +19,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_lossy import INNER_NUL
+from dlq.connectors.activemq_lossy import INNER_NUL, UNNAMED
 from dlq.connectors.activemq_records import Maker
 from dlq.connectors.base import Batch, Left, ReadRequest
-from dlq.connectors.stomp_frames import Frame, encode, headers_of
+from dlq.connectors.stomp_frames import Frame, encode
 from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 
@@ -36,6 +37,10 @@ _STALLED_END = 6.0
 _UNACKED_END = 60.0
 """Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
 of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
+
+_ODD_ID = re.compile(rb"^message-id:[^\n]*\\c(?!\d+$)(?:(?!\\c)[^\n])*$", re.MULTILINE)
+"""The id of an AMQP producer's letter may end in 1-5. Classic takes the last part for a number, so an
+acknowledgement that names such a letter ends the connection (5.18.6, 6.3.1)."""
 
 
 class Started(NamedTuple):
@@ -85,7 +90,10 @@ class StompReading:
         self.complete = False
         self.seen = self.position = 0
         self._ended = False
-        self._held: list[Frame] = []
+        self._held: list[tuple[Frame, str]] = []
+        """What is archived and stays in the queue, and why."""
+        self._uncovered: list[Frame] = []
+        """Letters that no acknowledgement may name, until one comes behind them that covers them."""
         self._frames: deque[Frame] = deque()
         self._unacked: deque[tuple[int, bytes]] = deque()
         """Position and ack id."""
@@ -128,6 +136,8 @@ class StompReading:
             time.sleep(_POLL)
             yield Batch((), self.position)
         self._give_back()
+        self.seen -= len(self._uncovered)
+        self._uncovered.clear()
         self._frames.clear()
         self._link.discard()
         self._subscribe = {**self._subscribe, "ack": "client-individual"}
@@ -171,12 +181,19 @@ class StompReading:
         if reason is not None:
             left.append(self._left(frame, reason))
         elif frame.inner_nul:
-            self._held.append(frame)
-        else:
+            self._held.append((frame, INNER_NUL))
+        elif self._walk.request.mode != "drain":
             self.position += 1
             taken.append(frame)
-            if self._walk.request.mode == "drain":
-                self._unacked.append((self.position, _ack_id(frame.head)))
+        elif not _ODD_ID.search(frame.head):
+            taken += [*self._uncovered, frame]
+            self.position += len(self._uncovered) + 1
+            self._uncovered.clear()
+            self._unacked.append((self.position, _ack_id(frame.head)))
+        elif self._cumulative:
+            self._uncovered.append(frame)
+        else:
+            self._held.append((frame, UNNAMED))
 
     def _left(self, frame: Frame, reason: str) -> Left:
         [record] = self._make([frame])
@@ -193,12 +210,13 @@ class StompReading:
         return self._reached() or self._quiet > (_UNACKED_END if self._unacked else silence)
 
     def _held_back(self) -> Iterator[Batch]:
-        """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""
-        if self._held:
+        """Letters that stay come last and in a segment of their own, because it is never settled."""
+        held = [*self._held, *[(frame, UNNAMED) for frame in self._uncovered]]
+        if held:
             yield Batch((), self.position)
-            self.position += len(self._held)
-            left = [self._left(frame, INNER_NUL) for frame in self._held]
-            yield Batch(self._make(self._held), self.position, left=left)
+            self.position += len(held)
+            left = [self._left(frame, reason) for frame, reason in held]
+            yield Batch(self._make([frame for frame, _ in held]), self.position, left=left)
 
     def _shown_in_full(self) -> bool:
         if self._goal is not None:
@@ -246,18 +264,3 @@ def nudge(destination: Mapping[str, str], token: str) -> bytes:
     """An event that changes nothing: a consumer comes, takes nothing, and goes."""
     headers = {**destination, "id": f"{token}-nudge", "ack": "client", "selector": "1=0"}
     return encode("SUBSCRIBE", headers) + encode("UNSUBSCRIBE", {"id": headers["id"]})
-
-
-def mean_size(link: Link, destination: Mapping[str, str]) -> int:
-    """Mean frame size of the first letters, by browsing a few (Classic: changes nothing). 1024 for none."""
-    few = {"id": link.token, "ack": "client", "browser": "true", "activemq.prefetchSize": "32"}
-    link.request("SUBSCRIBE", {**destination, **few})
-    sizes: list[int] = []
-    while len(sizes) < 32:
-        frames = [frame for frame in link.receive(_POLL) if frame.command == b"MESSAGE"]
-        sizes += [len(frame.head) + len(frame.body) for frame in frames]
-        if not frames or headers_of(frames[-1].head).get("browser") == "end":
-            break
-    link.request("UNSUBSCRIBE", {"id": link.token})
-    link.discard()
-    return sum(sizes) // len(sizes) if sizes else 1024
