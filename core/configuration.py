@@ -7,7 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 from dlq.core import keys, units
@@ -42,6 +42,8 @@ _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
     "shine-mq": _REDIS,
 }
 _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
+_TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
 
 
@@ -121,23 +123,15 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
 
 
 def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
-    """DLQ_ARCHIVE, DLQ_LEDGER_URL, DLQ_SPARK_MASTER, DLQ_BROKERS_SHOP_URL, ...: text settings only."""
+    """DLQ_ARCHIVE, DLQ_LEDGER_URL, DLQ_SPARK_MASTER, DLQ_BROKERS_SHOP_URL, ...: the file in text."""
 
     def changed(place: str, current: Any) -> Any:
-        texts = {
-            f.name: environment.get(f"DLQ_{place}_{f.name}".upper().replace("-", "_").replace(".", "_"))
-            for f in fields(current)
-        }
-        return type(current)(
-            **{
-                **vars(current),
-                **{
-                    k: type(vars(current)[k] or "")(v)
-                    for k, v in texts.items()
-                    if v is not None and k != "name"
-                },
-            }
-        )
+        given: dict[str, Any] = {}
+        for name, wanted in typing.get_type_hints(type(current)).items():
+            variable = re.sub("[-.]", "_", f"DLQ_{place}_{name}".upper())
+            if name != "name" and variable in environment:
+                given[name] = _of_text(variable, environment[variable], wanted)
+        return replace(current, **given)
 
     values["archive"] = environment.get("DLQ_ARCHIVE", values["archive"])
     for section in _SINGLE:
@@ -145,6 +139,21 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
     for section in _NAMED:
         values[section] = {name: changed(f"{section}_{name}", item) for name, item in values[section].items()}
     return values
+
+
+def _of_text(variable: str, text: str, wanted: Any) -> Any:
+    """A variable's text as its setting's type; raises ConfigError."""
+    options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
+    if str in options:
+        return text
+    if bool in options and text.lower() in _TRUTHS:
+        return _TRUTHS[text.lower()]
+    if int in options and _INTEGER.fullmatch(text):
+        return int(text)
+    if any(typing.get_origin(option) is tuple for option in options):
+        return tuple(item.strip() for item in text.split(",") if item.strip())
+    wish = "true or false" if bool in options else "a whole number" if int in options else "set in the file"
+    raise ConfigError(f"{variable} must be {wish}, not {text!r}")
 
 
 def _one_of(place: str, value: str | None, known: typing.Iterable[str]) -> None:
