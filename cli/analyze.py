@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 def analyze(
     ctx: typer.Context,
     master: Annotated[
-        str | None, typer.Option(metavar="URL", help="Spark master (default: local[*], or [spark] master).")
+        str | None, typer.Option(metavar="URL", help="Spark master (default: local[*], or \\[spark] master).")
     ] = None,
     since: Annotated[
         str | None,

@@ -34,7 +34,7 @@ def export(
         ),
     ] = None,
     mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data (built-in rules and [[mask]]).")
+        bool, typer.Option("--mask", help="Mask personal data (built-in rules and [\\[mask]]).")
     ] = False,
 ) -> None:
     """Write letters as JSONL, with everything that import needs to make the same records again.

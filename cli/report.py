@@ -43,7 +43,7 @@ def report(
         ),
     ] = None,
     mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [[mask]].")
+        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
 ) -> int:
     """Report the latest analysis: how many died, why, since when, and what to do.

@@ -23,7 +23,7 @@ def show(
         str, typer.Argument(metavar="ID", help="A record id, or 8 or more of its first digits.")
     ],
     mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [[mask]].")
+        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="The whole body, however long.")] = False,
 ) -> None:
