@@ -17,6 +17,9 @@ from dlq.core.settings import suggest
 _BATCH_ROWS = 1000
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]*)"|does not have a column named "([^"]*)"')
 _UNKNOWN_TABLE = re.compile(r"Table with name (.+) does not exist")
+_KEYWORD_COLUMNS = {
+    re.compile(rf"(?<![\"\w]){name}(?![\"\w])", re.IGNORECASE): f'"{name}"' for name in ("offset", "end")
+}
 _DAMAGE = ("IO Error", "Out of Memory Error", "No magic bytes", "Corrupt")
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
 
@@ -80,9 +83,10 @@ def condition(where: str | None) -> str:
         raise UsageError("--where is empty; write a condition, e.g. --where \"cause = 'unknown'\"")
     for opening, closing in ("()", "[]"):
         try:
-            duckdb.extract_statements(f"SELECT {opening}{where}\n{closing}")
+            duckdb.extract_statements(sql := f"SELECT {opening}{where}\n{closing}")
         except duckdb.Error as error:
-            raise UsageError(f"--where {where!r} is not one SQL condition: {_first_line(error)}") from error
+            reason = f"{_first_line(error)}{_quoting(sql)}"
+            raise UsageError(f"--where {where!r} is not one SQL condition: {reason}") from error
     return f"({where}\n)"
 
 
@@ -91,10 +95,21 @@ def single_select(sql: str) -> str:
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
-        raise UsageError(f"this is not SQL: {_first_line(error)}") from error
+        raise UsageError(f"this is not SQL: {_first_line(error)}{_quoting(sql)}") from error
     if len(statements) != 1 or statements[0].type != duckdb.StatementType.SELECT:
         raise UsageError("only one SELECT statement is allowed: the archive is read-only here")
     return sql
+
+
+def _quoting(sql: str) -> str:
+    """A hint where the statement would parse with a column that is also a keyword in quotes."""
+    for bare, quoted in _KEYWORD_COLUMNS.items():
+        try:
+            duckdb.extract_statements(bare.sub(quoted, sql))
+        except duckdb.Error:
+            continue
+        return f"; write {quoted} in double quotes, it is a word of SQL"
+    return ""
 
 
 @contextmanager

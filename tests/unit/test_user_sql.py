@@ -1,0 +1,33 @@
+import pytest
+
+from dlq.archive.user_sql import condition, single_select
+from dlq.core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("sql", "quoted"),
+    [
+        ("select offset from records", '"offset"'),
+        ("select max(r.OFFSET), count(*) from records r where offset > 1", '"offset"'),
+        ("select cause, end from incidents", '"end"'),
+    ],
+)
+def test_a_column_that_is_a_keyword_is_told_to_be_quoted(sql: str, quoted: str) -> None:
+    with pytest.raises(UsageError, match=f"write {quoted} in double quotes"):
+        single_select(sql)
+
+
+def test_a_condition_is_told_so_too() -> None:
+    with pytest.raises(UsageError, match='write "offset" in double quotes'):
+        condition("offset > 5")
+
+
+@pytest.mark.parametrize("sql", ["selct offset from records", "select end end from"])
+def test_another_mistake_gets_no_hint(sql: str) -> None:
+    with pytest.raises(UsageError, match=r"^(?!.*double quotes)"):
+        single_select(sql)
+
+
+def test_what_is_right_stays_as_it_is() -> None:
+    sql = 'select "offset", case when true then 1 end from records limit 5 offset 1'
+    assert single_select(sql) == sql
