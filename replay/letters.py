@@ -5,6 +5,8 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Target
+from dlq.connectors.rocketmq_records import DISCARDED, HALF
+from dlq.connectors.rocketmq_sending import UNIQUE_KEY
 from dlq.core.record import Record
 
 REPLAY_ID = "dlq_replay_id"
@@ -61,13 +63,28 @@ def lap_of(record: Record) -> int:
     return int(text) + 1 if text.isascii() and text.isdigit() and len(text) < 9 else 1
 
 
-def replay_key(broker: str, target: Target, lap: int, identity: str) -> str:
-    """The ledger's key: one message, on one trip, to one place, has the same key everywhere."""
-    parts = "\0".join((broker, *target, str(lap), identity))
-    return sha256(parts.encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_HEX_DIGITS]
+def transaction_of(record: Record) -> str | None:
+    """The RocketMQ transaction that a half message belongs to; all its copies have the same."""
+    if record.broker_kind != "rocketmq" or record.dead_letter_queue not in (HALF, DISCARDED):
+        return None
+    return record.properties.get(UNIQUE_KEY) or record.message_id
 
 
-def identity_of(record: Record, by_business_key: bool) -> str:
+def replay_key(record: Record, broker: str, target: Target, by_business_key: bool) -> str:
+    """The ledger's key: one message, on one trip, to one place, has the same key everywhere.
+
+    A transaction has one key for good: to resume it, to publish it, or to send another copy of it is the same
+    business once more.
+    """
+    transaction = transaction_of(record)
+    if transaction:
+        parts: tuple[str, ...] = (broker, f"transaction:{transaction}")
+    else:
+        parts = (broker, *target, str(lap_of(record)), _identity(record, by_business_key))
+    return sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:_KEY_HEX_DIGITS]
+
+
+def _identity(record: Record, by_business_key: bool) -> str:
     """What makes it the same message: its business key where the source names one, else the record id."""
     return f"key:{record.key}" if by_business_key and record.key else f"record:{record.record_id}"
 

@@ -22,7 +22,7 @@ from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import Ledger
-from dlq.replay.letters import Letter, Place, identity_of, lap_of, provenance, replay_key
+from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
 from dlq.replay.load import OUTLINE_COLUMNS, Loader
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
@@ -135,7 +135,7 @@ class Planner:
             self._tally.left_out[_advised_against(advice, wanted) or nowhere] += 1
             return None
         lap = lap_of(record)
-        key = replay_key(broker, target, lap, identity_of(record, record.source in self._by_key))
+        key = replay_key(record, broker, target, record.source in self._by_key)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target)
         return _Candidate(record, advice, letter)
 
@@ -149,8 +149,9 @@ class Planner:
         return against or self._twin(candidate) or self._risk(candidate, wanted)
 
     def _twin(self, candidate: _Candidate) -> str | None:
-        """Two letters of one business message: the first goes back, the other does not."""
-        if candidate.record.source not in self._by_key:
+        """Two letters of one business message or transaction: the first goes back, the other does not."""
+        record = candidate.record
+        if record.source not in self._by_key and transaction_of(record) is None:
             return None
         if candidate.letter.key in self._business_keys:
             return "same_key"
