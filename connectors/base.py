@@ -254,7 +254,8 @@ class Connector(Protocol):
         ...
 
     def forget(self, plan: str) -> None:
-        """The plan is settled: remove what its publisher left on the broker (a witness queue)."""
+        """The plan is settled: remove what its publisher left on the broker, a witness or markers. Nothing
+        may be there."""
         ...
 
     def close(self) -> None:

@@ -112,13 +112,14 @@ def applying(
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:
-    """Nothing of the plan is open: remove its witnesses; returns which could not be removed, and why."""
+    """Nothing of the plan is open: remove its witnesses and markers, which ActiveMQ's connector leaves in any
+    case; returns where that failed, and why."""
     failed = []
-    for broker in header.brokers if header.witness else ():
+    for broker in header.brokers:
         try:
             brokers.get(broker).forget(header.plan)
         except BrokerError as error:
-            failed.append(f"{broker}: the witness of the plan is still there: {error}")
+            failed.append(f"{broker}: what the plan left there could not be removed: {error}")
     return failed
 
 

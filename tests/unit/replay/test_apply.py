@@ -249,6 +249,13 @@ def test_a_segment_with_other_letters_under_the_same_digest_is_refused(replay: R
     assert replay.queue.arrived() == []
 
 
+def test_what_a_publisher_leaves_without_a_witness_goes_too(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    replay.apply(plan)
+    assert replay.queue.forgotten == [plan]
+
+
 def test_the_witness_goes_when_nothing_is_open(replay: Replaying) -> None:
     fill(replay.store, 5)
     plan = replay.plan(witness=True)
