@@ -67,11 +67,12 @@ def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_
     """See `Connector.outline`."""
     kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
     stripped = [name for name in record.headers if name not in kept]
-    headers, body, _ = content(record, target, provenance, keep_headers)
-    return Outline(stripped, _problem(record, headers, body), _warnings(record, target, headers))
+    headers, body, measured = content(record, target, provenance, keep_headers)
+    number = len(headers) + 1 + measured  # the transaction's, and the length's
+    return Outline(stripped, _problem(record, headers, number, body), _warnings(record, target, headers))
 
 
-def _problem(record: Record, headers: Mapping[str, str], body: bytes) -> str | None:
+def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes) -> str | None:
     if record.flags and record.flags & FLAG_INNER_NUL:
         return "a text with NUL: its end is a conclusion, and it is still in its queue"
     long = next(
@@ -79,7 +80,7 @@ def _problem(record: Record, headers: Mapping[str, str], body: bytes) -> str | N
     )
     if long is not None:
         return f"its header {long[:60]!r} has more than {MAX_HEADER_BYTES} bytes: that closes the connection"
-    if len(headers) > MAX_HEADERS:
+    if number > MAX_HEADERS:
         return f"it has more than {MAX_HEADERS} headers: the broker would close the connection"
     if len(body) > MAX_BODY_BYTES:
         return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"

@@ -101,6 +101,16 @@ def test_a_header_just_below_the_limit_is_none() -> None:
     assert outlined(letter(headers={"note": "x" * 10_200})).problem is None
 
 
+@pytest.mark.parametrize("length", [{}, {"content-length": "1"}])
+def test_the_headers_that_are_added_count(length: dict[str, str]) -> None:
+    def of(number: int) -> Record:
+        return letter(headers={**length, **{f"h{n}": "" for n in range(number)}})
+
+    most = 1000 - len(sent(of(0))[0])
+    assert outlined(of(most)).problem is None
+    assert "more than 1000 headers" in (outlined(of(most + 1)).problem or "")
+
+
 def test_the_plan_says_what_stomp_loses() -> None:
     said = " ".join(outlined(letter(headers={"amount": "7"}, persistent=False)).warnings)
     assert "sends every property as a string" in said
