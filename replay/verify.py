@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
-from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.errors import ArchiveError, BooksDoNotBalance, UsageError
 from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
@@ -62,12 +62,20 @@ class _Replays:
 
 
 def verify(store: Store, settings: Settings) -> list[Books]:
-    """The books of every source in the archive. Raises ArchiveError, FormatTooNew."""
+    """The books of every source. Raises BooksDoNotBalance when a manifest is damaged, FormatTooNew."""
     replays = _Replays(ledgers.as_arrow(settings.ledger, store))
     by_source: dict[str, list[Manifest]] = {}
-    for manifest in manifests.every(store):
+    for manifest in _manifests(store):
         by_source.setdefault(manifest.source, []).append(manifest)
     return [_books(store, source, found, replays) for source, found in sorted(by_source.items())]
+
+
+def _manifests(store: Store) -> list[Manifest]:
+    """Without one of them nobody knows what was captured, nor of which source."""
+    try:
+        return list(manifests.every(store))
+    except ArchiveError as error:
+        raise BooksDoNotBalance(f"{error}; without it there are no books") from error
 
 
 def _books(store: Store, source: str, found: Sequence[Manifest], replays: _Replays) -> Books:

@@ -8,6 +8,7 @@ from archives import letter
 from replaying import Replaying, fill
 
 from dlq.archive import manifests, segments
+from dlq.core.errors import BooksDoNotBalance
 from dlq.replay.verify import Books, verify
 
 
@@ -107,3 +108,11 @@ def test_a_segment_that_is_not_what_was_captured_does_not_balance(
     assert len(problems) == 1
     assert problem in problems[0]
     assert not books(replay).balanced
+
+
+def test_a_damaged_manifest_is_named_and_the_books_do_not_balance(replay: Replaying) -> None:
+    fill(replay.store, 2)
+    [name] = replay.store.list("manifests/")
+    replay.store.put(name, b"{torn")
+    with pytest.raises(BooksDoNotBalance, match=name):
+        verify(replay.store, replay.config)
