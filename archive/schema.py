@@ -142,7 +142,7 @@ def _maps(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]
+        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
     if pa.types.is_map(column.type):
         return list(_maps(column))
     if name == "deaths":

@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from services.activemq_broker import CLASSIC, ActiveMq  # noqa: E402 (the tests' own broker)
 
-from dlq.connectors.activemq_link import Link  # noqa: E402
-from dlq.connectors.stomp_frames import encode  # noqa: E402
-from dlq.core.settings import Broker  # noqa: E402
+from dlq.connectors.activemq_link import Link  # noqa: E402 (the same)
+from dlq.connectors.stomp_frames import encode  # noqa: E402 (the same)
+from dlq.core.settings import Broker  # noqa: E402 (the same)
 
 HEADERS = {
     "persistent": "true",
