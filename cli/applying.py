@@ -69,7 +69,7 @@ def _sending(context: Context, plan: str, stop: Stop) -> Iterator[Send]:
 def _finish(context: Context, run: Run, stop: Stop, more: Mapping[str, Any]) -> int:
     with ledger.opened(context.settings.ledger, context.store) as book:
         states = status.counts(context.store, book, planfile.load(context.store, run.plan))
-    for reason in run.lost:
+    for reason in (*run.lost, *run.notes):
         context.complain(reason)
     counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
     document = {**more, "plan": run.plan, "states": states, **counts}

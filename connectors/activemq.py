@@ -67,8 +67,9 @@ class StompConnector:
             link.close()
         return {o.number: "sent" if o.provenance["dlq_replay_id"] in sent else "not_sent" for o in outgoing}
 
-    def forget(self, plan: str) -> None:
+    def forget(self, plan: str, witness: bool = False) -> None:
         """See `Connector`."""
+        del witness  # the markers are one, always
         link = Link(self._broker)
         try:
             remove(link, plan)

@@ -253,9 +253,12 @@ class Connector(Protocol):
         """
         ...
 
-    def forget(self, plan: str) -> None:
-        """The plan is settled: remove what its publisher left on the broker, a witness or markers. Nothing
-        may be there."""
+    def forget(self, plan: str, witness: bool = False) -> None:
+        """The plan is settled: remove what its publisher left on the broker, a witness or markers.
+
+        `witness` as the publisher was opened. Nothing may be there; a broker on which it leaves nothing is
+        not asked.
+        """
         ...
 
     def close(self) -> None:

@@ -245,7 +245,7 @@ class MemoryConnector:
             for message in outgoing
         }
 
-    def forget(self, plan: str) -> None:
+    def forget(self, plan: str, witness: bool = False) -> None:
         """Nothing was left."""
 
     def close(self) -> None:

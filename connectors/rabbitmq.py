@@ -113,9 +113,10 @@ class RabbitConnector:
         """See `Connector.find`."""
         return rabbitmq_witness.find(self._broker, plan, outgoing, since)
 
-    def forget(self, plan: str) -> None:
+    def forget(self, plan: str, witness: bool = False) -> None:
         """See `Connector.forget`."""
-        rabbitmq_witness.forget(self._broker, plan)
+        if witness:
+            rabbitmq_witness.forget(self._broker, plan)
 
     def close(self) -> None:
         """See `Connector.close`. Readings and publishers hold the connections; each closes its own."""

@@ -12,7 +12,6 @@ route, and the broker would confirm them instead of returning them.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pika import exceptions, spec
@@ -25,7 +24,7 @@ from dlq.connectors.rabbitmq_hygiene import address_of
 from dlq.connectors.rabbitmq_management import Management, ManagementError
 from dlq.connectors.rabbitmq_publishing import REPLAY_ID, RabbitPublisher, connection_name
 from dlq.core.clock import now
-from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
@@ -99,11 +98,8 @@ class WitnessedPublisher:
 
 
 def forget(broker: Broker, plan: str) -> None:
-    """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError.
-
-    A user who may not delete them could not have made them, so there is nothing.
-    """
-    with suppress(AccessDenied), _Channel(broker) as channel:
+    """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
+    with _Channel(broker) as channel:
         channel.exchange_delete(exchange_of(plan))
         channel.queue_delete(queue_of(plan))
 

@@ -83,7 +83,7 @@ class RocketConnector:
         del plan
         return find(self._cluster, outgoing, since)
 
-    def forget(self, plan: str) -> None:
+    def forget(self, plan: str, witness: bool = False) -> None:
         """A publisher leaves nothing behind but its messages."""
 
     def close(self) -> None:

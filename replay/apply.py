@@ -45,6 +45,8 @@ class Run:
     stopped: bool = False
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
+    notes: list[str] = field(default_factory=list)
+    """What the user should know although every letter has its answer."""
     seconds: float = 0.0
 
 
@@ -102,7 +104,7 @@ def applying(
             _Lane(header, settings, ledger, loader, changes, run, stop).send(store, broker, brokers, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
-            run.lost += forget(header, brokers)
+            run.notes += forget(header, brokers)
         return run
 
     with store.lock(f"plan-{plan}"), rare_garbage_collection():
@@ -112,14 +114,16 @@ def applying(
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:
-    """Nothing of the plan is open: remove its witnesses and markers, which ActiveMQ's connector leaves in any
-    case; returns where that failed, and why."""
+    """Nothing of the plan is open: remove its witnesses and markers; returns where that failed, and why."""
     failed = []
     for broker in header.brokers:
         try:
-            brokers.get(broker).forget(header.plan)
+            brokers.get(broker).forget(header.plan, header.witness)
         except BrokerError as error:
-            failed.append(f"{broker}: what the plan left there could not be removed: {error}")
+            failed.append(
+                f"what the plan left on {broker} could not be removed: {error}; "
+                f"`dlq replay reconcile {header.plan}` tries again"
+            )
     return failed
 
 

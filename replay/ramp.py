@@ -89,6 +89,7 @@ def _add(whole: Run, step: Run, first: bool) -> None:
     whole.skipped += step.skipped if first else 0
     whole.seconds += step.seconds
     whole.lost += step.lost
+    whole.notes += step.notes
     for outcome, count in step.outcomes.items():
         whole.outcomes[outcome] = whole.outcomes.get(outcome, 0) + count
 

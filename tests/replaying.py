@@ -51,7 +51,8 @@ class QueueFile:
         self.pause = 0.0
         self.widest = 0
         self.witnesses: list[str] = []
-        self.forgotten: list[str] = []
+        self.forgotten: list[tuple[str, bool]] = []
+        self.keeps_what_was_left = False
         self.problem: str | None = None
 
     def arrived(self) -> list[str]:
@@ -107,8 +108,10 @@ class QueueFile:
         there = set(self.arrived())
         return {one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent" for one in outgoing}
 
-    def forget(self, plan: str) -> None:
-        self.forgotten.append(plan)
+    def forget(self, plan: str, witness: bool = False) -> None:
+        if self.keeps_what_was_left:
+            raise ConnectionLost("the broker is gone")
+        self.forgotten.append((plan, witness))
 
     def close(self) -> None:
         pass

@@ -253,7 +253,19 @@ def test_what_a_publisher_leaves_without_a_witness_goes_too(replay: Replaying) -
     fill(replay.store, 5)
     plan = replay.plan()
     replay.apply(plan)
-    assert replay.queue.forgotten == [plan]
+    assert replay.queue.forgotten == [(plan, False)]
+
+
+def test_a_plan_that_is_confirmed_is_done_whatever_it_left_on_the_broker(replay: Replaying) -> None:
+    fill(replay.store, 5)
+    plan = replay.plan()
+    replay.queue.keeps_what_was_left = True
+    run = replay.apply(plan)
+    assert (run.outcomes, run.lost) == ({"confirmed": 5}, [])
+    assert f"the broker is gone; `dlq replay reconcile {plan}` tries again" in run.notes[0]
+    replay.queue.keeps_what_was_left = False
+    replay.reconcile(plan)
+    assert replay.queue.forgotten == [(plan, False)]
 
 
 def test_the_witness_goes_when_nothing_is_open(replay: Replaying) -> None:
@@ -265,4 +277,4 @@ def test_the_witness_goes_when_nothing_is_open(replay: Replaying) -> None:
     replay.reconcile(plan)
     replay.queue.dies_at = None
     replay.apply(plan)
-    assert replay.queue.forgotten == [plan]
+    assert replay.queue.forgotten == [(plan, True)]

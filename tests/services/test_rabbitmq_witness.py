@@ -1,0 +1,167 @@
+"""The proof of a replay that a real RabbitMQ keeps: what it shows, and that it goes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from services.rabbitmq_fixtures import A_QUEUE_IS_DURABLE_AFTER, KINDS, Rabbit, on_private_nodes, request
+from services.rabbitmq_letters import (
+    letter,
+    new_plan,
+    replay_ids,
+    settled_depth,
+    to_queue,
+    until_it_ends,
+    wait_until,
+)
+
+from dlq.connectors.base import Outgoing
+from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.connectors.rabbitmq_management import Management
+from dlq.connectors.rabbitmq_witness import WitnessedPublisher, exchange_of, queue_of
+from dlq.core.clock import now
+from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+
+pytestmark = pytest.mark.rabbitmq
+
+CLIENT = """
+import sys
+from itertools import count
+sys.path.insert(0, {tests!r})
+from services.rabbitmq_letters import letter, to_queue
+from dlq.connectors.rabbitmq_witness import WitnessedPublisher
+from dlq.core.settings import Broker
+broker = Broker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
+publisher = WitnessedPublisher(broker, {plan!r}, 1000)
+for answer in publisher.publish(letter(number, to_queue({queue!r})) for number in count()):
+    print(answer.number, answer.outcome, flush=answer.number % 100 == 0)
+"""
+
+
+@on_private_nodes
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Rabbit, kind: str) -> None:
+    queue, plan = rabbit.queue(kind), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since = now()
+    broker = rabbit.broker()
+    tests = os.path.dirname(os.path.dirname(__file__))
+    code = CLIENT.format(tests=tests, url=broker.url, variable=broker.password_env, plan=plan, queue=queue)
+    client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert client.stdout is not None
+    while rabbit.depth(queue) < 2000:
+        assert client.poll() is None
+    client.send_signal(signal.SIGKILL)
+    said = client.stdout.read()
+    client.wait()
+    depth = settled_depth(rabbit, queue)
+    rabbit.wait_for(queue_of(plan), depth)
+    target = set(replay_ids(rabbit, queue))
+    assert target == set(replay_ids(rabbit, queue_of(plan)))
+    last = max(int(found.removeprefix("id-")) for found in target)
+    asked = [letter(number, to_queue(queue)) for number in range(last - 500, last + 500)]
+    connector = RabbitConnector(broker)
+    found = connector.find(plan, asked, since)
+    assert {n for n, presence in found.items() if presence == "sent"} == {
+        given.number for given in asked if given.provenance["dlq_replay_id"] in target
+    }
+    assert "unknown" not in found.values()
+    assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
+    connector.forget(plan, witness=True)
+    assert set(connector.find(plan, asked, since).values()) == {"unknown"}
+
+
+@on_private_nodes
+def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
+    queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
+    time.sleep(A_QUEUE_IS_DURABLE_AFTER)
+    publisher = WitnessedPublisher(rabbit.broker(), plan, 100)
+
+    def letters() -> Iterator[Outgoing]:
+        for number in count():
+            if number == 1000:
+                rabbit.node.kill()
+            yield letter(number, to_queue(queues[number % 2]))
+
+    sent, error = until_it_ends(publisher, letters())
+    rabbit.node.start()
+    after = Rabbit(rabbit.url, rabbit.vhost, rabbit.node, rabbit.connect())
+    assert isinstance(error, ConnectionLost)
+    outcomes = Counter(answer.outcome for answer in sent)
+    assert outcomes.keys() == {"confirmed", "in_doubt"}
+    assert outcomes["in_doubt"] <= 100
+    confirmed = {f"id-{answer.number}" for answer in sent if answer.outcome == "confirmed"}
+    wait_until(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
+    assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
+    doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
+    found = RabbitConnector(rabbit.broker()).find(plan, doubtful, since)
+    assert found == {given.number: "unknown" for given in doubtful}
+    after.channel.connection.close()
+
+
+@on_private_nodes
+def test_a_witness_proves_nothing_of_a_node_that_started_after_the_first_send(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    broker = rabbit.broker()
+    publisher = WitnessedPublisher(broker, plan, 10)
+    letters = [letter(1, to_queue(queue)), letter(2, to_queue("nowhere"))]
+    sent, error = until_it_ends(publisher, iter(letters))
+    assert {answer.number: answer.outcome for answer in sent} == {1: "confirmed", 2: "returned"}
+    assert error is None
+    long_ago = now() - 86_400_000_000
+    assert RabbitConnector(broker).find(plan, letters, long_ago) == {1: "unknown", 2: "unknown"}
+    without = rabbit.broker(management_url=None)
+    assert RabbitConnector(without).find(plan, letters, now()) == {1: "unknown", 2: "unknown"}
+
+
+def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+
+    def letters() -> Iterator[Outgoing]:
+        yield letter(1, to_queue(queue))
+        rabbit.channel.queue_delete(queue)
+        yield letter(2, to_queue(queue))
+
+    _, error = until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), letters())
+    assert "was deleted" in str(error)
+    rabbit.channel.queue_delete(queue_of(plan))
+    rabbit.channel.exchange_delete(exchange_of(plan))
+
+
+def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
+    management = Management(rabbit.broker())
+    while min(node.get("uptime", 0) for node in management.get("nodes")) < 6000:
+        time.sleep(0.5)
+    management.close()
+
+
+@on_private_nodes
+def test_a_witness_that_the_user_may_not_delete_is_told_of(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), iter([letter(1, to_queue(queue))]))
+    monkeypatch.setenv("SENDER", "secret-word")
+    rabbit.node.api("PUT", "users", "sender", password="secret-word", tags="")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "sender", configure="^$", write=".*", read=".*")
+    sender = rabbit.broker(password_env="SENDER", management_url=None)
+    sender = replace(sender, url=sender.url.replace("guest@", "sender@"))
+    with pytest.raises(AccessDenied, match="sender"):
+        RabbitConnector(sender).forget(plan, witness=True)
+    assert rabbit.depth(queue_of(plan)) == 1
+    for _ in range(2):  # the second time nothing is there, which is no error
+        RabbitConnector(rabbit.broker()).forget(plan, witness=True)
+    with pytest.raises(NotFound):
+        RabbitConnector(rabbit.broker()).read(request(queue_of(plan)))
+
+
+def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Rabbit) -> None:
+    nobody = replace(rabbit.broker(), url="amqp://guest@127.0.0.1:1/")
+    RabbitConnector(nobody).forget(new_plan())
