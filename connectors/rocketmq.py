@@ -18,6 +18,7 @@ from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
 from dlq.connectors.rocketmq_sending import outline, target_of
 from dlq.connectors.rocketmq_snapshot import (
     Extent,
+    begun_anew,
     check_group,
     dead_letter_topics,
     extent_of,
@@ -51,9 +52,9 @@ class RocketConnector:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self._cluster, request.source
         found, facts, notes = self._look(source)
-        plan = plan_of(found, request.resume)
+        plan = plan_of(found, request.resume, begun_anew(cluster, found, request.resume))
         unread = unread_nodes(cluster, request.resume)
-        plan.complete = not unread
+        plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
         topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
         return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)

@@ -4,11 +4,8 @@ import time
 from collections.abc import Mapping, Sequence
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.remoting import Ask, Code
-from dlq.connectors.rocket_message import StoredMessage, decode
 from dlq.connectors.rocketmq_cluster import Cluster
-from dlq.connectors.rocketmq_snapshot import Extent, plan_of
-from dlq.connectors.rocketmq_walks import pull_fields, queue_walk
+from dlq.connectors.rocketmq_snapshot import Extent, message_at, plan_of
 from dlq.core.units import human_seconds
 
 _DEFAULT_HOURS = 72
@@ -49,20 +46,11 @@ def _retention_left(
     cluster: Cluster, extent: Extent, facts: Mapping[str, Mapping[str, object]]
 ) -> float | None:
     """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored."""
-    oldest = _oldest(cluster, extent)
+    oldest = message_at(cluster, extent, extent.lowest)
     if oldest is None:
         return None
     hours = facts[extent.place.node]["file_reserved_hours"]
     return oldest.stored_at / 1000 + int(str(hours or _DEFAULT_HOURS)) * 3600 - time.time()
-
-
-def _oldest(cluster: Cluster, extent: Extent) -> StoredMessage | None:
-    place, offset = extent.place, extent.lowest
-    if extent.pullable:
-        answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
-        return next(decode(answer.body), None) if answer.code == Code.OK else None
-    step = next(iter(queue_walk(cluster.link(place.node), place, offset, offset + 1)), None)
-    return step.messages[0] if step and step.messages else None
 
 
 def _in_words(seconds: float | None) -> str:

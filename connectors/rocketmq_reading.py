@@ -13,7 +13,7 @@ from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_outcomes import Outcomes
 from dlq.connectors.rocketmq_records import record_maker
-from dlq.connectors.rocketmq_snapshot import Plan, Stretch
+from dlq.connectors.rocketmq_snapshot import Plan, Stretch, checkpoint_of
 from dlq.connectors.rocketmq_walks import PullWalk, Step, queue_walk
 
 STAYS = (
@@ -79,7 +79,8 @@ class RocketReading:
             self._taken += len(messages)
             records = make([*messages, *self._copies(place.node, messages)])
             self._position += len(records)
-            yield Batch(records, self._position, {stretch.key: reached}, (), step.gaps)
+            checkpoint = checkpoint_of(stretch.key, reached, messages)
+            yield Batch(records, self._position, checkpoint, (), step.gaps)
             if self._taken == request.limit:
                 return
 

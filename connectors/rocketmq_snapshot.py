@@ -1,6 +1,6 @@
 """What lies in which queue now, and from where to read it: the plan of one reading."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -8,12 +8,15 @@ from typing import NamedTuple
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.remoting import Ask, Code
+from dlq.connectors.rocket_message import StoredMessage, decode
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
-from dlq.connectors.rocketmq_walks import Place, pull_fields
+from dlq.connectors.rocketmq_walks import Place, pull_fields, queue_walk
 from dlq.core.errors import NotFound
 
 _IS_PATTERN = frozenset("*?[")
+_STORED = "#stored"
+"""Behind a checkpoint's key: when the last letter before it was stored, in milliseconds."""
 
 
 class Extent(NamedTuple):
@@ -105,14 +108,49 @@ def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
     return Extent(place, max(0, lowest), max(0, highest), pullable=False)
 
 
-def plan_of(found: Sequence[Extent], resume: Checkpoint) -> Plan:
-    """Where to start in each queue: at the checkpoint, or at what the broker still has."""
+def message_at(cluster: Cluster, extent: Extent, offset: int) -> StoredMessage | None:
+    """The message at one offset of a queue; None where there is none any more. Raises BrokerError."""
+    place = extent.place
+    if extent.pullable:
+        answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
+        found = list(decode(answer.body)) if answer.code == Code.OK else []
+    else:
+        steps = queue_walk(cluster.link(place.node), place, offset, offset + 1)
+        found = [message for step in steps for message in step.messages]
+    return next((message for message in found if message.queue_offset == offset), None)
+
+
+def checkpoint_of(key: str, reached: int, messages: Sequence[StoredMessage]) -> Checkpoint:
+    """Where to go on in a queue after `messages`, and what tells its store from one that replaced it."""
+    return {key: reached, **({f"{key}{_STORED}": messages[-1].stored_at} if messages else {})}
+
+
+def begun_anew(cluster: Cluster, found: Sequence[Extent], resume: Checkpoint) -> set[Place]:
+    """Queues that hold another letter where the last one was read: a replaced store that has grown as far.
+
+    It was stored later than anything that was read before. A letter that retention has taken proves nothing.
+    """
+    anew = set()
+    for extent in found:
+        key, reached = _latest(extent.place, resume)
+        stored_at = resume.get(f"{key}{_STORED}")
+        if stored_at is not None and extent.lowest < reached <= extent.highest:
+            there = message_at(cluster, extent, reached - 1)
+            if there is not None and there.stored_at > stored_at:
+                anew.add(extent.place)
+    return anew
+
+
+def plan_of(found: Sequence[Extent], resume: Checkpoint, anew: Collection[Place] = ()) -> Plan:
+    """Where to start in each queue: at the checkpoint, or at what the broker still has.
+
+    `anew`: what `begun_anew` says; a queue that ends before its checkpoint has begun anew, too.
+    """
     plan = Plan()
     for extent in found:
-        key, start = _generation(extent, resume)
+        key, start = _generation(extent, resume, extent.place in anew)
         if key != str(extent.place) and key not in resume:
-            plan.gaps.append(Gap(str(extent.place), extent.highest, _latest(extent.place, resume)[1]))
-            plan.notes.append(f"{extent.place} has begun anew: its broker was replaced, or lost its store")
+            _note_new_store(plan, extent, _latest(extent.place, resume)[1])
         elif start < extent.lowest:
             _note_loss(plan, extent, start, key in resume)
         start = max(start, extent.lowest)
@@ -133,6 +171,17 @@ def _why_not(place: Place) -> str:
     return "4.x brokers register this topic late or never"
 
 
+def _note_new_store(plan: Plan, extent: Extent, reached: int) -> None:
+    """Nobody knows what the old store held beyond its checkpoint, so this reading is not all there was."""
+    if reached > extent.highest:
+        plan.gaps.append(Gap(str(extent.place), extent.highest, reached))
+    plan.complete = False
+    plan.notes.append(
+        f"{extent.place} has begun anew: its broker was replaced, or lost its store. It is read from its "
+        f"start; letters that came after offset {reached - 1} of the old one and were not pulled are lost"
+    )
+
+
 def _note_loss(plan: Plan, extent: Extent, start: int, was_read: bool) -> None:
     if was_read:
         plan.gaps.append(Gap(str(extent.place), start, extent.lowest))
@@ -151,9 +200,9 @@ def _latest(place: Place, resume: Checkpoint) -> tuple[str, int]:
     return key, resume.get(key, 0)
 
 
-def _generation(extent: Extent, resume: Checkpoint) -> tuple[str, int]:
+def _generation(extent: Extent, resume: Checkpoint, is_anew: bool) -> tuple[str, int]:
     key, reached = _latest(extent.place, resume)
-    if reached <= extent.highest:
+    if reached <= extent.highest and not is_anew:
         return key, reached
     generation = int(key.rpartition("~")[2]) if "~" in key.rpartition(":")[2] else 0
     return f"{extent.place}~{generation + 1}", extent.lowest

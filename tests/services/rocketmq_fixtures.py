@@ -37,6 +37,11 @@ class Seen:
     complete: bool
     notes: list[str]
 
+    @property
+    def reached(self) -> dict[str, int]:
+        """The offsets of the checkpoint, without when its letters were stored."""
+        return {key: value for key, value in self.checkpoint.items() if "#" not in key}
+
 
 @dataclass
 class Rocket:

@@ -1,7 +1,9 @@
 """RocketMQ brokers that die: nothing is lost, nothing comes twice, and nothing is proven that is not."""
 
 import os
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from services.rocketmq_broker import RocketMQ
@@ -55,6 +57,24 @@ def test_a_broker_killed_in_mid_pull_is_drained_to_the_end_after_its_restart(roc
         connector.close()
 
 
+def test_a_store_that_was_replaced_and_has_grown_as_far_is_read_from_its_start(rocket_version: str) -> None:
+    with RocketMQ(rocket_version) as cluster:
+        fill(cluster, "broker-a", 20)
+        connector = connector_of(cluster)
+        first = read_all(connector, REQUEST)
+        cluster.kill("broker-a")
+        shutil.rmtree(cluster.folder / "broker-a")
+        cluster.start_node("broker-a")
+        fill(cluster, "broker-a", 30)
+        second = read_all(connector, replace(REQUEST, resume=first.checkpoint))
+        assert [record.offset for record in second.records] == list(range(30))
+        assert not second.complete
+        assert any("begun anew" in note for note in second.notes)
+        third = read_all(connector, replace(REQUEST, resume={**first.checkpoint, **second.checkpoint}))
+        assert (third.records, third.complete, third.notes[:-1]) == ([], True, [])
+        connector.close()
+
+
 def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(rocket_version: str) -> None:
     with RocketMQ(rocket_version, nodes=2) as cluster:
         for node in cluster.addresses:
@@ -65,7 +85,7 @@ def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(rocket_versi
             (node, offset) for node in ("broker-a", "broker-b") for offset in range(300)
         }
         assert len(seen.records) == len({record.record_id for record in seen.records}) == 600
-        assert seen.checkpoint == {f"{DEAD}@broker-a:0": 300, f"{DEAD}@broker-b:0": 300}
+        assert seen.reached == {f"{DEAD}@broker-a:0": 300, f"{DEAD}@broker-b:0": 300}
         cluster.kill("broker-b")
         eventually(lambda: set(cluster._registered()) == {"broker-a"}, 60)
         without = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=seen.checkpoint))
