@@ -27,10 +27,6 @@ _UNTOLD_ON_ARTEMIS = (
     "empty body: a Map, Stream or Object message, or an empty text; the right to manage tells them apart"
 )
 _RUBBISH = "no BytesMessage, but control characters in its body: probably a Map or Stream message"
-UNNAMED = (
-    "the id of an AMQP producer, which this broker cannot be sent in an acknowledgement: it is archived and "
-    "stays in the queue until a message of another producer stands behind it"
-)
 INNER_NUL = "a text with NUL: its end is a conclusion, so it is archived and stays in the queue"
 
 

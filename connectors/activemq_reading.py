@@ -1,25 +1,23 @@
 """Reading one queue: `take` consumes with acknowledgements held back, `browse` (Classic only) looks.
 
-Acknowledgements go in blocks. The last letter's goes alone and with a receipt: Classic syncs the disk for
-every letter that a receipt covers (KahaDBStore#removeMessage), and one sync holds all before it.
-On Classic they are cumulative (`client`), a third of the broker's work, until a letter comes that must
-stay, such as one that STOMP cannot carry. A cumulative acknowledgement could not leave it out, so all is
-given back from there and read again, each letter to be acknowledged by itself (`client-individual`, as
-always on Artemis).
+On Classic acknowledgements are cumulative (`client`), a third of the broker's work, until a letter comes
+that must stay, such as one that STOMP cannot carry. A cumulative acknowledgement could not leave it out, so
+all is given back from there and read again, each letter to be acknowledged by itself (`client-individual`,
+as always on Artemis).
 NACK is never sent: in a DLQ it destroys the letter. What is not acknowledged goes back by UNSUBSCRIBE,
 which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 """
 
 import contextlib
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from dlq.connectors.activemq_acks import PAGE, Acks
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_lossy import INNER_NUL, UNNAMED
+from dlq.connectors.activemq_lossy import INNER_NUL
 from dlq.connectors.activemq_records import Maker
 from dlq.connectors.base import Batch, Left, ReadRequest
 from dlq.connectors.stomp_frames import Frame, encode
@@ -28,19 +26,14 @@ from dlq.core.record import Record
 
 BATCH_ROWS = 1000
 _POLL = 0.05
-_PAGE = 200
-"""Classic pages in 200 letters (maxPageSize) at each event of a queue, such as an acknowledgement or a new
-consumer, and then stops, however large the window: seen on 5.18.6 and 6.3.1. So one acknowledgement covers
-no more, and until the first one the queue is nudged."""
 _IDLE_END = 2.0
 _STALLED_END = 6.0
 _UNACKED_END = 60.0
 """Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
 of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
 
-_ODD_ID = re.compile(rb"^message-id:[^\n]*\\c(?!\d+$)(?:(?!\\c)[^\n])*$", re.MULTILINE)
-"""The id of an AMQP producer's letter may end in 1-5. Classic takes the last part for a number, so an
-acknowledgement that names such a letter ends the connection (5.18.6, 6.3.1)."""
+_FULL = 1.0
+"""Seconds of silence after which the window is taken to be full of letters that no acknowledgement names."""
 
 
 class Started(NamedTuple):
@@ -83,23 +76,19 @@ class StompReading:
         bounds = [bound for bound in (walk.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
         started = walk.start(self._goal)
-        self._link, self._subscribe, self._make, self._nudge, self._number, self._cumulative = started
+        self._link, self._subscribe, self._make, self._nudge, self._number, cumulative = started
+        self._acks = Acks(self._link, cumulative)
         self._consumers: list[str] = []
         self._opened = 0
         self._must_switch = False
         self.complete = False
         self.seen = self.position = 0
         self._ended = False
-        self._held: list[tuple[Frame, str]] = []
-        """What is archived and stays in the queue, and why."""
-        self._uncovered: list[Frame] = []
-        """Letters that no acknowledgement may name, until one comes behind them that covers them."""
+        self._stays = 0
+        """Letters that are not acknowledged, whatever the caller does."""
+        self._held: list[Frame] = []
+        """Those of them that are archived."""
         self._frames: deque[Frame] = deque()
-        self._unacked: deque[tuple[int, bytes]] = deque()
-        """Position and ack id."""
-        self._acknowledges = False
-        self._awaited: tuple[str, int] | None = None
-        self._settled = 0
         self._quiet = 0.0
 
     def batches(self) -> Iterator[Batch]:
@@ -109,10 +98,12 @@ class StompReading:
             return
         self._consume()
         while not self._is_over():
-            if self._must_switch:
-                yield from self._switch()
+            if self._must_switch or self._is_full_of_unnamed():
+                yield from self._begin_again()
             records, left = self._some()
             yield Batch(records, self.position, left=left)
+        if self._acks.has_unnamed():
+            yield from self._release()
         yield from self._held_back()
         self.complete = self._shown_in_full()
 
@@ -125,24 +116,36 @@ class StompReading:
     def _give_back(self) -> None:
         for consumer in self._consumers:
             self._link.request("UNSUBSCRIBE", {"id": consumer})
+        self._consumers = []
 
-    def _switch(self) -> Iterator[Batch]:
-        """From here on each letter is acknowledged by itself; what came before must be acknowledged first."""
+    def _is_full_of_unnamed(self) -> bool:
+        """Letters that stay would come a second time, so with them it ends here."""
+        return self._quiet > _FULL and self._acks.has_unnamed() and not (self._acks.pending or self._stays)
+
+    def _release(self) -> Iterator[Batch]:
+        """Give back what is not archived, once all that is archived has been acknowledged."""
         began = time.monotonic()
-        while self._unacked:
+        while self._acks.pending:
             if time.monotonic() - began > _UNACKED_END:
                 self._ended = True
                 return
             time.sleep(_POLL)
             yield Batch((), self.position)
+        self.settled()
         self._give_back()
-        self.seen -= len(self._uncovered)
-        self._uncovered.clear()
         self._frames.clear()
         self._link.discard()
-        self._subscribe = {**self._subscribe, "ack": "client-individual"}
-        self._cumulative = self._must_switch = False
-        self._consume()
+        self._acks.take_unnamed(self._subscribe["destination"])
+
+    def _begin_again(self) -> Iterator[Batch]:
+        """With a new window; after a letter that must stay, each is acknowledged by itself."""
+        yield from self._release()
+        if self._must_switch:
+            self._subscribe = {**self._subscribe, "ack": "client-individual"}
+            self._acks.cumulative = self._must_switch = False
+        self._quiet = 0.0
+        if not self._ended:
+            self._consume()
 
     def _some(self) -> tuple[Sequence[Record], list[Left]]:
         """Letters until a batch is full or the broker pauses."""
@@ -172,28 +175,23 @@ class StompReading:
             self._ended = True
             return
         reason = self._walk.lossy(frame)
-        if self._cumulative and (reason is not None or frame.inner_nul):
+        if self._acks.cumulative and (reason is not None or frame.inner_nul):
             self._must_switch = True
             return
         self.seen += 1
-        if self._nudge and not self._acknowledges and self.seen % _PAGE == 0:
+        if self._nudge and not self._acks.begun and self.seen % PAGE == 0:
             self._link.send(self._nudge)
         if reason is not None:
+            self._stays += 1
             left.append(self._left(frame, reason))
         elif frame.inner_nul:
-            self._held.append((frame, INNER_NUL))
-        elif self._walk.request.mode != "drain":
+            self._stays += 1
+            self._held.append(frame)
+        else:
             self.position += 1
             taken.append(frame)
-        elif not _ODD_ID.search(frame.head):
-            taken += [*self._uncovered, frame]
-            self.position += len(self._uncovered) + 1
-            self._uncovered.clear()
-            self._unacked.append((self.position, _ack_id(frame.head)))
-        elif self._cumulative:
-            self._uncovered.append(frame)
-        else:
-            self._held.append((frame, UNNAMED))
+            if self._walk.request.mode == "drain":
+                self._acks.owe(self.position, frame.head)
 
     def _left(self, frame: Frame, reason: str) -> Left:
         [record] = self._make([frame])
@@ -207,16 +205,15 @@ class StompReading:
 
     def _is_over(self) -> bool:
         silence = _IDLE_END if self._walk.depth is None else _STALLED_END
-        return self._reached() or self._quiet > (_UNACKED_END if self._unacked else silence)
+        return self._reached() or self._quiet > (_UNACKED_END if self._acks.pending else silence)
 
     def _held_back(self) -> Iterator[Batch]:
-        """Letters that stay come last and in a segment of their own, because it is never settled."""
-        held = [*self._held, *[(frame, UNNAMED) for frame in self._uncovered]]
-        if held:
+        """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""
+        if self._held:
             yield Batch((), self.position)
-            self.position += len(held)
-            left = [self._left(frame, reason) for frame, reason in held]
-            yield Batch(self._make([frame for frame, _ in held]), self.position, left=left)
+            self.position += len(self._held)
+            left = [self._left(frame, INNER_NUL) for frame in self._held]
+            yield Batch(self._make(self._held), self.position, left=left)
 
     def _shown_in_full(self) -> bool:
         if self._goal is not None:
@@ -225,39 +222,18 @@ class StompReading:
 
     def acknowledge(self, position: int) -> None:
         """See `Reading`."""
-        reached = 0
-        ids: list[bytes] = []
-        while self._unacked and self._unacked[0][0] <= position:
-            reached, ack_id = self._unacked.popleft()
-            ids.append(ack_id)
-        if ids:
-            self._acknowledges = True
-            self._awaited = (self._link.new_receipt(), reached)
-            before = ids[-2 :: -_PAGE if self._cumulative else -1][::-1]
-            receipt = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (ids[-1], self._awaited[0].encode())
-            self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in before]) + receipt)
+        if self._acks.acknowledge(position):
             self._quiet = 0.0
 
     def settled(self) -> int:
         """See `Reading`."""
-        if self._awaited is not None:
-            receipt, position = self._awaited
-            self._link.wait_for(receipt)
-            self._settled, self._awaited = position, None
-        return self._settled
+        return self._acks.settled()
 
     def close(self) -> None:
         """See `Reading`."""
         with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
             self._give_back()
         self._link.close()
-
-
-def _ack_id(head: bytes) -> bytes:
-    """The `ack` header as it came: it goes back escaped as it is."""
-    begin = 4 if head.startswith(b"ack:") else head.find(b"\nack:") + 5
-    end = head.find(b"\n", begin)
-    return head[begin:] if end < 0 else head[begin:end]
 
 
 def nudge(destination: Mapping[str, str], token: str) -> bytes:

@@ -106,9 +106,9 @@ class Place:
             reading.close()
         return records, left, reading
 
-    def java(self, program: str, *arguments: str, timeout: float = 120) -> Any:
+    def java(self, program: str, *arguments: str, timeout: float = 120, **properties: str | int) -> Any:
         """Run a client program to its end; what it printed, read as JSON."""
-        process = self.broker.java(program, *arguments)
+        process = self.broker.java(program, *arguments, **properties)
         out, err = process.communicate(timeout=timeout)
         assert process.returncode == 0, err[-3000:]
         return json.loads(out.strip().splitlines()[-1]) if out.strip() else None

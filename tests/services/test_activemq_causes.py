@@ -8,7 +8,7 @@ import pytest
 from services.activemq_fixtures import Place, on_classic
 from unit.analyzers.activemq_texts import TEXTS
 
-from dlq.connectors.activemq_reading import _ack_id
+from dlq.connectors.activemq_acks import ack_id
 from dlq.connectors.stomp_frames import encode
 from dlq.core.record import Record
 
@@ -25,7 +25,7 @@ def refuse(place: Place, queue: str, times: int = 1) -> None:
     deadline = time.monotonic() + 40
     while times and time.monotonic() < deadline:
         for frame in link.receive(0.2):
-            link.send(b"NACK\nid:%b\n\n\0" % _ack_id(frame.head))
+            link.send(b"NACK\nid:%b\n\n\0" % ack_id(frame.head))
             times -= 1
     link.ping()
     link.close()

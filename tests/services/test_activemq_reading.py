@@ -9,6 +9,7 @@ import pytest
 from contract import ReadingContract
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 
+from dlq.connectors import activemq_walks
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.stomp_frames import encode
@@ -197,6 +198,41 @@ def test_a_letter_that_must_stay_among_thousands_loses_and_doubles_no_other(stom
     assert (sorted(r.body for r in records), len(left)) == (sorted(bodies), 1)
     assert [r.body for r in records[:3200]] == bodies[:3200]
     assert place.pull("drain")[0] == []
+
+
+@on_classic
+@pytest.mark.parametrize("ids", ["DEFAULT", "UUID", "UUID_STRING"])
+def test_letters_of_amqp_producers_alone_are_drained(stomp: Place, ids: str) -> None:
+    stomp.java("ActiveMqAmqp.java", stomp.queue, "a", "b", ids=ids)
+    records, left, reading = stomp.pull("drain")
+    assert ([r.body[-1:] for r in records], left) == ([b"a", b"b"], [])
+    assert (reading.complete, reading.settled(), stomp.drain()) == (True, 2, [])
+
+
+@on_classic
+@pytest.mark.parametrize("cumulative", [True, False])
+def test_more_letters_of_amqp_producers_than_a_window_holds_are_drained_and_no_newer_ones(
+    stomp: Place, cumulative: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(activemq_walks, "_WINDOW_LETTERS", 300)
+    monkeypatch.setattr(activemq_walks, "_forgets", lambda _version: cumulative)
+    stomp.java("ActiveMqAmqp.java", stomp.queue, *map(str, range(700)))
+    stomp.send(b"known to STOMP")
+    stomp.java("ActiveMqAmqp.java", stomp.queue, *map(str, range(701, 800)))
+    records, left, reading = stomp.pull("drain", limit=760)
+    assert (len({r.message_id for r in records}), left, reading.settled()) == (760, [], 760)
+    assert [r.body[-3:] for r in stomp.drain()] == [b"%d" % n for n in range(760, 800)]
+
+
+@on_classic
+def test_a_letter_that_must_stay_stays_among_those_of_amqp_producers(stomp: Place) -> None:
+    stomp.java("ActiveMqAmqp.java", stomp.queue, "a")
+    stomp.send_frames([text(stomp.destination(), b"")])
+    stomp.java("ActiveMqAmqp.java", stomp.queue, "b")
+    place = replace(stomp, connector=StompConnector(settings_of(stomp.broker, jolokia=False)))
+    for expected in ([b"a", b"b"], []):
+        records, left, _ = place.pull("drain")
+        assert ([r.body[-1:] for r in records], len(left)) == (expected, 1)
 
 
 @on_artemis

@@ -1,14 +1,17 @@
 """Acknowledgements: each segment's in steps that make the broker page in, one sync of its disk at the end."""
 
 from collections.abc import Container
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from dlq.connectors import activemq_unnamed
+from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_reading import Started, StompReading, Walk
 from dlq.connectors.activemq_records import Place, record_maker
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.stomp_frames import Frame
+from dlq.connectors.stomp_frames import Frame, headers_of
+from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
@@ -17,14 +20,19 @@ REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
 class Connection:
     """`Link` to a queue whose letters come at once."""
 
-    token = "t"
+    token, place, artemis = "t", "b", False
 
-    def __init__(self, letters: int, odd: Container[int] = ()) -> None:
-        """The ids of `odd` letters do not end in a number."""
-        tails = [b"1-" if n in odd else b"" for n in range(1, letters + 1)]
-        heads = [b"message-id:ID\\c%b%d\nack:%d" % (tail, n, n) for n, tail in enumerate(tails, 1)]
-        self._frames = [Frame(b"MESSAGE", head, b"body") for head in heads]
+    def __init__(self, letters: int, unnamed: Container[int] = ()) -> None:
+        """The ids of `unnamed` letters are an AMQP producer's."""
+        tails = [b"1-%d" if n in unnamed else b"1\\c1\\c%d" for n in range(1, letters + 1)]
+        heads = [
+            b"message-id:ID\\c1\\c%b\nack:%d\ntimestamp:%d" % (tail % n, n, n)
+            for n, tail in enumerate(tails, 1)
+        ]
+        self._all = [Frame(b"MESSAGE", head, b"body") for head in heads]
+        self._frames = list(self._all)
         self.sent: list[bytes] = []
+        self.selectors: list[str] = []
 
     def receive(self, _wait: float) -> list[Frame]:
         frames, self._frames = self._frames, []
@@ -33,7 +41,18 @@ class Connection:
     def send(self, data: bytes) -> None:
         self.sent += data.split(b"\0")[:-1]
 
-    def request(self, _command: str, _headers: Any) -> None: ...
+    def request(self, command: str, headers: Any) -> None:
+        """A selector finds all letters whose ids it names."""
+        if "selector" in headers:
+            self.selectors.append(headers["selector"])
+            named = [f for f in self._all if f"'{headers_of(f.head)['message-id']}'" in self.selectors[-1]]
+            self._frames = named
+        elif command == "SUBSCRIBE" and self.sent:
+            self._frames = []
+
+    def discard(self) -> None: ...
+
+    def wait_for(self, _receipt: str) -> None: ...
 
     def new_receipt(self) -> str:
         return "r"
@@ -41,7 +60,7 @@ class Connection:
 
 def reading_of(link: Any, letters: int, cumulative: bool) -> StompReading:
     make = record_maker(REQUEST, Place("q", "activemq", "6", "n"))
-    started = Started(link, {}, make, cumulative=cumulative)
+    started = Started(link, {"destination": "/queue/q"}, make, cumulative=cumulative)
     walk = Walk(REQUEST, lambda _limit: started, False, letters, lambda _frame: None, {}, ())
     return StompReading(walk, None)
 
@@ -79,17 +98,52 @@ def test_without_cumulative_acknowledgements_each_letter_has_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cumulative", "staying", "acks"),
-    [(True, ["6"], [b"2", b"5 synced"]), (False, ["1", "3", "4", "6"], [b"2", b"5 synced"])],
+    ("cumulative", "taken", "acks"),
+    [(True, [6], [b"2", b"5 synced"]), (False, [1, 3, 4, 6], [b"2", b"5 synced"])],
 )
-def test_a_letter_with_an_odd_id_is_acknowledged_by_one_behind_it_or_stays(
-    cumulative: bool, staying: list[str], acks: list[bytes]
+def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_taken_by_its_id(
+    cumulative: bool, taken: list[int], acks: list[bytes]
 ) -> None:
-    link = Connection(6, odd=(1, 3, 4, 6))
+    link = Connection(6, unnamed=(1, 3, 4, 6))
     reading = reading_of(link, 6, cumulative)
-    batches = list(reading.batches())
-    assert [each.physical_id for batch in batches for each in batch.left] == [f"ID:1-{n}" for n in staying]
-    assert sum(len(batch.records) for batch in batches) == 6
-    assert reading.complete
-    reading.acknowledge(6 - len(staying))
+    read = 0
+    for batch in reading.batches():
+        assert not batch.left
+        read += len(batch.records)
+        reading.acknowledge(batch.position)
+    assert (read, reading.complete, reading.settled()) == (6, True, 6)
     assert acknowledgements(link) == acks
+    ids = ",".join(f"'ID:1:1-{n}'" for n in taken)
+    assert link.selectors == [f"JMSMessageID IN ({ids}) AND JMSTimestamp BETWEEN {taken[0]} AND {taken[-1]}"]
+
+
+def test_what_is_not_durable_yet_is_not_taken() -> None:
+    link = Connection(2, unnamed=(1, 2))
+    reading = reading_of(link, 2, cumulative=True)
+    batches = reading.batches()
+    assert len(next(batches).records) == 2
+    assert next(batches).records == ()
+    assert (link.selectors, reading.settled()) == ([], 0)
+
+
+def test_a_letter_that_does_not_come_back_to_be_taken_ends_the_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(activemq_unnamed, "_WAIT", 0.1)
+    link = Connection(1, unnamed=(1,))
+    reading = reading_of(link, 1, cumulative=True)
+    batches = reading.batches()
+    reading.acknowledge(next(batches).position)
+    link.request = lambda *_: None  # type: ignore[method-assign]
+    with pytest.raises(ConnectionLost, match=r"1 archived letter\(s\) of AMQP producers"):
+        list(batches)
+
+
+def test_selectors_are_short_enough_for_a_header_line() -> None:
+    heads = [b"message-id:ID\\c%d's\ntimestamp:7" % (10**40 + n) for n in range(500)]
+    link = Connection(0)
+    link._all = [Frame(b"MESSAGE", head.replace(b"'", b"''"), b"") for head in heads]
+    activemq_unnamed.take(cast(Link, link), "/queue/q", heads)
+    assert len(link.selectors) > 2
+    assert max(map(len, link.selectors)) < 5000
+    assert sum(selector.count("''s'") for selector in link.selectors) == 500
