@@ -18,13 +18,18 @@ from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_reading import nudge
 from dlq.connectors.base import Target
 from dlq.connectors.stomp_frames import Frame, encode, headers_of
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import AccessDenied, ConnectionLost
 
 _POLL = 0.1
 _END = "dlq-end"
 """The header of the message that ends a walk. One that a killed walk left behind names no replay id."""
 _CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
 _ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
+
+_RIGHTS_ON_CLASSIC = '<authorizationEntry queue="dlq.replay.>" read="GROUP" write="GROUP" admin="GROUP"/>'
+_RIGHTS_ON_ARTEMIS = (
+    '<security-setting match="dlq.replay.#"> with send, consume, createAddress, createDurableQueue'
+)
 
 
 def marker_queue(plan: str) -> str:
@@ -41,6 +46,20 @@ def marker(plan: str, replay_ids: list[str], transaction: str, receipt: str, art
         "receipt": receipt,
     }
     return encode("SEND", headers, "\n".join(replay_ids).encode())
+
+
+def check_rights(link: Link, plan: str) -> None:
+    """Write a marker and take it back. Raises AccessDenied, which names the right that is missing."""
+    transaction = {"transaction": "rights"}
+    place = destination(Target("queue", marker_queue(plan)), link.artemis)
+    link.request("BEGIN", transaction)
+    try:
+        link.request("SEND", {**place, **transaction}, b"")
+    except AccessDenied as error:
+        entry = _RIGHTS_ON_ARTEMIS if link.artemis else _RIGHTS_ON_CLASSIC
+        proof = "a replay leaves proof of what it sent in queues named dlq.replay.PLAN"
+        raise AccessDenied(f"{error}; {proof}, so the broker's configuration needs {entry}") from error
+    link.request("ABORT", transaction)
 
 
 def committed(link: Link, plan: str) -> set[str]:

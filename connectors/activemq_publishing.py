@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from dlq.connectors.activemq_hygiene import wire
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_marker import marker
+from dlq.connectors.activemq_marker import check_rights, marker
 from dlq.connectors.base import Outgoing, Sent
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import BrokerError, ConnectionLost
@@ -48,8 +48,14 @@ class StompPublisher:
     """Up to two connections that send; see `Publisher`."""
 
     def __init__(self, broker: Broker, plan: str, window: int) -> None:
+        """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
         self._broker, self._plan = broker, plan
         self._links = deque([Link(broker)])
+        try:
+            check_rights(self._links[0], plan)
+        except BrokerError:
+            self.close()
+            raise
         self._artemis = self._links[0].artemis
         self._under_way = 1 if self._artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))

@@ -9,12 +9,15 @@ import org.apache.activemq.broker.region.policy.*;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
 import org.apache.activemq.security.AuthenticationUser;
+import org.apache.activemq.security.AuthorizationEntry;
+import org.apache.activemq.security.AuthorizationPlugin;
+import org.apache.activemq.security.DefaultAuthorizationMap;
 import org.apache.activemq.security.SimpleAuthenticationPlugin;
 import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users] [tls=PORT] [amqp=PORT] [one=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights]] [tls=PORT] [amqp=PORT] [one=PORT]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -22,6 +25,15 @@ public class ActiveMqBroker {
         entry.setQueue(queue);
         entry.setExpireMessagesPeriod(1000);
         if (dead != null) entry.setDeadLetterStrategy(dead);
+        return entry;
+    }
+
+    static AuthorizationEntry rightsTo(String name, boolean topic) throws Exception {
+        AuthorizationEntry entry = new AuthorizationEntry();
+        if (topic) entry.setTopic(name); else entry.setQueue(name);
+        entry.setRead("users");
+        entry.setWrite("users");
+        entry.setAdmin("users");
         return entry;
     }
 
@@ -76,6 +88,8 @@ public class ActiveMqBroker {
         if (options.contains("plugins")) plugins.addAll(List.of(new StatisticsBrokerPlugin(), redelivery));
         if (options.contains("users")) plugins.add(new SimpleAuthenticationPlugin(List.of(
                 new AuthenticationUser("dlq", "right", "users"))));
+        if (options.contains("rights")) plugins.add(new AuthorizationPlugin(new DefaultAuthorizationMap(List.of(
+                rightsTo("letters.>", false), rightsTo(">", true)))));      // none to dlq.replay.>
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));

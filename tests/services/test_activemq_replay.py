@@ -19,7 +19,7 @@ from dlq.connectors.activemq_jolokia import Jolokia
 from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.stomp_frames import encode
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
@@ -140,6 +140,16 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: Active
     known = by_outcome["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
     arrived = [record.headers["dlq_replay_id"] for record in again.drain("back")]
     assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
+
+
+@pytest.mark.parametrize("version", CLASSIC)
+def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_named(version: str) -> None:
+    with ActiveMq(version, "users", "rights") as broker:
+        place = replace(place_on(broker), queue="letters.q")
+        place.send(b"a")
+        with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
+            place.connector.publisher("plan", 1000)
+        assert len(place.drain()) == 1
 
 
 def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dlq.connectors import activemq_publishing
 from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
 from dlq.core.settings import Broker
 
@@ -25,6 +25,7 @@ class Memory:
         self.refuses = b""
         self.refuses_commit_of = b""
         self.dies_at_commit = 0
+        self.forbids_markers = False
         self.commits = 0
         self.log: list[str] = []
 
@@ -32,7 +33,7 @@ class Memory:
 class Connection:
     """`Link` to a `Memory`: answers at once, shows the answers when they are waited for."""
 
-    artemis = False
+    artemis, token = False, "t"
 
     def __init__(self, memory: Memory) -> None:
         self._memory, self._numbers = memory, iter(range(10**6))
@@ -48,6 +49,11 @@ class Connection:
         for command, head, body in _FRAME.findall(data):
             headers = dict(line.split(":", 1) for line in head.decode().split("\n"))
             getattr(self, f"_{command.decode().lower()}")(headers, body)
+
+    def request(self, command: str, headers: Mapping[str, str], _body: bytes = b"") -> None:
+        """The publisher asks whether it may write markers."""
+        if self._memory.forbids_markers and command == "SEND":
+            raise AccessDenied(f"User dlq is not authorized to write to: {headers['destination']}")
 
     def _begin(self, headers: Mapping[str, str], _body: bytes) -> None:
         self._transactions[headers["transaction"]] = []
@@ -86,6 +92,7 @@ class Connection:
 
     def close(self) -> None:
         self._transactions.clear()
+        self._memory.log.append("closed")
 
 
 @pytest.fixture
@@ -160,3 +167,10 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     assert confirmed == list(range(100 * (commit - 1)))
     assert doubtful == list(range(100 * (commit - 1), 100 * (commit - 1) + len(doubtful)))
     assert 100 <= len(doubtful) <= 300
+
+
+def test_without_the_right_to_write_markers_there_is_no_publisher(memory: Memory) -> None:
+    memory.forbids_markers = True
+    with pytest.raises(AccessDenied, match=r"write to: /queue/dlq\.replay\.plan; .*<authorizationEntry "):
+        published(3)
+    assert (memory.committed, memory.log) == ([], ["closed"])
