@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, checked_format
+from dlq.archive.store import Store, built
 
 _TIME = pa.timestamp("us", tz="UTC")
 _S = pa.string()
@@ -131,10 +131,12 @@ def commit(store: Store, analysis: Analysis) -> None:
 
 def load(store: Store, analysis: str) -> Analysis:
     """One analysis by id. Raises NotFound-like UsageError from the store when there is none."""
-    document = checked_format(name_of(analysis), store.get(name_of(analysis)))
-    document["tables"] = {name: tuple(files) for name, files in document["tables"].items()}
-    document["segments"] = tuple(document["segments"])
-    return Analysis(**document)
+    return built(name_of(analysis), store.get(name_of(analysis)), _made)
+
+
+def _made(document: Mapping[str, Any]) -> Analysis:
+    tables = {name: tuple(files) for name, files in document["tables"].items()}
+    return Analysis(**{**document, "tables": tables, "segments": tuple(document["segments"])})
 
 
 def ids(store: Store) -> list[str]:

@@ -8,9 +8,11 @@ some of a manifest's letters are settled, `settled_ids` names them.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, checked_format
+from dlq.archive.store import Store, built
+from dlq.core.errors import ArchiveError
 
 
 @dataclass(frozen=True)
@@ -58,29 +60,42 @@ def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None)
 
 def load(store: Store, name: str) -> Manifest:
     """One manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
-    return _parsed(name, store.get(name))
+    return built(name, store.get(name), _made)
 
 
-def _parsed(name: str, data: bytes) -> Manifest:
-    document = checked_format(name, data)
+def _made(document: Mapping[str, Any]) -> Manifest:
     lists = ("settled_ids", "replaces")
     return Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
 
 
-def every(store: Store, source: str | None = None) -> Iterator[Manifest]:
-    """The manifests that count, by name (which is by time within a pull)."""
-    found = list(_all(store).values())
+def every(
+    store: Store, source: str | None = None, damaged: dict[str, ArchiveError] | None = None
+) -> Iterator[Manifest]:
+    """The manifests that count, by name (which is by time within a pull).
+
+    A damaged one raises ArchiveError or, where `damaged` is given, is left out and noted there by its name.
+    """
+    found = list(_all(store, damaged).values())
     replaced = {stem for manifest in found for stem in manifest.replaces}
     return (m for m in found if m.stem not in replaced and source in (None, m.source))
 
 
-def _all(store: Store) -> dict[str, Manifest]:
+def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Manifest]:
     """Every manifest by name. One that vanishes meanwhile was replaced, so the list is read anew."""
-    known: dict[str, Manifest] = {}
+    known: dict[str, Manifest | None] = {}
     while True:
         names = [name for name in store.list("manifests/") if name.endswith(".json")]
         new = store.get_many([name for name in names if name not in known])
-        found = {name: _parsed(name, data) for name, data in new.items()}
-        known = {name: found.get(name) or known[name] for name in names if name in found or name in known}
-        if len(known) == len(names):
-            return known
+        known |= {name: _read(name, data, damaged) for name, data in new.items()}
+        if all(name in known for name in names):
+            return {name: manifest for name in names if (manifest := known[name])}
+
+
+def _read(name: str, data: bytes, damaged: dict[str, ArchiveError] | None) -> Manifest | None:
+    try:
+        return built(name, data, _made)
+    except ArchiveError as error:
+        if damaged is None:
+            raise
+        damaged[name] = error
+        return None

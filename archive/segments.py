@@ -3,8 +3,9 @@
 Both names appear only when their bytes are durable; the third step, the acknowledgement, is the caller's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -38,6 +39,9 @@ PARQUET: Mapping[str, Any] = {
     "write_statistics": [*_REPEATING, "record_id", "captured_at", "dead_at"],
 }
 """How pyarrow writes a segment."""
+
+
+_BATCH_ROWS = 1_000
 
 
 def segment_name(source: str, stem: str, micros: int) -> str:
@@ -93,6 +97,11 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
 
 
+def batches(store: Store, segment: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
+    yield from pq.ParquetFile(store.parquet(segment)).iter_batches(_BATCH_ROWS, columns=list(columns))
+
+
 def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:
     """The kinds of brokers that the letters of these segments came from."""
     kinds: set[str] = set()
@@ -111,15 +120,19 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
         return pq.read_table(file)["record_id"]
 
 
+def uncommitted(store: Store, source: str) -> list[str]:
+    """Segments of `source` without a manifest: of a commit under way, or what a crash left.
+
+    Segments are listed first, so that one whose manifest comes meanwhile is not taken for one of them.
+    """
+    stored = store.list(f"segments/source={source}/")
+    committed = {PurePath(name).stem for name in store.list("manifests/")}
+    return [name for name in stored if PurePath(name).stem not in committed]
+
+
 def remove_uncommitted(store: Store, source: str) -> int:
-    """Segments of `source` without a manifest are what a crash left; the broker delivers them again."""
-    committed = {m.segment for m in manifests.every(store)}
-    replaced = {name.rpartition("/")[2].removesuffix(".json") for name in store.list("manifests/")}
-    orphans = [
-        name
-        for name in store.list(f"segments/source={source}/")
-        if name not in committed and name.rpartition("/")[2].removesuffix(".parquet") not in replaced
-    ]
+    """Remove what a crash left of `source`; the broker delivers it again. The caller holds its lock."""
+    orphans = uncommitted(store, source)
     for name in orphans:
         store.delete(name)
     return len(orphans)

@@ -8,15 +8,16 @@ import fcntl
 import json
 import os
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, TypeVar
 
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
 _TEMPORARY = ".tmp-"
+T = TypeVar("T")
 
 
 class Store(Protocol):
@@ -66,13 +67,28 @@ class Store(Protocol):
 def checked_format(name: str, data: bytes) -> dict[str, Any]:
     """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
     try:
-        document = json.loads(data)
-        version = document.pop("format")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise ArchiveError(f"{name} in the archive is damaged: {error}") from error
+        document = dict(json.loads(data))
+        version = int(document.pop("format"))
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(name, error) from error
     if version > FORMAT_VERSION:
         raise FormatTooNew(f"{name} has format {version}; this dlq knows up to {FORMAT_VERSION}: upgrade dlq")
-    return dict(document)
+    return document
+
+
+def built(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
+    """What `make` builds of a JSON document of the archive; raises FormatTooNew, or ArchiveError for one that
+    lacks a field or has a strange one."""
+    document = checked_format(name, data)
+    try:
+        return make(document)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _damaged(name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> ArchiveError:
+    reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rpartition("__init__() ")[2]
+    return ArchiveError(f"{name} in the archive is damaged: {reason}")
 
 
 def open_store(location: str) -> Store:

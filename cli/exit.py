@@ -30,7 +30,6 @@ _CODES: tuple[tuple[type[errors.DlqError], ExitCode], ...] = (
     (errors.PoisonMessage, ExitCode.PARTLY),
     (errors.ArchiveError, ExitCode.PARTLY),
     (errors.Busy, ExitCode.BUSY),
-    (errors.BooksDoNotBalance, ExitCode.IN_DOUBT),
 )
 
 

@@ -193,7 +193,7 @@ class Run:
             return now() / 1e6
         try:
             return float(json.loads(self._context.store.get(self._state_name)).get("last_success", 0))
-        except (DlqError, ValueError):
+        except (DlqError, ValueError, TypeError, AttributeError):
             return 0.0
 
     @property

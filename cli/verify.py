@@ -16,8 +16,8 @@ def register(app: typer.Typer) -> None:
 def verify(ctx: typer.Context) -> int:
     """Prove the books: captured = replayed + held + purged + waiting, per source, with digests.
 
-    Every segment is read, and compared with its manifest. Letters in doubt are in none of the counts: books
-    with doubts do not balance.
+    Every segment is read and compared with its manifest, and every body with its digest. Letters in doubt are
+    in none of the counts: books with doubts do not balance.
 
     Example: dlq verify -o json
     """

@@ -12,8 +12,7 @@
      │    └── ConnectionLost   the connection ended in the middle of the work
      ├── PoisonMessage         one message cannot be read by this protocol and stops the drain (exit 3)
      ├── ArchiveError          the archive cannot be written or read (exit 3: what was done is safe)
-     ├── Busy                  another run holds the lock (exit 7)
-     └── BooksDoNotBalance     something is in doubt, or counts do not add up (exit 6)
+     └── Busy                  another run holds the lock (exit 7)
 
 Every message is one line that says what, where, and how to mend it, and carries no secret.
 """
@@ -69,7 +68,3 @@ class ArchiveError(DlqError):
 
 class Busy(DlqError):
     """Another run holds the lock; the text names its pid and host."""
-
-
-class BooksDoNotBalance(DlqError):
-    """Something is in doubt, or what was captured is not accounted for."""

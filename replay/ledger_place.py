@@ -7,9 +7,10 @@ an archive on an object store notes in `ledger.json` which file of which host re
 
 import json
 import socket
+from operator import itemgetter
 from pathlib import Path
 
-from dlq.archive.store import Store, checked_format
+from dlq.archive.store import Store, built
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
 
@@ -52,13 +53,13 @@ def own_file(store: Store) -> Path | None:
     found = store.get_many([_NOTE])
     if not found:
         return None
-    note = checked_format(_NOTE, found[_NOTE])
-    if note["host"] != socket.gethostname():
+    host, path = built(_NOTE, found[_NOTE], itemgetter("host", "path"))
+    if host != socket.gethostname():
         raise UsageError(
-            f"the ledger of the archive {store.location} is {note['path']} on {note['host']}: "
+            f"the ledger of the archive {store.location} is {path} on {host}: "
             "replay from there, or move it to a server with `dlq ledger move` there"
         )
-    return Path(note["path"])
+    return Path(path)
 
 
 def check(settings: Ledger, store: Store) -> None:

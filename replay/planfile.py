@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import IO, Any
 
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, checked_format
+from dlq.archive.store import Store, built
 from dlq.connectors.base import Target
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.replay.letters import Letter
@@ -167,8 +167,4 @@ def _digest(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    document = checked_format(name_of(plan), line)
-    try:
-        return Header(**document)
-    except TypeError as error:
-        raise ArchiveError(f"plan {plan} is damaged: {error}") from error
+    return built(name_of(plan), line, lambda document: Header(**document))

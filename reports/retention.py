@@ -4,12 +4,12 @@ A pull writes down what it learned of its source (`topology/<pull>.json`): Rocke
 hours, the message TTL of a RabbitMQ dead-letter queue in milliseconds. The archive keeps the letters.
 """
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlq.archive.store import Store
+from dlq.archive.store import Store, checked_format
 from dlq.archive.user_sql import run
+from dlq.core.errors import ArchiveError
 
 if TYPE_CHECKING:
     import duckdb
@@ -42,8 +42,11 @@ def _limits(store: Store) -> dict[str, tuple[str, int]]:
     limits: dict[str, tuple[str, int]] = {}
     seen: set[str] = set()
     for name in sorted(store.list("topology/"), reverse=True)[:_NEWEST]:
-        topology = json.loads(store.get(name))
-        source = topology.get("source")
+        try:
+            topology = checked_format(name, store.get(name))
+        except ArchiveError:  # of a damaged one nothing is known
+            continue
+        source = str(topology.get("source"))
         if source not in seen:
             seen.add(source)
             limit = _limit(topology)

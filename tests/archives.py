@@ -1,5 +1,6 @@
 """Small archives for tests: letters, committed segments, analyses."""
 
+from hashlib import sha256
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ def letter(number: int, **values: Any) -> Record:
     known: dict[str, Any] = {
         "record_id": f"{number:032x}", "source": "orders", "broker": "shop", "broker_kind": "rabbitmq",
         "dead_letter_queue": "orders.dlq", "dead_at": number * MINUTE, "attempts": 1, "origin": "orders",
+        "body_sha256": sha256(values.get("body", b"")).hexdigest(),
     }  # fmt: skip
     return Record(**{**known, **values})
 

@@ -53,7 +53,8 @@ def an_archive(folder: Path, hostile: str) -> LocalStore:
         for n in range(1, 61)
     ]  # fmt: skip
     sixty_years = 60 * 365 * 86_400_000
-    store.put("topology/p.json", f'{{"source": "orders", "message_ttl": {sixty_years}}}'.encode())
+    kept = f'{{"format": 1, "source": "orders", "message_ttl": {sixty_years}}}'
+    store.put("topology/p.json", kept.encode())
     for source in ("orders", "pay"):
         write_segment(store, f"p-{source}", [record for record in letters if record.source == source])
     verdicts = [

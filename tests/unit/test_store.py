@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 from store_contract import Opening, StoreContract
 
+from dlq.archive import analyses
 from dlq.archive.store import LocalStore, open_store
-from dlq.core.errors import UsageError
+from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
+from dlq.replay import planfile
 
 
 class TestFolder(StoreContract):
@@ -20,3 +22,37 @@ class TestFolder(StoreContract):
 def test_another_kind_of_place_is_refused() -> None:
     with pytest.raises(UsageError, match="only folders and s3://bucket/path"):
         open_store("gs://bucket/path")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{torn", "Expecting property name"),
+        (b"[1]", "cannot convert"),
+        (b"{}", "it lacks 'format'"),
+        (b'{"format": "new"}', "invalid literal"),
+        (b'{"format": 1}', "it lacks 'tables'"),
+        (b'{"format": 1, "tables": {}, "segments": []}', "missing 6 required positional arguments"),
+    ],
+)
+def test_a_damaged_document_is_named_and_says_what_it_lacks(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("analyses/a/analysis.json", content)
+    with pytest.raises(ArchiveError, match=rf"^analyses/a/analysis.json in the archive is damaged: {reason}"):
+        analyses.latest(store)
+
+
+def test_a_plan_with_a_field_that_nobody_knows_is_damaged(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("plans/p.jsonl", b'{"format": 1, "plan": "p", "color": "red"}')
+    with pytest.raises(ArchiveError, match=r"plans/p.jsonl in the archive is damaged: got an unexpected"):
+        planfile.load(store, "p")
+
+
+def test_a_document_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("plans/p.jsonl", b'{"format": 2, "color": "red"}')
+    with pytest.raises(FormatTooNew, match="upgrade dlq"):
+        planfile.load(store, "p")

@@ -160,8 +160,10 @@ def test_the_retention_clock_says_what_the_broker_will_delete(tmp_path: Path) ->
         ],
     )
     write_analysis(store, LATEST, [])
-    store.put("topology/p.json", json.dumps({"source": "orders", "message_ttl": 5 * 3600 * 1000}).encode())
-    store.put("topology/a.json", json.dumps({"source": "orders", "message_ttl": 1}).encode())
+    for name, ttl in (("p", 5 * 3600 * 1000), ("a", 1)):
+        document = {"format": 1, "source": "orders", "message_ttl": ttl}
+        store.put(f"topology/{name}.json", json.dumps(document).encode())
+    store.put("topology/q.json", b"{torn")
 
     (row,) = report.make(store)["retention"]
 
