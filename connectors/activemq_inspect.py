@@ -7,6 +7,7 @@ from dlq.connectors.activemq_jolokia import QueueFacts
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_walks import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
 from dlq.connectors.base import Inspection
+from dlq.core.errors import BrokerError
 
 _SHOWN = {
     "RoutingType": "routing type",
@@ -18,10 +19,8 @@ _SHOWN = {
 _EMPTY_BODIES = (
     "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue."
 )
-_NO_SIZE = (
-    "The queue's size cannot be asked: set jolokia_url, or statistics_plugin = true where the broker has it, "
-    "and the end of a pull can be proven."
-)
+_NO_SIZE = "The queue's size cannot be asked, so the end of a pull is not proven: {}."
+_SIZE_WANTS = "set jolokia_url, or statistics_plugin = true where the broker has it"
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
@@ -42,7 +41,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspectio
         facts=_facts(found, known),
         changes=changes,
         harm={"copy": ARTEMIS_COPY} if artemis else {},
-        warnings=_warnings(artemis, known),
+        warnings=_warnings(artemis, known, queues.trouble),
     )
 
 
@@ -57,11 +56,12 @@ def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) 
     return facts
 
 
-def _warnings(artemis: bool, known: Sequence[QueueFacts]) -> list[str]:
+def _warnings(artemis: bool, known: Sequence[QueueFacts], trouble: BrokerError | None) -> list[str]:
     consumers = sum(each.consumers for each in known)
     return [
         *([_CONSUMERS.format(consumers)] if consumers else []),
-        *([] if known else [_NO_SIZE]),
+        *([] if known else [_NO_SIZE.format(trouble or _SIZE_WANTS)]),
+        *([f"{trouble}."] if known and trouble else []),
         *([_LEFT_ON_ARTEMIS] if artemis else []),
         _EMPTY_BODIES,
     ]

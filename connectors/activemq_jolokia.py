@@ -1,7 +1,8 @@
 """Questions to a broker's Jolokia agent: depths, queue names, the class of one message.
 
-All of it is optional. A read needs no right to execute; where the broker's policy forbids an operation
-(5.19.7 and 6.2.6 forbid most) the answer is None, and the caller says what it could not learn.
+All of it is optional (`activemq_queues` goes on without). A read needs no right to execute; where the
+broker's policy forbids an operation (5.19.7 and 6.2.6 forbid most) the answer is None, and the caller says
+what it could not learn.
 """
 
 import base64
@@ -9,6 +10,7 @@ import json
 import re
 import ssl
 from collections.abc import Mapping
+from http.client import HTTPException
 from typing import Any, NamedTuple
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -102,15 +104,22 @@ class Jolokia:
         request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - the scheme was checked
         try:
             with self._opener.open(request, timeout=units.seconds(self._broker.timeout)) as answer:
-                document = json.loads(mended(answer.read(_MOST)))
+                document = _document(answer.read(_MOST))
         except HTTPError as error:
             if error.code in (401, 403):
                 raise AccessDenied(
                     f"{self._place}: HTTP {error.code}; check user, password and jolokia-access.xml"
                 ) from error
-            raise Unreachable(f"{self._place}: HTTP {error.code}") from error
-        except (OSError, ValueError) as error:
-            raise Unreachable(f"{self._place}: {getattr(error, 'reason', None) or error}") from error
+            raise Unreachable(f"{self._place}: HTTP {error.code}; is the path right?") from error
+        except (ValueError, HTTPException) as error:
+            raise Unreachable(
+                f"{self._place}: what answers there is no Jolokia; is the path right?"
+            ) from error
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            raise Unreachable(f"{self._place}: {getattr(reason, 'strerror', None) or reason}") from error
+        if question["type"] == "read" and document.get("status") == 403:
+            raise AccessDenied(f"{self._place}: its jolokia-access.xml forbids to read the broker's queues")
         return document.get("value") if document.get("status") == 200 else None
 
     def _headers(self) -> dict[str, str]:
@@ -130,6 +139,14 @@ class Jolokia:
 
 
 _ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")
+
+
+def _document(answer: bytes) -> Mapping[str, Any]:
+    """Jolokia's answer. Raises ValueError where it is none."""
+    document = json.loads(mended(answer))
+    if not isinstance(document, dict) or "status" not in document:
+        raise ValueError("no answer of Jolokia")
+    return document
 
 
 def mended(answer: bytes) -> bytes:

@@ -1,16 +1,21 @@
 """What a broker tells of its queues: by Jolokia where configured, else over STOMP: Artemis by its management,
-Classic by its statistics plugin where configured; else nothing."""
+Classic by its statistics plugin where configured; else nothing.
+
+Jolokia may be left out, so when it fails the next way is gone, and `trouble` is to be said. Only who wants
+its details of each letter (`jolokia_details`), which nothing else tells, cannot do without it.
+"""
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from dlq.connectors import activemq_statistics
 from dlq.connectors.activemq_artemis import Management
 from dlq.connectors.activemq_jolokia import Jolokia, QueueFacts
-from dlq.core.errors import NotFound, UsageError
+from dlq.core.errors import BrokerError, NotFound, UsageError
 from dlq.core.settings import Broker
 
+Told = TypeVar("Told")
 _WILD = re.compile(r"[*>#]")
 
 
@@ -19,18 +24,22 @@ class Queues:
 
     def __init__(self, broker: Broker, kind: str) -> None:
         self._broker, self.artemis = broker, kind == "artemis"
-        self.jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
+        self._jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
+        self.trouble: BrokerError | None = None
+        """Why Jolokia, though configured, is not asked any more."""
         self.management = Management(broker) if self.artemis else None
 
     def named(self, queue: str) -> list[str]:
         """The queues that a name or pattern means; a pattern needs a list of queues.
 
-        Raises NotFound when the broker says that there is no such queue, UsageError when a pattern
-        cannot be resolved.
+        Raises NotFound when the broker says that there is no such queue, UsageError or Jolokia's error when a
+        pattern cannot be resolved.
         """
         names = self.names()
         if names is None:
             if _WILD.search(queue):
+                if self.trouble is not None:
+                    raise self.trouble
                 place = f"brokers.{self._broker.name}"
                 raise UsageError(
                     f"{queue!r} is a pattern, and {place} gives no list of queues; set jolokia_url"
@@ -44,15 +53,33 @@ class Queues:
 
     def names(self) -> list[str] | None:
         """All queues; None when the broker cannot be asked."""
-        if self.jolokia is not None:
-            return list(self.jolokia.queues())
+        told = self._by_jolokia(Jolokia.queues)
+        if told is not None:
+            return list(told)
         return self.management.queues() if self.management else None
+
+    def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
+        """One message of a Classic queue as JMX shows it; None when it cannot be looked up."""
+        return None if self.artemis else self._by_jolokia(lambda jolokia: jolokia.message(queue, message_id))
+
+    def _by_jolokia(self, question: Callable[[Jolokia], Told]) -> Told | None:
+        """Its answer; None when there is none to be had."""
+        if self._jolokia is None:
+            return None
+        try:
+            return question(self._jolokia)
+        except BrokerError as error:
+            if self._broker.jolokia_details:
+                raise
+            self._jolokia, self.trouble = None, error
+            return None
 
     def facts(self, queue: str) -> QueueFacts | None:
         """What is known of one queue; None when nothing is."""
         name = queue.rpartition("::")[2]
-        if self.jolokia is not None:
-            return self.jolokia.queues().get(name)
+        told = self._by_jolokia(Jolokia.queues)
+        if told is not None:
+            return told.get(name)
         if self.management is not None:
             return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self._broker.statistics_plugin else None

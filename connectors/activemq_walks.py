@@ -37,10 +37,8 @@ BROWSE = (
 _TAKE_BACK = "The letters are taken and given back: marked as redelivered, and in front of newer ones."
 TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
 DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
-_UNPROVEN = (
-    "The queue's size is unknown, so its end is taken from silence, not proven; "
-    "set jolokia_url or statistics_plugin."
-)
+_UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; {}."
+_UNASKED = "Jolokia was not asked: {}."
 
 
 def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
@@ -74,7 +72,7 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
         depth=facts.depth if facts else None,
         lossy=_lossy(queues, request, queue),
         topology={"queue": queue, **dict(facts.facts if facts else {})},
-        notes=_notes(queues.artemis, browse, request, facts is not None),
+        notes=[_of_mode(queues.artemis, browse, request), *_of_size(queues, facts is not None)],
     )
 
 
@@ -125,12 +123,9 @@ def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
 
 def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
     """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
-    jolokia = queues.jolokia
-    if jolokia is None or queues.artemis:
-        return make
 
     def detailed(record: Record) -> Record:
-        shown = jolokia.message(queue, record.message_id or "")
+        shown = queues.message(queue, record.message_id or "")
         return record._replace(properties=details(shown)) if shown else record
 
     return lambda frames: [detailed(record) for record in make(frames)]
@@ -142,19 +137,22 @@ def _lossy(queues: Queues, request: ReadRequest, queue: str) -> Callable[[Frame]
         drain = request.mode == "drain"
         class_of = ArtemisClasses(queues.management, queue) if drain else lambda _frame: None
         return lambda frame: lossy_on_artemis(frame, class_of)
-    jolokia = queues.jolokia
 
     def look_up(frame: Frame) -> Mapping[str, Any] | None:
-        return jolokia.message(queue, headers_of(frame.head).get("message-id", "")) if jolokia else None
+        return queues.message(queue, headers_of(frame.head).get("message-id", ""))
 
     return lambda frame: lossy_on_classic(frame, request.include_empty, look_up)
 
 
-def _notes(artemis: bool, browse: bool, request: ReadRequest, sized: bool) -> list[str]:
+def _of_mode(artemis: bool, browse: bool, request: ReadRequest) -> str:
     if request.mode == "drain":
-        notes = [DRAIN]
-    elif browse:
-        notes = [BROWSE]
-    else:
-        notes = [TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK]
-    return notes if sized else [*notes, _UNPROVEN]
+        return DRAIN
+    if browse:
+        return BROWSE
+    return TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK
+
+
+def _of_size(queues: Queues, sized: bool) -> list[str]:
+    if sized:
+        return [_UNASKED.format(queues.trouble)] if queues.trouble else []
+    return [_UNPROVEN.format(queues.trouble or "set jolokia_url or statistics_plugin")]

@@ -7,6 +7,7 @@ from typing import Any
 import contract
 import pytest
 from contract import ReadingContract
+from services.activemq_broker import free_ports
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 
 from dlq.connectors import activemq_walks
@@ -125,6 +126,29 @@ def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
     records, _, reading = replace(stomp, connector=connector).pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
     assert any("not proven" in note for note in reading.notes)
+
+
+@on_classic
+def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    [dead] = free_ports(1)
+    settings = replace(stomp.settings, jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
+    place = replace(stomp, connector=StompConnector(settings))
+    why = f"not proven: brokers.legacy.jolokia_url (127.0.0.1:{dead}): Connection refused."
+    seen = place.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    assert (seen.depth, [why in warning for warning in seen.warnings].count(True)) == (None, 1)
+    records, _, reading = place.pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
+    assert [note for note in reading.notes if str(dead) in note]
+
+
+@on_artemis
+def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    settings = replace(stomp.settings, jolokia_url="http://127.0.0.1:1/jolokia/")
+    records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
+    assert any("Jolokia was not asked" in note for note in reading.notes)
 
 
 @on_classic

@@ -1,10 +1,93 @@
-"""Jolokia's answers, as it writes them."""
+"""Jolokia: its answers as it writes them, and how one gets on without it."""
 
 import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
 
 from dlq.connectors.activemq_jolokia import mended
+from dlq.connectors.activemq_queues import Queues
+from dlq.core.errors import AccessDenied, Unreachable
+from dlq.core.settings import Broker
+
+FORBIDDEN = json.dumps({"status": 403, "error": "no read"})
+TROUBLES = {
+    "a wrong password": (401, "", AccessDenied, "HTTP 401; check user, password"),
+    "a wrong path": (404, "", Unreachable, "HTTP 404; is the path right"),
+    "a page that is no Jolokia": (200, "<html>", Unreachable, "no Jolokia; is the path right"),
+    "another service's JSON": (200, "[]", Unreachable, "no Jolokia; is the path right"),
+    "a policy that forbids to read": (200, FORBIDDEN, AccessDenied, "forbids to read"),
+}
 
 
 def test_control_characters_that_jolokia_writes_wrongly_are_read() -> None:
     written = rb'["a\u001;b\u000<\u0007", "\\u001;", "\"\u00e9"]'
     assert json.loads(mended(written)) == ["a\x1bb\x0c\x07", "\\u001;", '"é']
+
+
+class Agent:
+    """A web server with one answer for everything."""
+
+    def __init__(self, code: int, body: str) -> None:
+        agent = self
+        self.asked = 0
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                agent.asked += 1
+                self.send_response(code)
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *_: Any) -> None: ...
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/jolokia/"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture(params=TROUBLES)
+def trouble(request: pytest.FixtureRequest) -> Iterator[tuple[Agent, type[Exception], str]]:
+    code, body, error, words = TROUBLES[request.param]
+    agent = Agent(code, body)
+    yield agent, error, words
+    agent.close()
+
+
+def queues_of(url: str, details: bool = False) -> Queues:
+    return Queues(
+        Broker("b", "activemq", url="stomp://x", jolokia_url=url, jolokia_details=details), "activemq"
+    )
+
+
+def test_a_name_needs_no_jolokia_and_what_is_wrong_with_it_is_found_out_once(
+    trouble: tuple[Agent, type[Exception], str],
+) -> None:
+    agent, error, words = trouble
+    queues = queues_of(agent.url)
+    assert queues.named("orders") == ["orders"]
+    assert (queues.facts("orders"), queues.message("orders", "ID:1")) == (None, None)
+    assert isinstance(queues.trouble, error)
+    assert words in str(queues.trouble)
+    assert agent.asked == 1
+
+
+def test_a_pattern_needs_jolokia_and_so_do_its_details(trouble: tuple[Agent, type[Exception], str]) -> None:
+    agent, error, words = trouble
+    with pytest.raises(error, match=words):
+        queues_of(agent.url).named("orders.>")
+    with pytest.raises(error, match=words):
+        queues_of(agent.url, details=True).named("orders")
+
+
+def test_nobody_where_jolokia_should_be_is_said() -> None:
+    queues = queues_of("http://127.0.0.1:1/jolokia/")
+    assert queues.names() is None
+    assert "b.jolokia_url (127.0.0.1:1): Connection refused" in str(queues.trouble)
