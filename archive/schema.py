@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dlq.core.columns import Column, Columns, Maps, Same
+from dlq.core.columns import Column, Columns, Maps, Packed, Same
 from dlq.core.record import COLUMNS, Death, Record
 
 FORMAT_VERSION = 1
@@ -91,6 +91,8 @@ _BUILDERS: Mapping[str, Any] = {
 def _array(field: pa.Field, values: Column) -> pa.Array:
     if isinstance(values, Same):
         return _array(field, [values.value]).take(pa.array(np.zeros(len(values), np.int32)))
+    if isinstance(values, Packed):
+        return values.array.cast(field.type)
     if isinstance(values, Maps):
         return _alike_maps(values)
     return _BUILDERS[field.name](values) if field.name in _BUILDERS else pa.array(values, field.type)

@@ -8,12 +8,11 @@ Hosts are 4 or 16 bytes and a port.
 
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from dlq.connectors.remoting import ProtocolError
 from dlq.connectors.rocket_bodies import plain_body
-from dlq.core.columns import Maps
 
 TRANSACTION = 0xC
 COMMITTED = 0x8
@@ -22,15 +21,14 @@ BATCH = 0xC0
 """Both bits: the body is a batch of messages (5.x, topics whose cq.type is BatchCQ)."""
 COMPRESSION = 0x701
 """The bits that say whether and how the body is compressed; the only ones a resend may carry."""
-_V1, _V2, _BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+V1, V2, _BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
 _SIZE = struct.Struct(">iI")
 _HEAD = struct.Struct(">iIiiiqqiq")
 _TAIL = struct.Struct(">iqi")
-_PLAIN = struct.Struct(">iIiiiqqiq8sq8siqi")
-"""The whole fixed part when both hosts are IPv4: the usual case, in one step."""
 _INNER = struct.Struct(">iiiii")
-_V6 = BORN_V6 | STORED_V6
-_TEXT = bytes(range(256)).translate(None, b"\1\2")
+_OFFSET = struct.Struct(">q")
+_KNOWN = (V1, V2, _BLANK)
+_SMALLEST = _HEAD.size + 3 * 8 + _TAIL.size
 
 
 class StoredMessage(NamedTuple):
@@ -53,60 +51,67 @@ class StoredMessage(NamedTuple):
     properties: bytes
 
 
-# A named tuple's own constructor costs twice as much.
-_stored = StoredMessage._make
+def split(buffer: bytes) -> list[bytes]:
+    """The messages of an answer's body as they are stored. Raises ProtocolError where one is none."""
+    at, end, found = 0, len(buffer), []
+    while at < end:
+        try:
+            size, magic = _SIZE.unpack_from(buffer, at)
+        except struct.error as error:
+            raise ProtocolError(f"a damaged message at {at}: {error}") from error
+        smallest = 8 if magic == _BLANK else _SMALLEST
+        if size < smallest or at + size > end or magic not in _KNOWN:
+            raise ProtocolError(f"a message of {size} bytes and magic {magic:#x} at {at} of {end}")
+        if magic != _BLANK:
+            found.append(buffer[at : at + size])
+        at += size
+    return found
 
 
 def decode(buffer: bytes) -> Iterator[StoredMessage]:
     """The messages of an answer's body, one after another. Raises ProtocolError where they are damaged."""
-    at, end = 0, len(buffer)
-    while at < end:
-        try:
-            size, magic = _SIZE.unpack_from(buffer, at)
-            if size < 8 or at + size > end:
-                raise ProtocolError(f"a message of {size} bytes at {at} of {end}")
-            if magic != _BLANK:
-                yield _message(buffer, at, size, magic)
-        except (struct.error, UnicodeDecodeError, IndexError) as error:
-            raise ProtocolError(f"a damaged message at {at}: {type(error).__name__}") from error
-        at += size
+    return map(parse, split(buffer))
 
 
-def _message(buffer: bytes, at: int, size: int, magic: int) -> StoredMessage:
-    if buffer[at + 39] & _V6:
-        fixed, start = _fixed(buffer, at)
-    else:
-        fixed, start = _PLAIN.unpack_from(buffer, at), at + _PLAIN.size
-    (_, _, crc, queue, flag, offset, position, sys_flag, born, born_host, stored, store_host, times, prepared,
-     length) = fixed  # fmt: skip
+def queue_offset(message: bytes) -> int:
+    """That of a message as it is stored."""
+    offset: int = _OFFSET.unpack_from(message, 20)[0]
+    return offset
+
+
+def is_batch(message: bytes) -> bool:
+    """Whether it holds messages of its own (see `expand`)."""
+    return message[39] & BATCH == BATCH
+
+
+def parse(message: bytes) -> StoredMessage:
+    """One message as it is stored. Raises ProtocolError when it is damaged."""
+    try:
+        return _parse(message)
+    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        raise ProtocolError(f"a damaged message: {type(error).__name__}") from error
+
+
+def _parse(message: bytes) -> StoredMessage:
+    _, magic, crc, queue, flag, offset, position, sys_flag, born = _HEAD.unpack_from(message)
+    born_host, at = _packed_host(message, _HEAD.size, sys_flag & BORN_V6)
+    (stored,) = _OFFSET.unpack_from(message, at)
+    store_host, at = _packed_host(message, at + _OFFSET.size, sys_flag & STORED_V6)
+    times, prepared, length = _TAIL.unpack_from(message, at)
+    start = at + _TAIL.size
     body_end = start + length
-    if magic == _V1:
-        topic_start, topic_length = body_end + 1, buffer[body_end]
-    elif magic == _V2:
-        topic_start, topic_length = body_end + 2, int.from_bytes(buffer[body_end : body_end + 2], "big")
-    else:
-        raise ProtocolError(f"unknown message magic {magic:#x} at {at}")
-    topic_end = topic_start + topic_length
+    topic_start = body_end + (2 if magic == V2 else 1)
+    topic_end = topic_start + int.from_bytes(message[body_end:topic_start], "big")
     first = topic_end + 2
-    last = first + (buffer[topic_end] << 8 | buffer[topic_end + 1])
-    if length < 0 or last > at + size:
-        raise ProtocolError(f"a message at {at} is longer than it says")
-    return _stored((
-        buffer[topic_start:topic_end].decode(),
+    last = first + (message[topic_end] << 8 | message[topic_end + 1])
+    if length < 0 or last > len(message):
+        raise ProtocolError("a message is longer than it says")
+    return StoredMessage(
+        message[topic_start:topic_end].decode(),
         queue, offset, position, sys_flag, flag, born, born_host, stored, store_host, times, prepared, crc,
-        buffer[start:body_end],
-        buffer[first:last],
-    ))  # fmt: skip
-
-
-def _fixed(buffer: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    """What _PLAIN reads, where a host is IPv6."""
-    head = _HEAD.unpack_from(buffer, at)
-    sys_flag = head[7]
-    born_host, at = _packed_host(buffer, at + _HEAD.size, sys_flag & BORN_V6)
-    (stored,) = struct.unpack_from(">q", buffer, at)
-    store_host, at = _packed_host(buffer, at + 8, sys_flag & STORED_V6)
-    return (*head, born_host, stored, store_host, *_TAIL.unpack_from(buffer, at)), at + _TAIL.size
+        message[start:body_end],
+        message[first:last],
+    )  # fmt: skip
 
 
 def _packed_host(buffer: bytes, at: int, is_v6: int) -> tuple[bytes, int]:
@@ -127,7 +132,7 @@ def encode(message: StoredMessage) -> bytes:
         )
     )  # fmt: skip
     head = _HEAD.pack(
-        _HEAD.size + len(rest), _V2 if long_topic else _V1, message.body_crc, message.queue_id, message.flag,
+        _HEAD.size + len(rest), V2 if long_topic else V1, message.body_crc, message.queue_id, message.flag,
         message.queue_offset, message.commit_log_offset, message.sys_flag, message.born_at,
     )  # fmt: skip
     return head + rest
@@ -173,25 +178,6 @@ def parse_properties(block: bytes) -> dict[str, str]:
         return dict(pairs)
     except ValueError:
         return {pair[0]: pair[1] for pair in pairs if len(pair) == 2}
-
-
-def parse_blocks(blocks: Sequence[bytes]) -> list[dict[str, str]] | Maps:
-    """The property blocks of many messages; by name where all have the same names in the same order."""
-    return _parse_alike(blocks) or [parse_properties(block) for block in blocks]
-
-
-def _parse_alike(blocks: Sequence[bytes]) -> Maps | None:
-    """All at once, where each block is nothing but the same number of complete pairs."""
-    count, rows, joined = blocks[0].count(b"\2"), len(blocks), b"".join(blocks)
-    if not count or any(block.count(b"\2") != count or block[-1] != 2 for block in blocks):
-        return None
-    if joined.translate(None, _TEXT) != b"\1\2" * (count * rows):
-        return None
-    flat = joined.decode("utf-8", "backslashreplace").replace("\2", "\1").split("\1")
-    names = flat[: 2 * count : 2]
-    if len(set(names)) != count or flat[:-1:2] != names * rows:
-        return None
-    return Maps({name: flat[2 * i + 1 : -1 : 2 * count] for i, name in enumerate(names)}, rows)
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:

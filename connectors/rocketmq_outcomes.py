@@ -8,7 +8,14 @@ message by the time its op record is read. Rollbacks write none.
 from collections.abc import Iterable, Iterator, Sequence
 
 from dlq.connectors.remoting import Ask, Code, Frame, ProtocolError
-from dlq.connectors.rocket_message import COMMITTED, TRANSACTION, StoredMessage, decode, parse_properties
+from dlq.connectors.rocket_message import (
+    COMMITTED,
+    TRANSACTION,
+    StoredMessage,
+    decode,
+    parse,
+    parse_properties,
+)
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
@@ -66,7 +73,7 @@ def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[Store
         elif first < highest and last >= lowest:
             steps = PullWalk(link, place, max(first, lowest), min(last + 1, highest), 2**24)
         for step in steps:
-            yield from step.messages
+            yield from map(parse, step.messages)
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -8,13 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import Batch, Gap, ReadRequest
-from dlq.connectors.rocket_message import StoredMessage
+from dlq.connectors.remoting import ProtocolError
+from dlq.connectors.rocket_message import encode, parse, queue_offset
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_outcomes import Outcomes
 from dlq.connectors.rocketmq_records import record_maker
 from dlq.connectors.rocketmq_snapshot import Plan, Stretch, checkpoint_of
 from dlq.connectors.rocketmq_walks import PullWalk, Step, queue_walk
+from dlq.core.errors import ConnectionLost
 
 STAYS = (
     "RocketMQ deletes nothing on request: drained letters stay in their topic until the broker's retention "
@@ -48,6 +50,12 @@ class RocketReading:
 
     def batches(self) -> Iterator[Batch]:
         """The letters, queue by queue in offset order; then nothing more than the snapshot."""
+        try:
+            yield from self._batches()
+        except ProtocolError as error:
+            raise ConnectionLost(f"{self._cluster.name} sent what is no message: {error}") from error
+
+    def _batches(self) -> Iterator[Batch]:
         gaps: Sequence[Gap] = self._plan.gaps
         for stretch in self._plan.stretches:
             for batch in self._walk(stretch):
@@ -84,18 +92,19 @@ class RocketReading:
             if self._taken == request.limit:
                 return
 
-    def _copies(self, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+    def _copies(self, node: str, messages: Sequence[bytes]) -> list[bytes]:
         """The real messages of the transactions in a batch. They are evidence beside the snapshot."""
         if self._outcomes is None or not messages:
             return []
-        return self._outcomes.of(self._link(node, aside=True), node, messages)
+        found = self._outcomes.of(self._link(node, aside=True), node, [*map(parse, messages)])
+        return [*map(encode, found)]
 
-    def _within_limit(self, step: Step) -> tuple[Sequence[StoredMessage], int]:
+    def _within_limit(self, step: Step) -> tuple[Sequence[bytes], int]:
         limit = self._request.limit
         room = len(step.messages) if limit is None else limit - self._taken
         if room >= len(step.messages):
             return step.messages, step.reached
-        return step.messages[:room], step.messages[room].queue_offset
+        return step.messages[:room], queue_offset(step.messages[room])
 
     def _steps(self, stretch: Stretch) -> Iterable[Step]:
         place, start, end, pullable, _ = stretch
@@ -113,21 +122,21 @@ class RocketReading:
 
 def _gathered(steps: Iterable[Step], rows: int, size: int) -> Iterator[Step]:
     """Steps put together until they are worth a batch; an empty step passes at once what there is."""
-    messages: list[StoredMessage] = []
+    messages: list[bytes] = []
     gaps: list[Gap] = []
     held = reached = 0
     for step in steps:
-        weight = sum([len(message.body) for message in step.messages])
+        weight = sum(map(len, step.messages))
         fits = len(messages) + len(step.messages) <= rows and held + weight <= size
         if fits:
             messages += step.messages
             held += weight
         for message in () if fits else step.messages:
-            if len(messages) >= rows or (messages and held + len(message.body) > size):
-                yield Step(messages, message.queue_offset, gaps)
+            if len(messages) >= rows or (messages and held + len(message) > size):
+                yield Step(messages, queue_offset(message), gaps)
                 messages, gaps, held = [], [], 0
             messages.append(message)
-            held += len(message.body)
+            held += len(message)
         _join(gaps, step.gaps)
         reached = step.reached
         if not step.messages and not step.gaps:

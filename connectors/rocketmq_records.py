@@ -3,15 +3,19 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
-from itertools import chain, groupby
-from operator import attrgetter
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.remoting import ProtocolError
 from dlq.connectors.rocket_bodies import COMPRESSED, plain_body
-from dlq.connectors.rocket_message import StoredMessage, host_name, parse_blocks
+from dlq.connectors.rocket_columns import Cut, Numbers, cut, numbers, parse_blocks, texts, views
+from dlq.connectors.rocket_message import host_name
 from dlq.core.clock import now
-from dlq.core.columns import Column, Columns, Maps, Same, each, same
+from dlq.core.columns import Column, Columns, Maps, Packed, Same, each, same
 from dlq.core.identity import ID_HEX_DIGITS, framed
 from dlq.core.record import Record
 
@@ -24,46 +28,61 @@ _END_OF_TIME = 253_402_300_800_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
 """HTTP's names; its `deflate` is the zlib format."""
 
-Maker = Callable[[Sequence[StoredMessage]], Sequence[Record]]
-_topic = attrgetter("topic")
+Maker = Callable[[Sequence[bytes]], Sequence[Record]]
 _host_name = lru_cache(maxsize=4096)(host_name)
 
 
 def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> Maker:
-    """The function that makes records of the messages of one broker node, for one pull."""
+    """The function that makes records of stored messages of one broker node, for one pull.
+
+    It raises ProtocolError where one of them is damaged.
+    """
     source, pull_id, mode = request.source.name, request.pull_id, request.mode
 
-    def make(messages: Sequence[StoredMessage]) -> Sequence[Record]:
-        made = [columns(topic, list(run)) for topic, run in groupby(messages, _topic)]
-        return made[0] if len(made) == 1 else list(chain.from_iterable(made))
+    def make(messages: Sequence[bytes]) -> Sequence[Record]:
+        if not messages:
+            return []
+        found = cut(messages)
+        if len(found.topic.unique()) == 1:
+            return columns(found)
+        runs = groupby(zip(found.topic.to_pylist(), messages, strict=True), itemgetter(0))
+        return [record for _, run in runs for record in columns(cut([message for _, message in run]))]
 
-    def columns(topic: str, messages: Sequence[StoredMessage]) -> Columns:
-        rows, group = len(messages), _group(topic)
-        (_, queue_ids, offsets, positions, sys_flags, flags, born_at, born_hosts, stored_at, store_hosts,
-         times, prepared, _crcs, bodies, blocks) = zip(*messages, strict=True)  # fmt: skip
-        sys_flag, attempts, store_host = same(sys_flags), same(times), same(store_hosts)
+    def columns(found: Cut) -> Columns:
+        topic: str = found.topic[0].as_py()
+        rows, group = len(found.topic), _group(topic)
+        sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
+        store_hosts = same(found.store_host.to_pylist())
         physical_ids = [
-            f"{host}{at:016X}" for host, at in zip(each(_hex, store_host), positions, strict=True)
+            f"{host}{position}"
+            for host, position in zip(
+                each(_hex, store_hosts), _hex_numbers(found.commit_log_offset), strict=True
+            )
         ]
         headers = Maps({
             "msgId": physical_ids,
-            "queueId": each(str, same(queue_ids)),
-            "queueOffset": each(str, offsets),
-            "commitLogOffset": each(str, positions),
-            "preparedTransactionOffset": each(str, same(prepared)),
-            "sysFlag": each(str, sys_flag),
-            "flag": each(str, same(flags)),
-            "reconsumeTimes": each(str, attempts),
-            "bornTimestamp": each(str, born_at),
-            "bornHost": each(_host_name, same(born_hosts)),
-            "storeTimestamp": each(str, stored_at),
-            "storeHost": each(_host_name, store_host),
+            "queueId": texts(found.queue_id),
+            "queueOffset": texts(found.queue_offset),
+            "commitLogOffset": texts(found.commit_log_offset),
+            "preparedTransactionOffset": texts(found.prepared_transaction_offset),
+            "sysFlag": texts(found.sys_flag),
+            "flag": texts(found.flag),
+            "reconsumeTimes": texts(found.reconsume_times),
+            "bornTimestamp": texts(found.born_at),
+            "bornHost": each(_host_name, same(found.born_host.to_pylist())),
+            "storeTimestamp": texts(found.stored_at),
+            "storeHost": each(_host_name, store_hosts),
         }, rows)  # fmt: skip
-        properties = parse_blocks(blocks)
+        properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
         unique_keys = _values(properties, "UNIQ_KEY")
         origins = _origins(topic, group, properties)
-        digests = [sha256(body).digest() for body in bodies]
-        places = zip(queue_ids, offsets, positions, strict=True)
+        digests = [sha256(body).digest() for body in views(found.body)]
+        places = zip(
+            found.queue_id.tolist(),
+            found.queue_offset.tolist(),
+            found.commit_log_offset.tolist(),
+            strict=True,
+        )
 
         def all_the(value: object) -> Same:
             return Same(value, rows)
@@ -76,13 +95,13 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             all_the(topic),
             all_the(version),
             all_the(node),
-            queue_ids,
-            offsets,
+            numbers(found.queue_id),
+            numbers(found.queue_offset),
             unique_keys,
             physical_ids,
             _values(properties, "CORRELATION_ID"),
             each(_words, _values(properties, "KEYS")),
-            _keys(request, unique_keys, headers, properties, messages),
+            _keys(request, unique_keys, headers, properties, found),
             each(_kind, origins),
             origins,
             all_the(None),  # origin_exchange
@@ -91,9 +110,9 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             all_the(None),  # exchange
             all_the(None),  # routing_key
             all_the(now()),
-            each(_micros, born_at),
+            _micros(found.born_at),
             all_the(None),  # first_dead_at
-            each(_micros, stored_at),
+            _micros(found.stored_at),
             all_the(None),  # expires_at
             all_the(None),  # failure_text
             all_the(()),  # deaths
@@ -102,8 +121,8 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             headers,
             blocks,
             properties,
-            bodies,
-            [*map(len, bodies)],
+            Packed(found.body),
+            Packed(pc.binary_length(found.body)),
             [digest.hex() for digest in digests],
             all_the(None),  # content_type
             each(_encoding, sys_flag),
@@ -163,11 +182,11 @@ def _keys(
     unique_keys: Column,
     headers: Maps,
     properties: Column,
-    messages: Sequence[StoredMessage],
+    found: Cut,
 ) -> Column:
     if request.source.key == "message_id":
         return unique_keys
-    bodies = map(_readable, messages)
+    bodies = map(_readable, found.body.to_pylist(), found.sys_flag.tolist())
     return [*map(request.key_reader(), unique_keys, headers, properties, bodies)]
 
 
@@ -195,14 +214,19 @@ def _origin(topic: str | None, group: str) -> str | None:
     return marked[1:] or None if marked[:1] in ("+", "_", "") else topic
 
 
-def _micros(millis: int) -> int | None:
+def _hex_numbers(values: Numbers) -> list[str]:
+    digits = values.astype(">i8").tobytes().hex().upper()
+    return [digits[at : at + 16] for at in range(0, len(digits), 16)]
+
+
+def _micros(millis: Numbers) -> Packed:
     """Producers may send any time; what no calendar has stays in `headers` alone."""
-    return millis * 1000 if 0 < millis < _END_OF_TIME else None
+    return Packed(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
 
 
-def _readable(message: StoredMessage) -> bytes:
+def _readable(body: bytes, sys_flag: int) -> bytes:
     """The body for the business key: as the producer wrote it, where it can be had."""
     try:
-        return plain_body(message.body, message.sys_flag)
+        return plain_body(body, sys_flag)
     except ProtocolError:
-        return message.body
+        return body

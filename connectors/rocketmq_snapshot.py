@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.remoting import Ask, Code
-from dlq.connectors.rocket_message import StoredMessage, decode
+from dlq.connectors.rocket_message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
 from dlq.connectors.rocketmq_walks import Place, pull_fields, queue_walk
@@ -113,16 +113,16 @@ def message_at(cluster: Cluster, extent: Extent, offset: int) -> StoredMessage |
     place = extent.place
     if extent.pullable:
         answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
-        found = list(decode(answer.body)) if answer.code == Code.OK else []
+        found = split(answer.body) if answer.code == Code.OK else []
     else:
         steps = queue_walk(cluster.link(place.node), place, offset, offset + 1)
         found = [message for step in steps for message in step.messages]
-    return next((message for message in found if message.queue_offset == offset), None)
+    return next((parse(message) for message in found if queue_offset(message) == offset), None)
 
 
-def checkpoint_of(key: str, reached: int, messages: Sequence[StoredMessage]) -> Checkpoint:
+def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
     """Where to go on in a queue after `messages`, and what tells its store from one that replaced it."""
-    return {key: reached, **({f"{key}{_STORED}": messages[-1].stored_at} if messages else {})}
+    return {key: reached, **({f"{key}{_STORED}": parse(messages[-1]).stored_at} if messages else {})}
 
 
 def begun_anew(cluster: Cluster, found: Sequence[Extent], resume: Checkpoint) -> set[Place]:

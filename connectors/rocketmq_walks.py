@@ -14,7 +14,7 @@ from typing import NamedTuple
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Gap
 from dlq.connectors.remoting import Ask, Code, Frame, ProtocolError
-from dlq.connectors.rocket_message import BATCH, StoredMessage, decode, expand
+from dlq.connectors.rocket_message import encode, expand, is_batch, parse, queue_offset, split
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.core.errors import ConnectionLost
@@ -43,9 +43,10 @@ class Place(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Some messages in a row; all below `reached` is delivered, or in a gap. Empty: nothing came yet."""
+    """Some messages in a row, as they are stored; all below `reached` is delivered, or in a gap. Empty:
+    nothing came yet."""
 
-    messages: Sequence[StoredMessage]
+    messages: Sequence[bytes]
     reached: int
     gaps: Sequence[Gap] = ()
 
@@ -73,7 +74,7 @@ class _Slice:
 
     at: int
     stop: int
-    messages: list[StoredMessage] = field(default_factory=list)
+    messages: list[bytes] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     stuck_since: float = 0.0
 
@@ -146,20 +147,21 @@ class PullWalk:
         else:
             self._per_answer = min(_PER_ANSWER, 2 * self._per_answer)
 
-    def _fill(self, found: _Slice, messages: Sequence[StoredMessage], reached: int) -> None:
+    def _fill(self, found: _Slice, messages: Sequence[bytes], reached: int) -> None:
         if reached < found.at:  # the broker has lost the end of its queue
             reached = found.stop
         if _is_run(messages, found.at, found.stop):
             found.messages += messages
             found.at += len(messages)
-            self._largest = max(self._largest, max([len(message.body) for message in messages]))
+            self._largest = max(self._largest, max(map(len, messages)))
             messages = ()
         for message in messages:
-            if found.at <= message.queue_offset < found.stop:
-                self._skip(found, message.queue_offset)
+            offset = queue_offset(message)
+            if found.at <= offset < found.stop:
+                self._skip(found, offset)
                 found.messages.append(message)
                 found.at += 1
-                self._largest = max(self._largest, len(message.body))
+                self._largest = max(self._largest, len(message))
         self._skip(found, min(reached, found.stop))
 
     def _wait(self, found: _Slice, answer: Frame) -> None:
@@ -183,22 +185,22 @@ class PullWalk:
             self._per_answer = got
 
 
-def _is_run(messages: Sequence[StoredMessage], first: int, stop: int) -> bool:
+def _is_run(messages: Sequence[bytes], first: int, stop: int) -> bool:
     """The usual answer: every offset from `first` on, none beyond `stop`."""
-    offsets = [message.queue_offset for message in messages]
+    offsets = [*map(queue_offset, messages)]
     return bool(offsets) and offsets[-1] < stop and offsets == list(range(first, first + len(offsets)))
 
 
 _PROGRESS = (Code.OK, Code.PULL_NOT_FOUND, Code.PULL_AGAIN, Code.PULL_MOVED, Code.BUSY)
 
 
-def _messages(answer: Frame, place: Place) -> list[StoredMessage]:
+def _messages(answer: Frame, place: Place) -> list[bytes]:
     if answer.code != Code.OK:
         return []
     try:
-        found = list(decode(answer.body))
-        if any(message.sys_flag & BATCH == BATCH for message in found):
-            return [inner for message in found for inner in expand(message)]
+        found = split(answer.body)
+        if any(map(is_batch, found)):
+            return [encode(inner) for message in found for inner in expand(parse(message))]
         return found
     except ProtocolError as error:
         raise ConnectionLost(f"{place} sent what is no message: {error}") from error
@@ -219,14 +221,15 @@ def queue_walk(link: Link, place: Place, start: int, end: int) -> Iterator[Step]
             return
         messages = _view(link, place, positions[: end - at])
         found = [m for i, m in enumerate(messages) if m is not None and _is_at(m, place, at + i)]
-        present = {message.queue_offset for message in found}
+        present = {*map(queue_offset, found)}
         end_of_step = at + len(messages)
         gaps += [Gap(str(place), n, n + 1) for n in range(at, end_of_step) if n not in present]
         at = end_of_step
         yield Step(found, at, gaps)
 
 
-def _is_at(message: StoredMessage, place: Place, offset: int) -> bool:
+def _is_at(stored: bytes, place: Place, offset: int) -> bool:
+    message = parse(stored)
     return (message.topic, message.queue_id, message.queue_offset) == (place.topic, place.queue, offset)
 
 
@@ -241,11 +244,11 @@ def _positions(link: Link, place: Place, at: int, count: int) -> tuple[list[int]
     return positions, max(at, int(document.get("minQueueIndex") or 0)) if not positions else at
 
 
-def _view(link: Link, place: Place, positions: Sequence[int]) -> list[StoredMessage | None]:
+def _view(link: Link, place: Place, positions: Sequence[int]) -> list[bytes | None]:
     asked = {
         link.ask(Ask.VIEW_MESSAGE, {"offset": p, "topic": place.topic}): i for i, p in enumerate(positions)
     }
-    found: list[StoredMessage | None] = [None] * len(positions)
+    found: list[bytes | None] = [None] * len(positions)
     for _ in positions:
         answer = link.receive()
         if answer is None:

@@ -27,6 +27,21 @@ class Same:
         return repeat(self.value, self._rows)
 
 
+class Packed:
+    """A column as an Arrow array; its values come into being when somebody looks at them."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The values, as Python has them."""
+        return iter(self.array.to_pylist())
+
+
 class Maps:
     """A column of maps that all have the same names in the same order; the values of a name are a column."""
 
@@ -43,7 +58,7 @@ class Maps:
         return (dict(zip(self.columns, row, strict=True)) for row in rows)
 
 
-Column = Sequence[Any] | Same | Maps
+Column = Sequence[Any] | Same | Packed | Maps
 
 
 class Columns(Sequence[Record]):

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.archive.schema import to_table
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocket_message import StoredMessage, encode_properties, parse_blocks, parse_properties
+from dlq.connectors.rocket_columns import parse_blocks
+from dlq.connectors.rocket_message import StoredMessage, encode, encode_properties, parse_properties
 from dlq.connectors.rocketmq_records import record_maker
 from dlq.core.columns import Columns, Maps, Same, column, each, same
 from dlq.core.record import Record
@@ -24,14 +26,16 @@ def letters(*changes: dict[str, Any], key: str = "message_id") -> Columns:
         encode_properties(BLOCK),
     )  # fmt: skip
     request = ReadRequest(Source("s", "pay", group="pay", key=key), "copy", "p")
-    made = record_maker(request, "pay", "5.5.0", "broker-a")([plain._replace(**each) for each in changes])
+    made = record_maker(request, "pay", "5.5.0", "broker-a")(
+        [encode(plain._replace(**each)) for each in changes]
+    )
     assert isinstance(made, Columns)
     return made
 
 
 BATCHES: list[list[dict[str, Any]]] = [
     [{}, {"queue_offset": 8}],
-    [{"reconsume_times": 3}, {"queue_id": 2, "born_host": bytes(16) + HOST[4:], "flag": 1}],
+    [{"reconsume_times": 3}, {"queue_id": 2, "born_host": bytes(16) + HOST[4:], "sys_flag": 0x10, "flag": 1}],
     [{"properties": b""}, {"properties": b"a\x011\x02"}, {}],
     [{"properties": b""}],
     [{"sys_flag": 1, "body": b"not zlib"}, {"sys_flag": 0x101, "born_at": -1}],
@@ -54,7 +58,7 @@ def test_messages_of_several_topics_are_one_batch_in_their_order() -> None:
     topics = ["%DLQ%pay", "%DLQ%b", "%DLQ%pay"]
     plain = StoredMessage("", 0, 0, 0, 0, 0, 1, HOST, 1, HOST, 0, 0, 0, b"", b"")
     make = record_maker(ReadRequest(Source("s", "pay", group="*"), "copy", "p"), "pay", "5.5.0", "broker-a")
-    batch = make([plain._replace(topic=topic, queue_offset=i) for i, topic in enumerate(topics)])
+    batch = make([encode(plain._replace(topic=topic, queue_offset=i)) for i, topic in enumerate(topics)])
     assert [(r.dead_letter_queue, r.origin_group, r.offset) for r in batch] == [
         ("%DLQ%pay", "pay", 0), ("%DLQ%b", "b", 1), ("%DLQ%pay", "pay", 2)
     ]  # fmt: skip
@@ -75,13 +79,13 @@ pieces = st.lists(
 
 @given(st.lists(pieces.map(b"".join), min_size=1, max_size=4))
 def test_blocks_parsed_together_are_the_blocks_parsed_one_by_one(blocks: list[bytes]) -> None:
-    assert [list(found.items()) for found in parse_blocks(blocks)] == [
+    assert [list(found.items()) for found in parse_blocks(pa.array(blocks))] == [
         list(parse_properties(block).items()) for block in blocks
     ]
 
 
 def test_what_is_the_same_is_kept_once() -> None:
-    assert isinstance(parse_blocks([encode_properties(BLOCK)] * 3), Maps)
+    assert isinstance(parse_blocks(pa.array([encode_properties(BLOCK)] * 3)), Maps)
     assert isinstance(each(str, same((7, 7))), Same)
     assert list(each(str, same((7, 7)))) == ["7", "7"]
     assert list(each(str, same((7, 8)))) == ["7", "8"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocket_message import StoredMessage, encode_properties
+from dlq.connectors.rocket_message import StoredMessage, encode, encode_properties
 from dlq.connectors.rocketmq_outcomes import finished_offsets
 from dlq.connectors.rocketmq_records import origin_of, record_maker
 from dlq.core.identity import content_id
@@ -38,7 +38,7 @@ def made(**changes: Any) -> Record:
         "%DLQ%pay", 0, 7, 161, 0, 3, 1_795_000_000_000, HOST, 1_795_000_000_500, HOST, 17, 0, 1, b"x", block
     )
     make = record_maker(ReadRequest(Source("s", "pay", group="pay"), "copy", "p"), "pay", "5.5.0", "broker-a")
-    return make([plain._replace(**changes)])[0]
+    return make([encode(plain._replace(**changes))])[0]
 
 
 def test_fixed_fields_have_javas_names_in_javas_order() -> None:
