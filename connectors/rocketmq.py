@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, ReadRequest, Target
-from dlq.connectors.lenient_json import loads
-from dlq.connectors.remoting import Ask, Code
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_facts import broker_facts
 from dlq.connectors.rocketmq_find import find
@@ -28,6 +26,7 @@ from dlq.connectors.rocketmq_snapshot import (
     unread_nodes,
 )
 from dlq.connectors.rocketmq_walks import Place
+from dlq.connectors.rocketmq_ways import why_unread
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
@@ -71,8 +70,10 @@ class RocketConnector:
         return outline(record, target, provenance)
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """The groups that subscribe to a topic, as its brokers know them; a group is its own audience."""
-        return {target: found for target in targets if (found := _audience(self._cluster, target))}
+        """The groups that subscribe to a topic, as its brokers know them. A group is its own audience, or
+        nobody is, where it does not read its retry topic."""
+        found = {target: _audience(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups is not None}
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
@@ -103,14 +104,11 @@ class RocketConnector:
         return found, facts, check_group(cluster, str(source.group), found)
 
 
-def _audience(cluster: Cluster, target: Target) -> list[str]:
-    if target.kind != "topic":
-        return [f"group {target.name}"] if target.kind == "group" else []
-    masters = cluster.masters()
-    nodes = [node for node in cluster.route(target.name) if node in masters]
-    answers = [cluster.call(node, Ask.TOPIC_GROUPS, {"topic": target.name}) for node in nodes]
-    lists = [loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
-    return sorted({f"group {group}" for found in lists for group in found.get("groupList") or ()})
+def _audience(cluster: Cluster, target: Target) -> list[str] | None:
+    if target.kind == "group":
+        return [] if why_unread(cluster, target.name) else [f"group {target.name}"]
+    groups = cluster.groups_of(target.name) if target.kind == "topic" else None
+    return [f"group {group}" for group in sorted(groups)] if groups else None
 
 
 def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:

@@ -71,6 +71,14 @@ class Cluster:
                 found[str(data["brokerName"])] = Queues(*numbers)
         return dict(sorted(found.items()))
 
+    def groups_of(self, topic: str) -> set[str] | None:
+        """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
+        masters = self.masters()
+        nodes = [node for node in self.route(topic) if node in masters]
+        answers = [self.call(node, Ask.TOPIC_GROUPS, {"topic": topic}) for node in nodes]
+        lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
+        return {str(group) for found in lists for group in found.get("groupList") or ()} if lists else None
+
     def link(self, node: str) -> Link:
         """The connection to the master of `node`, a new one when the last has ended."""
         masters = self.masters()

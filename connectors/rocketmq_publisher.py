@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import count
 
-from dlq.connectors.base import Outcome, Outgoing, Sent
+from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.connectors.remoting import Ask, Code, Frame, written
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_resume import Resume
 from dlq.connectors.rocketmq_sending import RESUME, SHARDING_KEY, Message, message_of, queue_by_hash
-from dlq.core.errors import AccessDenied, ConnectionLost, NotFound, Unreachable
+from dlq.connectors.rocketmq_ways import Place, Way, way_to
+from dlq.core.errors import ConnectionLost, Unreachable
 
 _GROUP = "dlq-replay"
 """Names us as a producer; brokers keep nothing of it."""
@@ -37,8 +38,6 @@ _FILL_SECONDS = 0.005
 _OUTBOX_BYTES = 64 * 1024
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
-Place = tuple[str, int]
-"""(broker name, queue)."""
 
 
 class _InFlight:
@@ -57,7 +56,7 @@ class RocketPublisher:
         self._cluster, self._window = cluster, window
         self._links: dict[str, Link] = {}
         self._waiting: dict[tuple[str, int], _InFlight] = {}
-        self._places: dict[str, list[Place]] = {}
+        self._ways: dict[str, Way] = {}
         self._outbox: dict[str, bytearray] = {}
         self._done: list[Sent] = []
         self._over = False
@@ -119,33 +118,22 @@ class RocketPublisher:
             self._done.append(self._resume.send(letter))
             return
         message = message_of(letter)
-        try:
-            places = self._places_of(message.topic)
-        except (AccessDenied, NotFound) as error:
-            self._done.append(Sent(letter.number, "refused", str(error)))
-            return
-        if not places:
-            why = f"no broker has a writable topic {message.topic}"
-            self._done.append(Sent(letter.number, "refused", why))
+        way = self._way_to(letter.target, message.topic)
+        if way.closed is not None:
+            self._done.append(Sent(letter.number, "refused", way.closed))
             return
         key = message.properties.get(SHARDING_KEY)
-        place = places[queue_by_hash(key, len(places)) if key else next(self._turn) % len(places)]
+        near = way.places if key else way.near(letter.record.broker_node)
+        place = near[queue_by_hash(key, len(near)) if key else next(self._turn) % len(near)]
         while key and any(waiting.place == place for waiting in self._waiting.values()):
             self._flush()
             self._answers(self._patience())
         self._send(_InFlight(letter.number, place, message, time.monotonic()))
 
-    def _places_of(self, topic: str) -> list[Place]:
-        """Writable queues, in the order in which Java's clients count them."""
-        if topic not in self._places:
-            masters = self._cluster.masters()
-            route = {
-                node: q
-                for node, q in self._cluster.route(topic).items()
-                if node in masters and q.permission & 2
-            }
-            self._places[topic] = [(node, queue) for node, q in route.items() for queue in range(q.writable)]
-        return self._places[topic]
+    def _way_to(self, target: Target, topic: str) -> Way:
+        if topic not in self._ways:
+            self._ways[topic] = way_to(self._cluster, target, topic)
+        return self._ways[topic]
 
     def _send(self, waiting: _InFlight) -> None:
         """Put it into the outbox; what is put together is sent together."""

@@ -14,6 +14,7 @@ from dlq.connectors.rocketmq_walks import Place, pull_fields
 
 _T = TypeVar("_T")
 _counter = itertools.count()
+_COMMIT_OFFSET = 15
 
 
 def unique_key() -> str:
@@ -66,6 +67,14 @@ class Driver:
         """A consumer group whose messages die after so many retries."""
         settings = {"groupName": group, "retryMaxTimes": retries, "retryQueueNums": 1, "consumeEnable": True}
         self.ok(Ask.CREATE_GROUP, {}, json.dumps(settings).encode())
+
+    def read_retries(self, group: str) -> None:
+        """What is left on the broker of a push consumer: the retry topic, and an offset of it."""
+        topic = f"%RETRY%{group}"
+        self.create_topic(topic)
+        where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 0}
+        self.create_group(group, retries=16)
+        self.ok(_COMMIT_OFFSET, where)
 
     def set(self, setting: str, value: object) -> None:
         """Change the broker's configuration."""

@@ -5,18 +5,22 @@ from pathlib import Path
 import pytest
 from services.rocketmq_broker import VERSIONS, RocketMQ, has_proxy
 from services.rocketmq_driver import Driver, eventually, unique_key
-from services.rocketmq_fixtures import connector_of
+from services.rocketmq_fixtures import connector_of, read_all
 
 from dlq.analyzers.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Outgoing, ReadRequest
+from dlq.connectors.rocketmq import RocketConnector
+from dlq.core.record import Record
 from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
 FORGETFUL = Path(__file__).parent / "RocketForgetful.java"
 TOPIC, GROUP = "orders", "pay"
 DEAD = f"%DLQ%{GROUP}"
+SOURCE = Source("dead", "pay", group=GROUP)
 
 
 def let_die(cluster: RocketMQ, key: str) -> None:
@@ -30,15 +34,39 @@ def let_die(cluster: RocketMQ, key: str) -> None:
     driver.close()
 
 
+def letter_without_a_trace(cluster: RocketMQ, connector: RocketConnector) -> Record:
+    """What dies at its first failure was in no retry topic: nothing in it tells of gRPC."""
+    driver = Driver(cluster.addresses["broker-a"])
+    driver.dead_letter(TOPIC, GROUP, b"at once")
+    driver.close()
+    return read_all(connector, ReadRequest(SOURCE, "copy", "p")).records[-1]
+
+
+def replay_to_group(connector: RocketConnector, record: Record) -> str:
+    target = connector.target_of(record, "group")
+    assert target is not None
+    assert connector.outline(record, target, {}, False).problem is None
+    publisher = connector.publisher("plan", 1)
+    provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
+    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
+    publisher.close()
+    assert "POP or gRPC" in str(sent.detail)
+    return sent.outcome
+
+
 @pytest.mark.parametrize("version", list(filter(has_proxy, VERSIONS)))
 def test_a_grpc_consumers_letter_is_known_by_its_retry_topic(version: str, tmp_path: Path) -> None:
     key, store = unique_key(), LocalStore(str(tmp_path / "archive"))
     with RocketMQ(version, timerWheelEnable="true") as cluster:  # without it there is no POP
         let_die(cluster, key)
         connector = connector_of(cluster)
-        pull(store, connector, Source("dead", "pay", group=GROUP), PullOptions("drain"))
+        died_at_once = letter_without_a_trace(cluster, connector)
+        assert replay_to_group(connector, died_at_once) == "refused"
+        pull(store, connector, SOURCE, PullOptions("drain"))
         connector.close()
     analyze(store, Settings(spark=Spark(master="local[2]")))
     columns = "mechanism, cause, origin, origin_group, message_id, keys[1], decode(body)"
-    found = views.connect(store).execute(f"SELECT {columns} FROM letters").fetchall()
+    found = (
+        views.connect(store).execute(f"SELECT {columns} FROM letters WHERE message_id = '{key}'").fetchall()
+    )
     assert found == [("pop", "redelivery_exhausted", TOPIC, GROUP, key, "order-7", "forgotten")]

@@ -60,17 +60,23 @@ def test_a_letter_goes_back_to_its_topic_without_the_brokers_own_properties(rock
 
 def test_the_failed_group_alone_gets_it_again(rocket: Rocket) -> None:
     record = dead(rocket)
-    rocket.driver.send(f"%RETRY%{rocket.group}", b"makes the retry topic")
-    eventually(
-        lambda: rocket.connector.read(rocket.request()) and rocket.driver.newest(f"%RETRY%{rocket.group}")
-    )
+    rocket.driver.read_retries(rocket.group)
     before = rocket.driver.end(rocket.topic)
     sent = eventually(lambda: [s for s in replay(rocket, [record], "group") if s.outcome == "confirmed"])
     assert len(sent) == 1
-    message = rocket.driver.newest(f"%RETRY%{rocket.group}", count=2)[-1]
+    message = rocket.driver.newest(f"%RETRY%{rocket.group}")[-1]
     assert parse_properties(message.properties)["RETRY_TOPIC"] == rocket.topic
     assert message.reconsume_times == 0
     assert rocket.driver.end(rocket.topic) == before
+
+
+def test_a_group_that_never_read_its_retry_topic_is_refused_and_has_no_audience(rocket: Rocket) -> None:
+    record, target = dead(rocket), Target("group", rocket.group)
+    eventually(lambda: rocket.connector.audience([target]) == {target: []})
+    (sent,) = replay(rocket, [record], "group")
+    assert sent.outcome == "refused"
+    assert "POP or gRPC" in str(sent.detail)
+    assert rocket.driver.end(f"%RETRY%{rocket.group}") == 0
 
 
 def test_a_committed_transactions_letter_does_not_become_a_half_message_again(rocket: Rocket) -> None:
@@ -254,7 +260,8 @@ def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: 
 
 def test_the_audience_of_a_group_is_the_group(rocket: Rocket) -> None:
     target = Target("group", rocket.group)
-    assert rocket.connector.audience([target]) == {target: [f"group {rocket.group}"]}
+    rocket.driver.read_retries(rocket.group)
+    eventually(lambda: rocket.connector.audience([target]) == {target: [f"group {rocket.group}"]})
 
 
 def test_doctor_shows_depth_and_retention(rocket: Rocket) -> None:
