@@ -91,6 +91,7 @@ STEPS: Mapping[str, str] = {
             THEN 'a late outcome is still possible: pull again' END,
         CASE WHEN state <> 'ended' THEN NULL WHEN ended_at IS NULL
             THEN 'its outcome was deleted before it was seen'
+            WHEN NOT indexed THEN 'its broker keeps no index to look its real message up by'
             WHEN NOT has_key THEN 'it has no unique key to look its real message up by' END)""",
 }
 """Columns that follow from GATHERED and the facts of the node, each from those above it."""

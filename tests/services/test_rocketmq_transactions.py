@@ -1,15 +1,21 @@
 """Reading the transactions of real RocketMQ brokers, in such numbers and states as production has."""
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually, unique_key
 from services.rocketmq_fixtures import connector_of, on_every_version, read_all
 
+from dlq.analyzers.job import analyze
+from dlq.archive import views
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq_records import FINISHED, HALF
-from dlq.core.settings import Source
+from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
 REQUEST = ReadRequest(Source("tx", "pay", transactions=True), "drain", "p")
@@ -60,3 +66,26 @@ def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_firs
     connector.close()
     assert [record.message_id for record in first.records] == [half.key]
     assert {record.dead_letter_queue for record in second.records} == {FINISHED, TOPIC}
+
+
+def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
+    rocket_version: str, tmp_path: Path
+) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    keyless = {"UNIQ_KEY": ""}
+    with RocketMQ(rocket_version, transactionCheckInterval=600_000, messageIndexEnable="false") as cluster:
+        driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
+        driver.create_topic(TOPIC)
+        driver.finish(driver.half(TOPIC, b"x"), commit=True)
+        driver.finish(driver.half(TOPIC, b"y", keyless), commit=False)
+        eventually(lambda: driver.end(FINISHED) and driver.end(TOPIC))
+        time.sleep(1)
+        pull(store, connector, REQUEST.source, PullOptions("drain"))
+        connector.close()
+    analyze(store, Settings(spark=Spark(master="local[2]")))
+    look = views.connect(store).execute
+    assert look("SELECT state, discarded FROM transactions").fetchall() == [("ended", False)] * 2
+    letters = look("SELECT cause, transaction_state, advice FROM letters WHERE cause IS NOT NULL").fetchall()
+    assert letters == [("unknown", "ended", "check_first")] * 2
+    (told,) = look("SELECT count(*) FROM transactions WHERE evidence LIKE '%keeps no index%'").fetchall()
+    assert told == (2,)

@@ -1,0 +1,38 @@
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+
+/** Consumers that fail on every message, one group for each way to die: java RocketFailing.java SERVERS TOPIC GROUP. */
+public class RocketFailing {
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQPushConsumer sendsBack = consumer(arguments, "send_back");
+        sendsBack.registerMessageListener(
+                (MessageListenerConcurrently) (messages, context) -> ConsumeConcurrentlyStatus.RECONSUME_LATER);
+        DefaultMQPushConsumer fallsBack = consumer(arguments, "fallback");
+        fallsBack.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            // Nothing lies there, so the broker refuses the send-back, and the client sends the message itself.
+            messages.forEach(message -> message.setCommitLogOffset(1L << 60));
+            return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+        DefaultMQPushConsumer orderly = consumer(arguments, "orderly");
+        orderly.registerMessageListener(
+                (MessageListenerOrderly) (messages, context) -> ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT);
+        sendsBack.start();
+        fallsBack.start();
+        orderly.start();
+        Thread.currentThread().join();
+    }
+
+    private static DefaultMQPushConsumer consumer(String[] arguments, String how) throws Exception {
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments[2] + "-" + how);
+        consumer.setNamesrvAddr(arguments[0]);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes(1);
+        consumer.setSuspendCurrentQueueTimeMillis(200);
+        consumer.subscribe(arguments[1], "*");
+        return consumer;
+    }
+}
