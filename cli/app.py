@@ -16,10 +16,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from dlq.cli.context import OUTPUTS, Context
+from dlq.cli.context import OUTPUTS, Context, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.settings import suggest
+from dlq.core.text import for_terminal
 
 COMMANDS = (
     "init", "doctor", "pull", "import_", "export", "analyze", "ls", "show", "query", "report",
@@ -52,7 +53,9 @@ def _common(
         bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")
     ] = False,
     no_input: Annotated[bool, typer.Option("--no-input", help="Never ask.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colours (also NO_COLOR).")] = False,
+    no_color: Annotated[
+        bool, typer.Option("--no-color", help="No colours, nothing bold (also NO_COLOR).")
+    ] = False,
     _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -124,9 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str]) -> int:
     """The command line as a function: prints, and returns the exit code."""
     try:
-        result = typer.main.get_command(build()).main(
-            hoist(arguments), prog_name="dlq", standalone_mode=False
-        )
+        words = hoist(arguments)
+        if wants_no_escapes("--no-color" in words):
+            _draw_help_plainly()
+        result = typer.main.get_command(build()).main(words, prog_name="dlq", standalone_mode=False)
         sys.stdout.flush()
     except DlqError as error:
         return _complain(str(error), code_of(error))
@@ -145,9 +149,14 @@ def run(arguments: Sequence[str]) -> int:
     return int(result) if isinstance(result, int) else ExitCode.DONE
 
 
-def _complain(text: str, code: ExitCode) -> ExitCode:
-    from dlq.core.text import for_terminal
+def _draw_help_plainly() -> None:
+    """Typer draws --help itself, before it has looked at any option."""
+    from typer import rich_utils
 
+    rich_utils.COLOR_SYSTEM = None
+
+
+def _complain(text: str, code: ExitCode) -> ExitCode:
     print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201
     return code
 

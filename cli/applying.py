@@ -8,7 +8,8 @@ from typing import Any
 from dlq.capture.pull import PullOptions, pull
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
-from dlq.cli.replay_output import progress_of, show_states
+from dlq.cli.progress import replay_progress
+from dlq.cli.replay_output import show_states
 from dlq.connectors.base import Mode
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source
@@ -57,7 +58,7 @@ def _sending(context: Context, plan: str, stop: Stop) -> Iterator[Send]:
     with (
         Brokers(context.settings) as brokers,
         ledger.opened(context.settings.ledger, context.store) as book,
-        progress_of(context, plan) as progress,
+        replay_progress(context, plan) as progress,
         stopping_on_signals(stop),
         applying(context.store, context.settings, plan, brokers, book, stop, progress) as send,
     ):

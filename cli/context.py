@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings, Source, suggest
+from dlq.core.text import for_terminal, json_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,8 @@ class Context:
         """Where tables go."""
         from rich.console import Console
 
-        return Console(no_color=self.no_color or None, highlight=False, emoji=False, markup=False)
+        colors = None if wants_no_escapes(self.no_color) else "auto"
+        return Console(color_system=colors, highlight=False, emoji=False, markup=False)  # type: ignore[arg-type]  # a literal
 
     def sources(self, names: Sequence[str]) -> list[Source]:
         """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
@@ -86,8 +88,6 @@ class Context:
 
     def complain(self, text: str) -> None:
         """A problem, on stderr, also with -q; what strangers wrote is escaped."""
-        from dlq.core.text import for_terminal
-
         print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201 (as in say)
 
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
@@ -95,12 +95,16 @@ class Context:
         if self.output == "table" and render is not None:
             render()
         else:
-            indent = 2 if self.output == "json" else None
-            write_line(json.dumps(document, indent=indent, default=str, ensure_ascii=False))
+            write_json(document, indent=2 if self.output == "json" else None)
 
     def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Rows on stdout in the chosen format; the table escapes control characters."""
+        """Rows on stdout in the chosen format; control characters never reach a terminal."""
         _ROWS[self.output](self, columns, rows)
+
+
+def wants_no_escapes(flag: bool) -> bool:
+    """--no-color, or NO_COLOR set to anything: no colours, nothing bold, no escape sequence of any kind."""
+    return flag or bool(os.environ.get("NO_COLOR"))
 
 
 def config_path(given: str | None) -> Path | None:
@@ -118,31 +122,36 @@ def write_line(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
+def write_json(value: Any, indent: int | None = None) -> None:
+    """A value as JSON on stdout."""
+    write_line(json_for_terminal(json.dumps(value, indent=indent, default=str, ensure_ascii=False)))
+
+
 def _configured(known: Iterable[str]) -> str:
     return f"configured are: {', '.join(known)}" if known else "none is configured"
 
 
 def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from dlq.cli.tables import draw
-    from dlq.core.text import for_terminal
 
     draw(context.console, columns, [[for_terminal(_text(value)) for value in row] for row in rows])
 
 
 def _json(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     objects = [dict(zip(columns, row, strict=True)) for row in rows]
-    write_line(json.dumps(objects, indent=2, default=str, ensure_ascii=False))
+    write_json(objects, indent=2)
 
 
 def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
-        write_line(json.dumps(dict(zip(columns, row, strict=True)), default=str, ensure_ascii=False))
+        write_json(dict(zip(columns, row, strict=True)))
 
 
 def _csv(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    shown = for_terminal if sys.stdout.isatty() else str
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_text(value) for value in row] for row in rows)
+    writer.writerows([shown(_text(value)) for value in row] for row in rows)
 
 
 def _text(value: Any) -> str:

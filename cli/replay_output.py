@@ -1,10 +1,7 @@
 """What `dlq replay` shows to people, and the document that machines get."""
 
-import sys
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dlq.cli.context import Context
 from dlq.core.text import for_terminal
@@ -12,10 +9,6 @@ from dlq.core.units import human_seconds
 from dlq.replay import planfile
 from dlq.replay.planfile import Header
 
-if TYPE_CHECKING:
-    from dlq.replay.apply import Run
-
-_EVERY = 0.2
 _MOST_ROWS = 20
 _REASONS = {
     "check_first": "advice: look into the business data first",
@@ -82,33 +75,6 @@ def _section(context: Context, title: str, counts: Mapping[str, int], notes: Map
     context.console.print(table)
     if len(counts) > _MOST_ROWS:
         context.console.print(f"             and {len(counts) - _MOST_ROWS:,} more")
-
-
-@contextmanager
-def progress_of(context: Context, plan: str) -> Iterator[Callable[["Run"], None]]:
-    """A function to call with what an apply has done so far; it draws on a terminal only."""
-    if context.quiet or not sys.stderr.isatty():
-        yield lambda _run: None
-        return
-    started, last = time.monotonic(), 0.0
-
-    def draw(run: "Run") -> None:
-        nonlocal last
-        elapsed = time.monotonic() - started
-        if elapsed - last >= _EVERY:
-            last = elapsed
-            done = run.sent + run.skipped
-            left = (
-                f", {human_seconds((run.total - done) * elapsed / done)} left" if 0 < done < run.total else ""
-            )
-            sys.stderr.write(f"\r\x1b[K{plan}: {done:,} of {run.total:,}, {run.sent / elapsed:,.0f}/s{left}")
-            sys.stderr.flush()
-
-    try:
-        yield draw
-    finally:
-        sys.stderr.write("\r\x1b[K")
-        sys.stderr.flush()
 
 
 def show_states(context: Context, document: Mapping[str, Any]) -> None:

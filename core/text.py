@@ -1,5 +1,6 @@
 """Text of strangers made safe to show: nothing in a message may steer a terminal or break a page."""
 
+import json
 import re
 
 # C0 and C1 controls, DEL, line separators, bidirectional overrides, invisible marks, lone surrogates.
@@ -8,6 +9,7 @@ _UNSAFE = (
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 )
 _ANY = re.compile(f"[{_UNSAFE}]")
+_NO_LAYOUT = re.compile(f"(?!\n)[{_UNSAFE}]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -21,6 +23,19 @@ def _escape(match: re.Match[str]) -> str:
 def for_terminal(text: str) -> str:
     """One line without control characters: they are written as escapes, e.g. `\\x1b`, `\\n`."""
     return _ANY.sub(_escape, text)
+
+
+def json_for_terminal(text: str) -> str:
+    """The same JSON, with what could steer a terminal in JSON's own escapes: it parses to the same values.
+
+    Such characters stand in strings alone, and those below U+0020 are escaped there already; a line break
+    between two values stays.
+    """
+    return text if text.isascii() and "\x7f" not in text else _NO_LAYOUT.sub(_json_escape, text)
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"
 
 
 def lines_for_terminal(text: str) -> list[str]:

@@ -10,6 +10,7 @@ from dlq.archive import analyses, views
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Mask, suggest
+from dlq.core.text import json_for_terminal
 from dlq.reports import compare, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
@@ -64,13 +65,14 @@ def _terminal(document: Document) -> str:
 
     file = io.StringIO()
     terminal.render(
-        Console(file=file, width=_FILE_WIDTH, highlight=False, emoji=False, markup=False), document
+        Console(file=file, width=_FILE_WIDTH, color_system=None, highlight=False, emoji=False, markup=False),
+        document,
     )
     return file.getvalue()
 
 
 def _json(document: Document) -> str:
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json_for_terminal(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
 def _markdown(document: Document) -> str:

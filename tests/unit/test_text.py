@@ -1,10 +1,11 @@
 """What strangers wrote never steers the terminal."""
 
+import json
 import unicodedata
 
 import pytest
 
-from dlq.core.text import for_terminal, lines_for_terminal, shorten
+from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, shorten
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,12 @@ def test_lines_keep_their_borders_and_lose_their_controls() -> None:
 def test_shortening_marks_the_cut() -> None:
     assert shorten("abcdef", 4) == "abc…"
     assert shorten("abcd", 4) == "abcd"
+
+
+@pytest.mark.parametrize(
+    "hostile", ["\x1b[2J", "\x9b31m", "\x7f", "a\u2028b", "a\u202eb", "\U000e0041", "\ud83d"]
+)
+def test_json_is_escaped_to_the_same_value(hostile: str) -> None:
+    shown = json_for_terminal(json.dumps([hostile, "Ü ☕"], ensure_ascii=False, indent=2))
+    assert json.loads(shown) == [hostile, "Ü ☕"]
+    assert for_terminal(shown) == shown.replace("\n", "\\n")

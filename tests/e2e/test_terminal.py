@@ -1,0 +1,69 @@
+"""What a terminal gets: nothing of a letter that steers it, and no escapes for who wants none."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DLQ = str(Path(sys.executable).with_name("dlq"))
+HOSTILE = "a\u2028b\x9b31mc\u202ed\x7fe\x1b[2Jf"
+STEERING = ("\u2028", "\x9b", "\u202e", "\x7f", "\x1b")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    letter = {"broker_kind": "rabbitmq", "queue": "orders.dlq", "message_id": HOSTILE, "body_text": "x"}
+    (tmp_path / "a.jsonl").write_text(json.dumps(letter) + "\n")
+    subprocess.run([DLQ, "-q", "import", "a.jsonl"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    return tmp_path
+
+
+def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
+    """What a terminal gets of the command, from both streams."""
+    screen, end = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "200", **environment}
+    running = subprocess.Popen([DLQ, *words], cwd=folder, env=environment, stdout=end, stderr=end, stdin=end)
+    os.close(end)
+    seen = b""
+    try:
+        while piece := os.read(screen, 65_536):
+            seen += piece
+    except OSError:  # the last process let go of the terminal
+        pass
+    running.wait()
+    os.close(screen)
+    return seen.decode()
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl", "csv", "table"])
+def test_nothing_in_a_letter_steers_the_terminal(folder: Path, output: str) -> None:
+    seen = on_a_terminal(folder, "ls", "--columns", "message_id", "-o", output, NO_COLOR="1")
+    assert "31mc" in seen
+    assert not [character for character in STEERING if character in seen]
+
+
+def test_json_is_the_same_on_a_terminal_and_in_a_pipe_and_keeps_every_character(folder: Path) -> None:
+    words = ["ls", "--columns", "message_id", "-o", "jsonl"]
+    piped = subprocess.run([DLQ, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+    assert on_a_terminal(folder, *words).replace("\r", "") == piped
+    assert json.loads(piped) == {"message_id": HOSTILE}
+
+
+def test_csv_in_a_pipe_is_the_very_text(folder: Path) -> None:
+    words = ["ls", "--columns", "message_id", "-o", "csv"]
+    piped = subprocess.run([DLQ, *words], cwd=folder, capture_output=True, check=True).stdout
+    assert HOSTILE in piped.decode()
+
+
+@pytest.mark.parametrize("words", [["ls"], ["--help"], ["import", "a.jsonl"]])
+def test_who_wants_no_colour_gets_no_escape_sequence_at_all(folder: Path, words: list[str]) -> None:
+    assert "\x1b" not in on_a_terminal(folder, *words, "--no-color")
+    assert "\x1b" not in on_a_terminal(folder, *words, NO_COLOR="1")
+
+
+def test_others_see_bold_headings(folder: Path) -> None:
+    assert "\x1b[1m" in on_a_terminal(folder, "ls", NO_COLOR="")
