@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     PARTLY = 3
     """Some were refused, returned or left."""
     BROKER = 4
-    """Unreachable, access denied, or no such virtual host, queue, topic or group."""
+    """A broker or the ledger's server: unreachable, access denied; no such virtual host, queue, topic, group."""
     THRESHOLD = 5
     """A `--fail-on` threshold is passed."""
     IN_DOUBT = 6
@@ -28,6 +28,7 @@ _CODES: tuple[tuple[type[errors.DlqError], ExitCode], ...] = (
     (errors.UsageError, ExitCode.USAGE),
     (errors.BrokerError, ExitCode.BROKER),
     (errors.PoisonMessage, ExitCode.PARTLY),
+    (errors.LedgerUnreachable, ExitCode.BROKER),
     (errors.ArchiveError, ExitCode.PARTLY),
     (errors.Busy, ExitCode.BUSY),
 )

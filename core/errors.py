@@ -12,6 +12,7 @@
      │    └── ConnectionLost   the connection ended in the middle of the work
      ├── PoisonMessage         one message cannot be read by this protocol and stops the drain (exit 3)
      ├── ArchiveError          the archive cannot be written or read (exit 3: what was done is safe)
+     │    └── LedgerUnreachable  no connection to the ledger's server, or wrong credentials (exit 4)
      └── Busy                  another run holds the lock (exit 7)
 
 Every message is one line that says what, where, and how to mend it, and carries no secret.
@@ -64,6 +65,10 @@ class PoisonMessage(DlqError):
 
 class ArchiveError(DlqError):
     """The archive cannot be written or read (disk full, a damaged file)."""
+
+
+class LedgerUnreachable(ArchiveError):
+    """No connection to the ledger's server, or it refused the user or the password."""
 
 
 class Busy(DlqError):

@@ -11,7 +11,7 @@ from redis.exceptions import AuthenticationError, ReadOnlyError, RedisError, Res
 from redis.retry import Retry
 
 from dlq.connectors.secrets import password_of
-from dlq.core.errors import ArchiveError, ConfigError
+from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.settings import Ledger
 from dlq.replay.redis_scripts import FORGOTTEN
 
@@ -22,6 +22,7 @@ _CONNECT_SECONDS = 10
 _ANSWER_SECONDS = 60
 
 T = TypeVar("T")
+_AWAY = (redis.exceptions.ConnectionError, redis.exceptions.TimeoutError, redis.exceptions.NoPermissionError)
 
 
 class Server:
@@ -60,6 +61,10 @@ class Server:
         reason = (str(error) or type(error).__name__).splitlines()[0]
         if reason.startswith(FORGOTTEN):
             reason = "the server has lost the ledger that this run began with, so nothing more is sent"
+        if isinstance(error, _AWAY):
+            return LedgerUnreachable(
+                f"the ledger {self._shown} cannot be reached, or denies access: {reason}"
+            )
         return ArchiveError(f"the ledger {self._shown} failed: {reason}")
 
 

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from dlq.connectors.secrets import password_of
 from dlq.connectors.sql_drivers import DRIVERS
-from dlq.core.errors import ArchiveError, ConfigError
+from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.settings import Ledger, suggest
 
 _SQLITE_BUSY_SECONDS = 60
@@ -65,7 +65,10 @@ class Database:
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> ArchiveError:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        return ArchiveError(f"the ledger {self.engine.url.render_as_string()} failed: {reason}")
+        shown = self.engine.url.render_as_string()
+        if isinstance(error, sa.exc.OperationalError) and not self.is_file:
+            return LedgerUnreachable(f"the ledger {shown} cannot be reached, or denies access: {reason}")
+        return ArchiveError(f"the ledger {shown} failed: {reason}")
 
 
 def _engine(url: str | sa.URL, is_file: bool) -> sa.Engine:
