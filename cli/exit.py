@@ -14,7 +14,7 @@ class ExitCode(IntEnum):
     PARTLY = 3
     """Some were refused, returned or left."""
     BROKER = 4
-    """A broker or the ledger's server: unreachable, access denied; no such virtual host, queue, topic, group."""
+    """Broker or ledger server unreachable, access denied; no such virtual host, queue, topic or group."""
     THRESHOLD = 5
     """A `--fail-on` threshold is passed."""
     IN_DOUBT = 6
