@@ -13,6 +13,7 @@ from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, se
 from dlq.connectors import activemq_walks
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_queues import Queues
+from dlq.connectors.base import Mode
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import HarmRefused, NotFound
 from dlq.core.record import FLAG_INNER_NUL
@@ -146,7 +147,9 @@ def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp
 def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
     stomp.send(b"a", b"b")
     settings = replace(stomp.settings, jolokia_url="http://127.0.0.1:1/jolokia/")
-    records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
+    connector = StompConnector(settings)
+    records, _, reading = replace(stomp, connector=connector).pull("drain")
+    connector.close()
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert any("Jolokia was not asked" in note for note in reading.notes)
 
@@ -277,8 +280,7 @@ def test_artemis_gives_texts_of_any_content_and_keeps_what_stomp_cannot_carry(
     stomp: Place, include_empty: bool
 ) -> None:
     stomp.java("ActiveMqBodies.java", stomp.queue)
-    records, left, _ = stomp.pull("drain", include_empty=include_empty)
-    assert [r.body for r in records] == [
+    carried = [
         b"\x00\x01\x02\xff",
         b"",
         b"",
@@ -288,7 +290,11 @@ def test_artemis_gives_texts_of_any_content_and_keeps_what_stomp_cannot_carry(
         b"last\x1b",
     ]
     classes = ["map", "stream", "stream", "plain", "object"]
-    assert left == [f"a message of class {name}: STOMP cannot carry its content" for name in classes]
+    modes: tuple[Mode, Mode] = ("copy", "drain")
+    for mode in modes:
+        records, left, _ = stomp.pull(mode, include_empty=include_empty, force=True)
+        assert [r.body for r in records] == carried
+        assert left == [f"a message of class {name}: STOMP cannot carry its content" for name in classes]
     assert (stomp.drain(), len(stomp.pull("drain")[1])) == ([], 5)
 
 
