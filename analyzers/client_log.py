@@ -5,6 +5,10 @@ logs are read line by line in parallel, however long a record is. Layouts put st
 behind the message, with or without a date, so that no stamp is read: the join leans on the message id
 and the consumer id, the time on `brokerOutTime`, which every dispatch carries. Which reconnect a suppression
 follows is told by the order of the lines in their file.
+
+Java (seen from 5.18.6 to 6.3.1) and .NET (Apache.NMS.ActiveMQ, by its source: `MessageConsumer.cs`,
+`MessageDispatch.cs`, `Message.cs`, `FailoverTransport.cs`) write the same words, but .NET writes the fields
+of a message with nothing between them. The C++ client logs no suppression.
 """
 
 import glob
@@ -27,19 +31,19 @@ _ACKED = (
     r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
     r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
 )
-_DISPATCH = rf"(?:{_ACKED}).*?MessageDispatch \{{(.*)$"
+_DISPATCH = rf"(?:{_ACKED}).*?MessageDispatch(?: \{{|\[)(.*)$"
 """The first one behind these words: the message's own text comes later and may say the same."""
-_FIELD = r"(?<![A-Za-z])%s = ([^,}]+)"
-_MESSAGE_ID = _FIELD % "messageId"
-_CONSUMER_ID = _FIELD % "consumerId"
-_DESTINATION = _FIELD % "destination"
-_OUT_TIME = r"(?<![A-Za-z])brokerOutTime = (\d{1,15})"
-_FAILED = r"Transport \(([^)]{1,200})\) failed"
-_RECONNECTED = r"Successfully reconnected to (\S{1,200})"
-"""FailoverTransport, of the same JVM and so of the same log, before its consumers suppress anything."""
+_MESSAGE_ID = r"(?:(?<![A-Za-z])messageId = |MessageId=)([^,}]+?)(?=[,}]|OriginalTransactionId=|$)"
+_CONSUMER_ID = r"(?<![A-Za-z])[cC]onsumerId = ([^,} ]+)"
+_DESTINATION = r"(?<![A-Za-z])[dD]estination = ([^,}]+?)(?=[,}]| Message = |$)"
+_OUT_TIMES = (r"(?<![A-Za-z])brokerOutTime = (\d{1,15})", r"BrokerInTime=\d{1,15}BrokerOutTime=(\d{1,15})\]")
+"""Java's stands before what users write, .NET's behind."""
+_FAILED = r"Transport (?:\(|failed to )([^), ]{1,200})(?:\) failed| ?, attempting)"
+_RECONNECTED = r"Successfully reconnected to:? (?:backup )?(\S{1,200})"
+"""The failover transport, in the same log, before its connection's consumers suppress anything."""
 _UNREADABLE = re.compile(r"error while reading file (?:file://)?(\S+?)\.?(?:\s|$)")
 """Spark's FAILED_READ_FILE."""
-_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |$)"
+_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
 """What follows is written by users and may look like any field."""
 
 
@@ -68,11 +72,15 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     found = _relevant(spark, paths)
     dispatch = F.regexp_extract("value", _DISPATCH, 1)
     known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
+    out_times = [
+        F.regexp_extract(text, pattern, 1)
+        for text, pattern in zip((known, dispatch), _OUT_TIMES, strict=True)
+    ]
     fields = found.filter("is_ack").select(
         F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
         F.regexp_extract(known, _CONSUMER_ID, 1).alias("log_consumer_id"),
         F.regexp_extract(known, _DESTINATION, 1).alias("log_destination"),
-        F.regexp_extract(known, _OUT_TIME, 1).try_cast("bigint").alias("out_ms"),
+        F.coalesce(*[time.try_cast("bigint") for time in out_times]).alias("out_ms"),
         "failed",
         "reconnected",
     )
@@ -92,7 +100,7 @@ def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions as F
 
     text = spark.read.option("__globPaths__", "false").text([spark_url(path) for path in paths])
-    is_ack = F.col("value").contains("MessageDispatch {") & F.col("value").rlike(_ACKED)
+    is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(_ACKED)
     told = text.select(
         "value",
         is_ack.alias("is_ack"),

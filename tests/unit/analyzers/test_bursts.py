@@ -247,6 +247,41 @@ def test_the_log_tells_when_and_after_which_reconnect_a_burst_was_suppressed(
     assert [incident[name].timestamp() for name in ("start", "end")] == [1795194809.001, 1795194809.002]
 
 
+def line_of_net(number: int) -> str:
+    """As the source of Apache.NMS.ActiveMQ writes it."""
+    message = (
+        f"ActiveMQTextMessage[ProducerId={PRODUCER}Destination=queue://ordersTransactionId=OriginalDestination="
+        f"MessageId={PRODUCER}:{number}OriginalTransactionId=GroupID=MessageId=ID:forged-1-1-1:1:1:1:1GroupSequence=0"
+        "CorrelationId=xPersistent=TrueExpiration=0Priority=4ReplyTo=Timestamp=1Type=Content=MarshalledProperties="
+        "System.Byte[]DataStructure=TargetConsumerId=Compressed=FalseRedeliveryCounter=1BrokerPath=Arrival=0UserID="
+        f"RecievedByDFBridge=FalseDroppable=FalseCluster=BrokerInTime=1BrokerOutTime=1795194809{number:03d}] Text = x"
+    )
+    return (
+        f"Consumer[{CONSUMER}] suppressing duplicate delivery on connection, poison acking: (MessageDispatch[ "
+        f"commandId = 0 responseRequired = False ConsumerId = {CONSUMER} Destination = queue://orders "
+        f"Message = {message} RedeliveryCounter = 1 ])"
+    )
+
+
+def test_the_log_of_a_net_client_tells_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    told = [
+        "Transport failed to tcp://a:61616/, attempting to automatically reconnect due to: eof",
+        "Successfully reconnected to: tcp://b:61616/",
+        line_of_net(2),
+    ]
+    (tmp_path / "client.log").write_text("\n".join(told))
+    joined = client_log.join(
+        frame(spark, [suppressed(2)]), client_log.lines(spark, [str(tmp_path / "client.log")])
+    )
+    [row] = joined.collect()
+    assert (row.state, row.destination, row.time.timestamp()) == (
+        "explained",
+        "queue://orders",
+        1795194809.002,
+    )
+    assert (row.failed_transport, row.reconnected_to) == ("tcp://a:61616/", "tcp://b:61616/")
+
+
 def test_another_consumer_of_the_same_message_explains_nothing(spark: SparkSession, log: Path) -> None:
     letters = frame(spark, [suppressed(2, consumer_id="ID:vm-1-1795194807825-3:1:1:2")])
     assert client_log.counts(client_log.join(letters, client_log.lines(spark, [str(log)])))["explained"] == 0
