@@ -91,9 +91,11 @@ class Context:
         print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201 (as in say)
 
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
-        """One object on stdout: `render` draws it on a terminal, json and jsonl are themselves."""
+        """One object on stdout: `render` draws it on a terminal, csv has a heading and one row."""
         if self.output == "table" and render is not None:
             render()
+        elif self.output == "csv":
+            self.emit_rows(list(document), [list(document.values())])
         else:
             write_json(document, indent=2 if self.output == "json" else None)
 
@@ -158,7 +160,9 @@ def _text(value: Any) -> str:
     """A cell: nothing for null, JSON for maps and lists."""
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else str(value)
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(value, default=str, ensure_ascii=False)
+    return str(value)
 
 
 _ROWS: Mapping[str, Callable[[Context, Sequence[str], Iterable[Sequence[Any]]], None]] = {

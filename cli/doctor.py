@@ -15,6 +15,8 @@ from dlq.core.settings import Source
 if TYPE_CHECKING:
     from dlq.connectors.base import Inspection
 
+_COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error")
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -51,6 +53,8 @@ def doctor(
             _render(context, finding)
     elif context.output == "json":
         context.emit({"sources": findings})
+    elif context.output == "csv":
+        context.emit_rows(_COLUMNS, [[finding.get(name) for name in _COLUMNS] for finding in findings])
     else:
         for finding in findings:
             context.emit(finding)

@@ -7,6 +7,7 @@ import typer
 from dlq.cli import completion
 from dlq.cli.context import Context, write_line
 from dlq.cli.exit import ExitCode
+from dlq.core.errors import UsageError
 
 
 def register(app: typer.Typer) -> None:
@@ -60,6 +61,8 @@ def report(
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [])
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
+    if chosen is None and context.output == "csv":
+        raise UsageError("a report is more than one table; for CSV: dlq ls -o csv, or dlq query SQL -o csv")
     masks = context.settings.mask if mask else None
     document = reports.make(context.store, replays(context), masks, compare, chosen == "html")
     if out:

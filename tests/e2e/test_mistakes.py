@@ -53,6 +53,7 @@ def test_a_wrong_configuration_is_named_in_one_line(
         (["query", "select * from read_csv('/etc/passwd')"], ""),
         (["import", "missing.jsonl"], "missing.jsonl"),
         (["ls", "-o", "xml"], "xml"),
+        (["report", "-o", "csv"], "dlq ls -o csv"),
         (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
     ],
 )
