@@ -13,7 +13,7 @@ letter so far behind cannot have been recognised, so something else is wrong wit
 from typing import TYPE_CHECKING
 
 from dlq.analyzers.rule import literal
-from dlq.archive.analyses import INCIDENTS
+from dlq.archive.analyses import BURSTS, INCIDENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -70,6 +70,11 @@ _REASON = (
     f"ELSE '' END, '; ', {_SHOWS}, '. The text proves neither: look its business data up before it is sent')"
 )
 
+_RANGE = (
+    "IF(first_seq IS NULL, NULL, struct(producer_id, first_seq, concat(producer_id, ':', first_seq, "
+    "IF(last_seq > first_seq, concat('-', last_seq), '')) AS text))"
+)
+
 
 def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
     """(record_id, burst_id, burst_reason, burst_size) of every suppressed duplicate whose connection is known.
@@ -83,7 +88,6 @@ def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
     letters = _by_cut(_with_log(suppressed, log)).withColumn("burst_id", F.expr(_INCIDENT))
     burst = Window.partitionBy("burst_id")
     producer = Window.partitionBy("burst_id", "producer_id", "origin")
-    in_order = producer.orderBy("producer_seq")
     numbered = letters.withColumns(
         {
             "burst_size": F.count("*").over(burst),
@@ -93,17 +97,26 @@ def find(judged: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame":
             "oldest": F.min("producer_seq").over(
                 Window.partitionBy("burst_id", "producer_id", "origin", "consumer_id")
             ),
-            "run": F.col("producer_seq") - F.dense_rank().over(in_order),
             "burst_from": F.date_format(F.min("log_time").over(burst), _STAMP),
             "failed": F.coalesce("failed_transport", F.min("failed_transport").over(burst)),
             "reconnected": F.coalesce("reconnected_to", F.min("reconnected_to").over(burst)),
         }
     )
-    run = Window.partitionBy("burst_id", "producer_id", "origin", "run")
-    ranged = numbered.withColumns(
+    ranged = _with_ranges(numbered, "burst_id")
+    return ranged.select("record_id", "burst_id", F.expr(_REASON).alias("burst_reason"), "burst_size")
+
+
+def _with_ranges(letters: "DataFrame", burst: str) -> "DataFrame":
+    """Adds first_seq and last_seq: the range of its producer's letters without a gap that a letter is of."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    of_one = (burst, "producer_id", "origin")
+    in_order = Window.partitionBy(*of_one).orderBy("producer_seq")
+    run = Window.partitionBy(*of_one, "run")
+    return letters.withColumn("run", F.col("producer_seq") - F.dense_rank().over(in_order)).withColumns(
         {"first_seq": F.min("producer_seq").over(run), "last_seq": F.max("producer_seq").over(run)}
     )
-    return ranged.select("record_id", "burst_id", F.expr(_REASON).alias("burst_reason"), "burst_size")
 
 
 def _by_cut(letters: "DataFrame") -> "DataFrame":
@@ -175,3 +188,25 @@ def incidents(marked: "DataFrame", log: "DataFrame | None" = None) -> "DataFrame
         .withColumn("peak", F.col("start"))
     )
     return grouped.select(*INCIDENTS.names)
+
+
+def table(marked: "DataFrame") -> "DataFrame":
+    """What only bursts have, beside their incidents: whose letters they are, and which."""
+    from pyspark.sql import functions as F
+
+    ranged = _with_ranges(marked.filter("incident_id LIKE 'amq-%'"), "incident_id")
+    sets = {"origins": "origin", "consumers": "consumer_id", "producers": "producer_id"}
+    grouped = (
+        ranged.withColumn("range", F.expr(_RANGE))
+        .groupBy("incident_id")
+        .agg(
+            F.min("broker").alias("broker"),
+            F.min("connection_id").alias("connection_id"),
+            *(F.sort_array(F.collect_set(column)).alias(name) for name, column in sets.items()),
+            F.expr("transform(sort_array(collect_set(range)), one -> one.text)").alias("ranges"),
+            F.expr(f"count(*) > size(collect_set(consumer_id)) * {DEFAULT_PREFETCH}").alias(
+                "beyond_prefetch"
+            ),
+        )
+    )
+    return grouped.select(*BURSTS.names)

@@ -110,7 +110,7 @@ def _analyze(
         log = client_log.read(spark, store, f"analyses/{name}/client_log") if logs else None
         verdicts = across(judged, settings, kinds, told, few)
         if "activemq" in kinds:
-            verdicts = _with_bursts(store, judged, verdicts, log, f"analyses/{name}/incidents")
+            verdicts = _with_bursts(store, judged, verdicts, log, f"analyses/{name}")
         verdicts = incidents.write(store, segments, judged, verdicts, f"analyses/{name}/incidents")
         counts = _write(store, verdicts, f"analyses/{name}/verdicts")
         spark.catalog.clearCache()
@@ -228,7 +228,9 @@ def _with_bursts(
     if judged.filter("cause = 'suppressed_duplicate'").isEmpty():
         return verdicts
     marked = bursts.mark(verdicts, log)
-    bursts.incidents(marked, log).write.parquet(spark_url(store.url(folder)))
+    tables = {"incidents": bursts.incidents(marked, log), "bursts": bursts.table(marked)}
+    for name, rows in tables.items():
+        rows.write.parquet(spark_url(store.url(f"{folder}/{name}")))
     return marked
 
 

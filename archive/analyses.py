@@ -61,6 +61,20 @@ INCIDENTS = pa.schema(
         ("new", pa.bool_()),
     ]
 )
+BURSTS = pa.schema(
+    [
+        ("incident_id", _S),
+        ("broker", _S),
+        ("connection_id", _S),
+        ("origins", pa.list_(_S)),
+        ("consumers", pa.list_(_S)),
+        ("producers", pa.list_(_S)),
+        ("ranges", pa.list_(_S)),
+        ("beyond_prefetch", pa.bool_()),
+    ]
+)
+"""Incidents that are bursts of suppressed duplicates (ActiveMQ Classic). `ranges`: message ids without a gap,
+`PRODUCER:40-42`. `beyond_prefetch`: more letters than its consumers can have held by default."""
 TRANSACTIONS = pa.schema(
     [
         ("unique_key", _S),
@@ -96,6 +110,7 @@ CLIENT_LOG = pa.schema(
 TABLES: Mapping[str, pa.Schema] = {
     "verdicts": VERDICTS,
     "incidents": INCIDENTS,
+    "bursts": BURSTS,
     "transactions": TRANSACTIONS,
     "client_log": CLIENT_LOG,
 }

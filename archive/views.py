@@ -1,7 +1,7 @@
 """Looking at the archive: a read-only DuckDB connection with views over its Parquet files.
 
     records       every committed record (segments without a manifest do not exist)
-    verdicts, incidents, transactions, client_log      of the latest analysis; empty when there is none
+    verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
     letters       every column of record and verdict, and replay_state
     ls            the twenty columns of letters that `dlq ls` shows

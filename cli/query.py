@@ -21,7 +21,8 @@ def query(
 ) -> None:
     """Ask the archive in SQL; it is read-only, and no file or network can be reached.
 
-    Views: records, verdicts, incidents, transactions, client_log (of the latest analysis),
+    Views: records, verdicts, incidents, bursts (of suppressed duplicates), transactions,
+    client_log (of the latest analysis),
     replays (the ledger), letters (every column of record and verdict, and replay_state),
     ls (the columns of dlq ls).
     Times are UTC. Their columns: dlq query "describe letters"

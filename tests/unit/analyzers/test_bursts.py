@@ -70,6 +70,18 @@ def test_one_reconnect_is_one_incident_and_each_letter_is_told_what_it_shows(spa
     assert (incident["size"], incident["sources"], incident["first_record_id"]) == (3, ["legacy"], "r40")
 
 
+def test_a_burst_names_its_connection_its_clients_and_the_ranges_of_their_messages(
+    spark: SparkSession,
+) -> None:
+    other = {"producer_id": f"{PRODUCER}0", "consumer_id": f"{CONSUMER}0", "origin": "stock"}
+    rows = [suppressed(n) for n in (9, 10, 11, 20)] + [suppressed(1, record_id="o", **other)]
+    [burst] = bursts.table(bursts.mark(frame(spark, [*rows, suppressed(5, connection_id=None)]))).collect()
+    assert burst.ranges == [f"{PRODUCER}:9-11", f"{PRODUCER}:20", f"{PRODUCER}0:1"]
+    assert (burst.consumers, burst.producers) == ([CONSUMER, f"{CONSUMER}0"], [PRODUCER, f"{PRODUCER}0"])
+    assert (burst.broker, burst.origins, burst.beyond_prefetch) == ("amq", ["orders", "stock"], False)
+    assert burst.connection_id == rows[0]["connection_id"]
+
+
 def test_other_connections_are_other_incidents(spark: SparkSession) -> None:
     said = marked(spark, [suppressed(1), suppressed(2, connection_id="ID:vm-1-1795194807825-3:2")])
     assert said["r1"]["incident_id"] != said["r2"]["incident_id"]
@@ -135,6 +147,8 @@ def test_a_burst_without_a_log_lies_between_its_newest_message_and_its_capture(s
 def test_a_burst_beyond_the_default_prefetch_says_so(spark: SparkSession) -> None:
     said = marked(spark, [suppressed(n) for n in range(bursts.DEFAULT_PREFETCH + 1)])
     assert "more than the default prefetch" in said["r5"]["advice_reason"]
+    rows = [suppressed(n) for n in range(bursts.DEFAULT_PREFETCH + 1)]
+    assert bursts.table(bursts.mark(frame(spark, rows))).first().beyond_prefetch
     assert "default prefetch" not in marked(spark, [suppressed(1)])["r1"]["advice_reason"]
 
 
