@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlq.cli import profile
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Settings, Source, suggest
@@ -43,7 +44,9 @@ class Context:
         if path is None:
             return parse({}, os.environ)
         try:
-            return parse(tomllib.loads(path.read_text(encoding="utf-8")), os.environ)
+            settings = parse(tomllib.loads(path.read_text(encoding="utf-8")), os.environ)
+            profile.check(settings)
+            return settings
         except OSError as error:
             raise ConfigError(f"cannot read {path}: {error.strerror}; `dlq init` writes one") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -32,28 +32,42 @@ class Task:
 
 def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
     """The profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
-    from dlq.reports import report, thresholds
+    from dlq.reports import report
 
     profile = named(settings, name)
-    place = f"[profiles.{name}]"
-    max_seconds = None if profile.max_time is None else units.seconds(profile.max_time)
-    if max_seconds == 0 or (profile.limit is not None and profile.limit < 1):
-        raise ConfigError(f"{place}: max_time and limit must be more than 0")
     reports = [_report(text) for text in profile.report]
     for format_, _path in reports:
         report.checked_format(format_)
-    try:
-        bounds = thresholds.parse(profile.fail_on)
-    except UsageError as error:
-        raise ConfigError(f"{place}: {str(error).replace('--fail-on', 'fail_on')}") from error
     return Task(
         profile,
-        _matching(settings.sources, profile.sources, place),
-        bounds,
+        _matching(settings.sources, profile),
+        _bounds(profile),
         reports,
-        max_seconds,
+        None if profile.max_time is None else units.seconds(profile.max_time),
         otlp or profile.metrics_otlp,
     )
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError for a profile that no run could carry out, as far as that costs no time."""
+    for profile in settings.profiles.values():
+        if profile.max_time is not None and not units.seconds(profile.max_time):
+            raise ConfigError(f"profiles.{profile.name}.max_time must be more than 0")
+        if profile.limit is not None and profile.limit < 1:
+            raise ConfigError(f"profiles.{profile.name}.limit must be more than 0")
+        if settings.sources:
+            _matching(settings.sources, profile)
+        _bounds(profile)
+
+
+def _bounds(profile: Profile) -> "Sequence[Threshold]":
+    from dlq.reports import thresholds
+
+    try:
+        return thresholds.parse(profile.fail_on)
+    except UsageError as error:
+        text = str(error).replace("--fail-on", "fail_on")
+        raise ConfigError(f"profiles.{profile.name}: {text}") from error
 
 
 def named(settings: Settings, name: str) -> Profile:
@@ -65,12 +79,13 @@ def named(settings: Settings, name: str) -> Profile:
     return known[name]
 
 
-def _matching(known: Mapping[str, Source], patterns: Sequence[str], place: str) -> list[Source]:
+def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
     """Every source once, in the order of the configuration."""
-    for pattern in patterns:
+    for pattern in profile.sources:
         if not any(fnmatchcase(name, pattern) for name in known):
+            place = f"profiles.{profile.name}.sources"
             raise ConfigError(f"{place}: no source matches {pattern!r}{suggest(pattern, known)}")
-    return [s for name, s in known.items() if any(fnmatchcase(name, pattern) for pattern in patterns)]
+    return [s for name, s in known.items() if any(fnmatchcase(name, p) for p in profile.sources)]
 
 
 def _report(text: str) -> tuple[str, str]:

@@ -10,13 +10,9 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
-from dlq.core import keys, units
-from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.checks import check
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
-    BROKER_KINDS,
-    EVIDENCE_KINDS,
-    RETAIN_STATES,
     Broker,
     Evidence,
     Ledger,
@@ -35,13 +31,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
 _SINGLE: Mapping[str, type] = {"retain": Retain, "ledger": Ledger, "replay": Replay, "spark": Spark}
-_REDIS = ("redis", "rediss")
-_DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "sqlite")
-_EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
-    "rocketmq-dedup": (*_REDIS, *_DATABASES),
-    "shine-mq": _REDIS,
-}
-_TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
@@ -64,7 +53,7 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     for section, made_as in _SINGLE.items():
         values[section] = _build(section, made_as, data.get(section, {}))
     settings = Settings(**_with_environment(values, environment or {}))
-    _check(settings)
+    check(settings)
     return settings
 
 
@@ -154,65 +143,3 @@ def _of_text(variable: str, text: str, wanted: Any) -> Any:
         return tuple(item.strip() for item in text.split(",") if item.strip())
     wish = "true or false" if bool in options else "a whole number" if int in options else "set in the file"
     raise ConfigError(f"{variable} must be {wish}, not {text!r}")
-
-
-def _one_of(place: str, value: str | None, known: typing.Iterable[str]) -> None:
-    if value is not None and value not in known:
-        raise ConfigError(
-            f"{place} = {value!r} is unknown{suggest(value, known)}; known are {', '.join(known)}"
-        )
-
-
-def _check(settings: Settings) -> None:
-    for broker in settings.brokers.values():
-        _one_of(f"brokers.{broker.name}.kind", broker.kind, BROKER_KINDS)
-    for source in settings.sources.values():
-        place = f"sources.{source.name}"
-        _one_of(f"{place}.broker", source.broker, settings.brokers)
-        _one_of(f"{place}.mode", source.mode, ("copy", "drain"))
-        keys.key_reader(source.key)
-        _check_place(place, source, settings.brokers[source.broker].kind)
-    for store in settings.evidence.values():
-        _check_store(f"evidence.{store.name}", store)
-    for rule in settings.rules:
-        _one_of(f"rules.{rule.name}.cause", rule.cause, CAUSES)
-        _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
-    for profile in settings.profiles.values():
-        _one_of(f"profiles.{profile.name}.mode", profile.mode, ("copy", "drain"))
-    for state in settings.retain.states:
-        _one_of("retain.states", state, RETAIN_STATES)
-    if settings.retain.max_size is not None:
-        units.size(settings.retain.max_size)
-    durations = [settings.ledger.lease, settings.replay.ramp_wait, settings.retain.max_age]
-    durations += [
-        value for profile in settings.profiles.values() for value in (profile.max_time, profile.alarm_timeout)
-    ]
-    for duration in durations:
-        if duration is not None:
-            units.seconds(duration)
-
-
-def _check_store(place: str, store: Evidence) -> None:
-    _one_of(f"{place}.kind", store.kind, EVIDENCE_KINDS)
-    scheme, separator, rest = store.url.partition("://")
-    if not separator:
-        raise ConfigError(f"{place}.url is no URL; write it like redis://host:6379/0")
-    _one_of(f"the scheme of {place}.url", scheme, _EVIDENCE_SCHEMES[store.kind])
-    if ":" in rest.rpartition("@")[0] or "password=" in rest:
-        raise ConfigError(f"{place}.url holds a password; put it into password_file, _command or _env")
-    wrong = "table" if scheme in _REDIS else "prefix"
-    if getattr(store, wrong) is not None:
-        raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store")
-    if store.table is not None and not _TABLE.fullmatch(store.table):
-        raise ConfigError(f"{place}.table = {store.table!r} is no table; write it like t_rocketmq_dedup")
-    if not store.sources:
-        raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
-    units.seconds(store.window)
-
-
-def _check_place(place: str, source: Source, kind: str) -> None:
-    wanted = {"rocketmq": "group or transactions", "memory": "queue or transactions"}.get(kind, "queue")
-    given = {"queue": source.queue, "group": source.group, "transactions": source.transactions}
-    named = [name for name, value in given.items() if value]
-    if len(named) != 1 or named[0] not in wanted:
-        raise ConfigError(f"[{place}] on a {kind} broker needs exactly one of: {wanted}")

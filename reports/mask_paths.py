@@ -1,25 +1,9 @@
-"""Paths of `[[mask]] json`: which members of a JSON value are hidden."""
+"""What `[[mask]] json` hides: members of a JSON value."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from dlq.core.errors import ConfigError
-
 MASKED = "[masked]"
-
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
-
-
-def steps(path: str) -> list[str]:
-    """`$.card.number`, `$.items[*].email`: names and indices; `*` is every member."""
-    rest = path.removeprefix("$")
-    found = [match[1] or match[2] or match[3] for match in _STEP.finditer(rest)]
-    if not path.startswith("$") or not found or "".join(match[0] for match in _STEP.finditer(rest)) != rest:
-        raise ConfigError(
-            f"[[mask]] json = {path!r} is no path; write it like $.card.number or $.items[*].email"
-        )
-    return found
 
 
 def hide(value: Any, path: Sequence[str]) -> bool:

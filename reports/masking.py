@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dlq.core.errors import ConfigError
+from dlq.core.masks import compiled, steps
 from dlq.core.settings import Mask
 from dlq.reports.mask_bodies import CLOSED, unpacked, wide
-from dlq.reports.mask_paths import MASKED, hide, steps
+from dlq.reports.mask_paths import MASKED, hide
 
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OUR_IDS = {
@@ -75,16 +75,13 @@ _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{16,}={0,2}(?![\w+/=])")
 
 
 class Masker:
-    """The built-in rules and the user's own. Raises ConfigError for a rule that says nothing."""
+    """The built-in rules and the user's own, which the configuration has checked."""
 
     def __init__(self, rules: Sequence[Mask] = ()) -> None:
         self._headers = [rule.header.lower() for rule in rules if rule.header]
         self._paths = [steps(rule.json) for rule in rules if rule.json]
-        own = [(_compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
+        own = [(compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
-        for place, rule in enumerate(rules):
-            if sum(value is not None for value in (rule.header, rule.json, rule.pattern)) != 1:
-                raise ConfigError(f"[[mask]] number {place + 1} needs exactly one of header, json, pattern")
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A JSON-able object with everything masked; its shape stays, but for what is left out."""
@@ -161,8 +158,11 @@ class Masker:
             return self.text(value)
 
     def _text(self, text: str, depth: int) -> str:
-        is_json = text.lstrip(_BEFORE_JSON)[:1] in ("{", "[", '"') and (self._paths or "\\" in text)
-        return self._json(text, depth) if is_json else self._plain(text, depth)
+        return self._json(text, depth) if self._is_worth_parsing(text) else self._plain(text, depth)
+
+    def _is_worth_parsing(self, text: str) -> bool:
+        """It may be JSON, in which a path or an escape hides what the text alone does not show."""
+        return text.lstrip(_BEFORE_JSON)[:1] in ("{", "[", '"') and (bool(self._paths) or "\\" in text)
 
     def _plain(self, text: str, depth: int) -> str:
         masked = self._substituted(text)
@@ -195,8 +195,15 @@ class Masker:
         except RecursionError:
             return MASKED
         except ValueError:
-            return self._plain(text, depth)
+            return self._plain(self._json_lines(text, depth), depth)
         return self._plain(text if after == before else after, depth)
+
+    def _json_lines(self, text: str, depth: int) -> str:
+        """A text that is no JSON as a whole may have it in its lines."""
+        lines = text.split("\n")
+        if len(lines) == 1:
+            return text
+        return "\n".join(self._json(x, depth) if self._is_worth_parsing(x) else x for x in lines)
 
     def _decoded(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict):
@@ -222,10 +229,3 @@ def _is_id(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(_is_id(item) for item in value)
     return isinstance(value, str) and _ID.fullmatch(value) is not None
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise ConfigError(f"[[mask]] pattern = {pattern!r} is no regular expression: {error}") from error

@@ -18,6 +18,9 @@ CONFIGURATIONS = {
     "a queue and a group": (BROKER + SOURCE + 'group = "g"\n', "exactly one of"),
     "a bad key": (BROKER + SOURCE + 'key = "body:x"\n', "json:$.path"),
     "a bad duration": ('[ledger]\nlease = "soon"\n', "duration"),
+    "a bad mask": ('[[mask]]\npattern = "("\n', "mask[0].pattern = '(' is no regular expression"),
+    "a bad threshold": ('[profiles.x]\nfail_on = ["much"]\n', "profiles.x: fail_on 'much' is no threshold"),
+    "a profile of no source": (BROKER + SOURCE + '[profiles.x]\nsources = ["bills"]\n', "no source matches"),
     "a bad name": ('[sources."../x"]\nbroker = "b"\nqueue = "q"\n', "letters, digits"),
 }
 
@@ -32,9 +35,10 @@ def test_a_wrong_configuration_is_named_in_one_line(
 ) -> None:
     text, expected = CONFIGURATIONS[mistake]
     (tmp_path / "dlq.toml").write_text(text)
-    done = dlq("pull")
+    done = dlq("ls")
     assert done.code == 2
     assert one_line(done.err), done.err
+    assert done.err.startswith("dlq: dlq.toml")
     assert expected in done.err
 
 

@@ -25,5 +25,5 @@ def test_csv_holds_the_object_as_a_heading_and_one_row(capsys: pytest.CaptureFix
 
 
 def test_a_table_is_drawn_by_the_command_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    Context(output_flag="table").emit(DOCUMENT, lambda: print("3 letters"))  # noqa: T201 (as a command does)
+    Context(output_flag="table").emit(DOCUMENT, lambda: print("3 letters"))
     assert capsys.readouterr().out == "3 letters\n"

@@ -1,0 +1,104 @@
+"""Whether the values of a configuration mean something; each error names its place."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dlq.core import keys, masks, units
+from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.errors import ConfigError, UsageError
+from dlq.core.settings import (
+    BROKER_KINDS,
+    EVIDENCE_KINDS,
+    RETAIN_STATES,
+    Evidence,
+    Profile,
+    Settings,
+    Source,
+    suggest,
+)
+
+_MODES = ("copy", "drain")
+_REDIS = ("redis", "rediss")
+_DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "sqlite")
+_EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
+    "rocketmq-dedup": (*_REDIS, *_DATABASES),
+    "shine-mq": _REDIS,
+}
+_TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
+
+
+def check(settings: Settings) -> None:
+    """Raises ConfigError for the first value that means nothing."""
+    for broker in settings.brokers.values():
+        _one_of(f"brokers.{broker.name}.kind", broker.kind, BROKER_KINDS)
+        _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
+    for source in settings.sources.values():
+        _check_source(f"sources.{source.name}", source, settings)
+    for store in settings.evidence.values():
+        _check_store(f"evidence.{store.name}", store)
+    for rule in settings.rules:
+        _one_of(f"rules.{rule.name}.cause", rule.cause, CAUSES)
+        _one_of(f"rules.{rule.name}.advice", rule.advice, ADVICE)
+    for number, mask in enumerate(settings.mask):
+        masks.check(f"mask[{number}]", mask)
+    for profile in settings.profiles.values():
+        _check_profile(f"profiles.{profile.name}", profile)
+    for state in settings.retain.states:
+        _one_of("retain.states", state, RETAIN_STATES)
+    _sound("retain.max_size", units.size, settings.retain.max_size)
+    _sound("retain.max_age", units.seconds, settings.retain.max_age)
+    _sound("ledger.lease", units.seconds, settings.ledger.lease)
+    _sound("replay.ramp_wait", units.seconds, settings.replay.ramp_wait)
+
+
+def _one_of(place: str, value: str | None, known: Iterable[str]) -> None:
+    if value is not None and value not in known:
+        raise ConfigError(
+            f"{place} = {value!r} is unknown{suggest(value, known)}; known are {', '.join(known)}"
+        )
+
+
+def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
+    """`reader` understands the value, where there is one."""
+    try:
+        if value is not None:
+            reader(value)
+    except UsageError as error:
+        raise ConfigError(f"{place}: {error}") from error
+
+
+def _check_profile(place: str, profile: Profile) -> None:
+    _one_of(f"{place}.mode", profile.mode, _MODES)
+    _sound(f"{place}.max_time", units.seconds, profile.max_time)
+    _sound(f"{place}.alarm_timeout", units.seconds, profile.alarm_timeout)
+
+
+def _check_source(place: str, source: Source, settings: Settings) -> None:
+    _one_of(f"{place}.broker", source.broker, settings.brokers)
+    _one_of(f"{place}.mode", source.mode, _MODES)
+    _sound(place, keys.key_reader, source.key)
+    kind = settings.brokers[source.broker].kind
+    wanted = {"rocketmq": "group or transactions", "memory": "queue or transactions"}.get(kind, "queue")
+    given = {"queue": source.queue, "group": source.group, "transactions": source.transactions}
+    named = [name for name, value in given.items() if value]
+    if len(named) != 1 or named[0] not in wanted:
+        raise ConfigError(f"[{place}] on a {kind} broker needs exactly one of: {wanted}")
+
+
+def _check_store(place: str, store: Evidence) -> None:
+    _one_of(f"{place}.kind", store.kind, EVIDENCE_KINDS)
+    scheme, separator, rest = store.url.partition("://")
+    if not separator:
+        raise ConfigError(f"{place}.url is no URL; write it like redis://host:6379/0")
+    _one_of(f"the scheme of {place}.url", scheme, _EVIDENCE_SCHEMES[store.kind])
+    if ":" in rest.rpartition("@")[0] or "password=" in rest:
+        raise ConfigError(f"{place}.url holds a password; put it into password_file, _command or _env")
+    wrong = "table" if scheme in _REDIS else "prefix"
+    if getattr(store, wrong) is not None:
+        raise ConfigError(f"{place}.{wrong} means nothing to a {scheme} store")
+    if store.table is not None and not _TABLE.fullmatch(store.table):
+        raise ConfigError(f"{place}.table = {store.table!r} is no table; write it like t_rocketmq_dedup")
+    if not store.sources:
+        raise ConfigError(f"{place}.sources is empty; name sources, or leave it out for all")
+    _sound(f"{place}.window", units.seconds, store.window)

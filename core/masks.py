@@ -1,0 +1,35 @@
+"""`[[mask]]`: what the rules of masking may say."""
+
+import re
+
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Mask
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\*)\]|\['([^']+)'\]")
+
+
+def check(place: str, rule: Mask) -> None:
+    """Raises ConfigError for a rule that says nothing, or several things at once."""
+    if sum(value is not None for value in (rule.header, rule.json, rule.pattern)) != 1:
+        raise ConfigError(f"{place} needs exactly one of header, json, pattern")
+    if rule.json is not None:
+        steps(rule.json, f"{place}.json")
+    if rule.pattern is not None:
+        compiled(rule.pattern, f"{place}.pattern")
+
+
+def steps(path: str, place: str = "mask.json") -> list[str]:
+    """`$.card.number`, `$.items[*].email`: names and indices; `*` is every member. Raises ConfigError."""
+    rest = path.removeprefix("$")
+    found = [match[1] or match[2] or match[3] for match in _STEP.finditer(rest)]
+    if not path.startswith("$") or not found or "".join(match[0] for match in _STEP.finditer(rest)) != rest:
+        raise ConfigError(f"{place} = {path!r} is no path; write it like $.card.number or $.items[*].email")
+    return found
+
+
+def compiled(pattern: str, place: str = "mask.pattern") -> re.Pattern[str]:
+    """A pattern's regular expression. Raises ConfigError."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"{place} = {pattern!r} is no regular expression: {error}") from error

@@ -1,0 +1,39 @@
+"""A configuration is checked whole when it is read, and what is wrong is named with its place."""
+
+from typing import Any
+
+import pytest
+
+from dlq.core.configuration import parse
+from dlq.core.errors import ConfigError
+
+BROKERS = {"shop": {"kind": "memory"}}
+
+
+def sources(**changes: object) -> dict[str, Any]:
+    return {"brokers": BROKERS, "sources": {"orders": {"broker": "shop", "queue": "q", **changes}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "place"),
+    [
+        ({"mask": [{"header": "x"}, {"pattern": "("}]}, r"mask\[1\].pattern = '\(' is no regular expression"),
+        ({"mask": [{"json": "card"}]}, r"mask\[0\].json = 'card' is no path"),
+        ({"mask": [{}]}, r"mask\[0\] needs exactly one of header, json, pattern"),
+        ({"mask": [{"header": "a", "pattern": "b"}]}, r"mask\[0\] needs exactly one"),
+        ({"mask": [{"patern": "b"}]}, r"unknown key 'patern' in \[mask\[0\]\]; did you mean 'pattern'"),
+        ({"ledger": {"lease": "soon"}}, "ledger.lease: 'soon' is no duration"),
+        ({"retain": {"max_size": "big"}}, "retain.max_size: 'big' is no size"),
+        ({"profiles": {"nightly": {"max_time": "long"}}}, "profiles.nightly.max_time: 'long' is no duration"),
+        ({"brokers": {"shop": {"kind": "memory", "timeout": "x"}}}, "brokers.shop.timeout: 'x' is no"),
+        (sources(key="body:x"), "sources.orders: key = 'body:x' is unknown"),
+        (sources(mode="move"), "sources.orders.mode = 'move' is unknown"),
+    ],
+)
+def test_what_means_nothing_is_named_with_its_place(data: dict[str, Any], place: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{place}"):
+        parse(data)
+
+
+def test_an_empty_configuration_is_sound() -> None:
+    assert parse({}).archive == "./archive"
