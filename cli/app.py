@@ -3,11 +3,13 @@
 import io
 import os
 import re
+import select
 import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
 from itertools import islice
@@ -126,6 +128,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """The command line as a function: prints, and returns the exit code."""
+    with _watching_outputs() as outputs:
+        return _run(arguments, outputs)
+
+
+def _run(arguments: Sequence[str], outputs: select.poll) -> int:
     try:
         words = hoist(arguments)
         if wants_no_escapes("--no-color" in words):
@@ -140,8 +147,11 @@ def run(arguments: Sequence[str]) -> int:
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except (BrokenPipeError, SystemExit) as end:
         # Of a closed pipe typer and rich make an exit with 1, but who closed it has read enough.
-        if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):
+        broken = end.__context__ if isinstance(end, SystemExit) else end
+        if not isinstance(broken, BrokenPipeError):
             raise
+        if not any(event & select.POLLERR for _, event in outputs.poll(0)):
+            return _unexpected(broken, arguments)  # a broker's socket breaks in the same way
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
@@ -156,8 +166,22 @@ def _draw_help_plainly() -> None:
     rich_utils.COLOR_SYSTEM = None
 
 
+@contextmanager
+def _watching_outputs() -> Iterator[select.poll]:
+    """Tells of errors of standard output and error, also when rich has put another file in their place."""
+    outputs = select.poll()
+    with ExitStack() as opened:
+        for descriptor in (1, 2):
+            with suppress(OSError):  # closed by the caller
+                copy = os.dup(descriptor)
+                opened.callback(os.close, copy)
+                outputs.register(copy, 0)  # the kernel always tells of errors
+        yield outputs
+
+
 def _complain(text: str, code: ExitCode) -> ExitCode:
-    print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201
+    with suppress(BrokenPipeError):  # nobody reads it
+        print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201
     return code
 
 

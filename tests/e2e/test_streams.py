@@ -38,3 +38,28 @@ def test_a_reader_that_has_enough_ends_the_command_well(folder: Path, words: str
 def test_a_closed_stream_is_no_error(folder: Path, closed: str) -> None:
     done = shell(folder, f"dlq ls {closed}")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+BROKEN_SOCKET = """
+import sys
+from dlq.cli import app, ls
+
+def broken_socket() -> None:
+    raise BrokenPipeError(32, "Broken pipe")
+
+ls.ls = broken_socket
+sys.exit(app.run(["ls"]))
+"""
+
+
+@pytest.mark.parametrize("pipe", ["", "| cat; exit ${PIPESTATUS[0]}"])
+def test_a_broken_socket_is_not_taken_for_a_closed_pipe(folder: Path, pipe: str) -> None:
+    (folder / "broken.py").write_text(BROKEN_SOCKET)
+    done = shell(folder, f"{sys.executable} broken.py {pipe}")
+    assert done.returncode == 1
+    assert "unexpected BrokenPipeError" in done.stderr
+
+
+def test_an_error_that_nobody_reads_keeps_its_code(folder: Path) -> None:
+    done = shell(folder, "{ sleep 1; dlq ls -o xml; echo $? > code; } 2>&1 | true; sleep 3; cat code")
+    assert done.stdout == "2\n"
