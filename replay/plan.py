@@ -110,11 +110,7 @@ class Planner:
             for record, place, advice, kind, origin in zip(
                 loader.records(places), places, *verdicts, strict=True
             )
-            if (
-                found := self._candidate(
-                    record._replace(origin_kind=kind, origin=origin), place, advice, wanted
-                )
-            )
+            if (found := self._candidate(_as_judged(record, kind, origin), place, advice, wanted))
         ]
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         for candidate in candidates:
@@ -227,6 +223,13 @@ class Planner:
                 continue
             proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
         return proven
+
+
+def _as_judged(record: Record, kind: str | None, origin: str | None) -> Record:
+    """With the origin that the analysis found; mostly the one that it was captured with."""
+    if (record.origin_kind, record.origin) == (kind, origin):
+        return record
+    return record._replace(origin_kind=kind, origin=origin)
 
 
 def _advised_against(advice: str | None, wanted: Wanted) -> str | None:
