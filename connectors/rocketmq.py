@@ -19,10 +19,9 @@ from dlq.connectors.rocketmq_snapshot import (
     begun_anew,
     check_group,
     dead_letter_topics,
-    extent_of,
     extents,
+    own_extent,
     plan_of,
-    unpulled_extent,
     unread_nodes,
 )
 from dlq.connectors.rocketmq_walks import Place
@@ -113,19 +112,13 @@ def _audience(cluster: Cluster, target: Target) -> list[str] | None:
 
 def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:
     """The half topic first, then what ended: an op record that is still being gathered is waited for."""
-    halves = [_own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
+    halves = [own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         batching = [f["op_batch_interval_ms"] for f in facts.values() if str(f["version"]) >= "5.1"]
         longest = max((_OP_BATCH_MS if ms is None else int(str(ms)) for ms in batching), default=0)
         time.sleep(longest / 1000 + _MARGIN)
-    ended = [_own_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
+    ended = [own_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
     return [*halves, *ended, *extents(cluster, DISCARDED)]
-
-
-def _own_extent(cluster: Cluster, place: Place) -> Extent:
-    """4.x registers the half topic at its first check and the op topic never: until then a pull is answered
-    "no such topic", but the index can be read."""
-    return extent_of(cluster, place) or unpulled_extent(cluster, place)
 
 
 def _queue_facts(extent: Extent) -> dict[str, object]:

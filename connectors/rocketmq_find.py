@@ -1,17 +1,18 @@
 """Did a replay arrive? Messages are found by their unique key, and ours by the replay id they carry."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing, suppress
 
 from dlq.connectors.base import Outgoing, Presence
-from dlq.connectors.lenient_json import loads
-from dlq.connectors.remoting import Ask, Code
+from dlq.connectors.remoting import Ask, ProtocolError
 from dlq.connectors.rocket_message import StoredMessage, parse_properties
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_outcomes import query_answer, query_fields
 from dlq.connectors.rocketmq_records import HALF, RETRY
-from dlq.connectors.rocketmq_sending import REPLAY_ID, RESUME, unique_key_of
+from dlq.connectors.rocketmq_scan import runtime_facts, stored_since
+from dlq.connectors.rocketmq_sending import REPLAY_ID, RESUME, UNIQUE_KEY, unique_key_of
 from dlq.core.errors import BrokerError, ConnectionLost
 
 _SETTLED = 3.0
@@ -22,33 +23,42 @@ _IN_FLIGHT = 64
 def find(cluster: Cluster, outgoing: Sequence[Outgoing], since: int) -> dict[int, Presence]:
     """number -> whether a broker holds it. `not_sent` needs the word of all that could have taken it.
 
-    A broker that is down, was restarted after `since` (microseconds), or keeps no index proves nothing.
+    A broker that is down proves nothing. One that was restarted after `since` (microseconds), or keeps no
+    index, is looked through: that proves it as long as its store goes back to that time.
     """
     nodes = list(cluster.masters(refresh=True))
-    found = _seen(cluster, nodes, outgoing, since)
-    missing = [letter for letter in outgoing if letter.number not in found]
-    if missing:
-        time.sleep(_SETTLED)
-        found |= _seen(cluster, nodes, missing, since)
-    absent: Presence = "not_sent" if _can_prove_absence(cluster, nodes, missing, since) else "unknown"
-    return {letter.number: "sent" if letter.number in found else absent for letter in outgoing}
+    found, _ = _looked_up(cluster, nodes, outgoing, since)
+    missing = _without(outgoing, found)
+    if not missing:
+        return dict.fromkeys((letter.number for letter in outgoing), "sent")
+    time.sleep(_SETTLED)
+    late, answered = _looked_up(cluster, nodes, missing, since)
+    missing = _without(missing, late)
+    others = [node for node in nodes if node not in answered or not _is_witness(cluster, node, since)]
+    seen, is_proof = _looked_through(cluster, others, missing, since)
+    is_proof = is_proof and _are_routes_here(cluster, missing)
+    absent = {
+        letter.number for letter in _without(missing, seen) if is_proof and _is_home_here(cluster, letter)
+    }
+    sent = found | late | seen
+    return {n: "sent" if n in sent else "not_sent" if n in absent else "unknown" for n, *_ in outgoing}
 
 
-def _seen(cluster: Cluster, nodes: Sequence[str], outgoing: Sequence[Outgoing], since: int) -> set[int]:
+def _without(letters: Iterable[Outgoing], found: Collection[int]) -> list[Outgoing]:
+    return [letter for letter in letters if letter.number not in found]
+
+
+def _looked_up(
+    cluster: Cluster, nodes: Sequence[str], outgoing: Sequence[Outgoing], since: int
+) -> tuple[set[int], set[str]]:
+    """Numbers of the letters that the brokers' indexes know, and the brokers that answered all questions."""
     found: set[int] = set()
+    answered: set[str] = set()
     for node in nodes:
-        open_still = [letter for letter in outgoing if letter.number not in found]
-        try:
-            link = cluster.new_link(node)
-        except BrokerError:
-            continue
-        try:
-            found |= _seen_on(link, node, open_still, since)
-        except BrokerError:
-            continue
-        finally:
-            link.close()
-    return found
+        with suppress(BrokerError), closing(cluster.new_link(node)) as link:
+            found |= _seen_on(link, node, _without(outgoing, found), since)
+            answered.add(node)
+    return found, answered
 
 
 def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) -> set[int]:
@@ -80,23 +90,47 @@ def _is_ours(message: StoredMessage, letter: Outgoing, since: int) -> bool:
     return properties.get(REPLAY_ID) == letter.provenance[REPLAY_ID]
 
 
-def _can_prove_absence(
-    cluster: Cluster, nodes: Sequence[str], missing: Iterable[Outgoing], since: int
-) -> bool:
-    """Every registered broker answers, indexes, and has run since; and the topics' routes name no other."""
-    topics = {_topic_of(letter) for letter in missing if letter.target.kind != RESUME}
+def _looked_through(
+    cluster: Cluster, nodes: Sequence[str], letters: Sequence[Outgoing], since: int
+) -> tuple[set[int], bool]:
+    """Numbers of the letters that lie on `nodes`, and whether that proves that the others do not."""
+    if not nodes or not letters:
+        return set(), True
+    wanted: dict[tuple[str, str | None], list[Outgoing]] = {}
+    for letter in letters:
+        wanted.setdefault((_topic_of(letter), unique_key_of(letter)), []).append(letter)
+    found: set[int] = set()
+    try:
+        for message in stored_since(cluster, nodes, sorted({topic for topic, _ in wanted}), since):
+            key = parse_properties(message.properties).get(UNIQUE_KEY)
+            same = wanted.get((message.topic, key), ())
+            found |= {letter.number for letter in same if _is_ours(message, letter, since)}
+    except (BrokerError, ProtocolError):
+        return found, False
+    return found, True
+
+
+def _are_routes_here(cluster: Cluster, letters: Iterable[Outgoing]) -> bool:
+    """No broker that has the topics is without its master."""
+    topics = {_topic_of(letter) for letter in letters if letter.target.kind != RESUME}
     routed = {node for topic in topics for node in cluster.route(topic)}
-    return routed <= set(nodes) and all(_is_witness(cluster, node, since) for node in nodes)
+    return not cluster.headless and routed <= cluster.masters().keys()
+
+
+def _is_home_here(cluster: Cluster, letter: Outgoing) -> bool:
+    """The broker that a letter came from is there: it takes it back where it can (`Way.near`), and it alone
+    can resume a half message."""
+    record, masters = letter.record, cluster.masters()
+    is_foreign = record.broker != cluster.name or record.broker_node is None
+    store = record.headers.get("storeHost") if letter.target.kind == RESUME else None
+    return (is_foreign or record.broker_node in masters) and (store is None or store in masters.values())
 
 
 def _is_witness(cluster: Cluster, node: str, since: int) -> bool:
+    """A broker that has run since, and keeps an index."""
     try:
-        answer = cluster.call(node, Ask.RUNTIME_INFO, {})
-        facts: Mapping[str, str] = (
-            loads(answer.body.decode()).get("table") or {} if answer.code == Code.OK else {}
-        )
+        booted = runtime_facts(cluster, node).get("bootTimestamp")
         is_indexed = cluster.configuration(node).get("messageIndexEnable", "true") == "true"
     except BrokerError:
         return False
-    booted = facts.get("bootTimestamp")
     return booted is not None and int(booted) * 1000 < since and is_indexed

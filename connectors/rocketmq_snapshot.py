@@ -98,6 +98,12 @@ def extent_of(cluster: Cluster, place: Place) -> Extent | None:
     raise refusal(place.node, answer)
 
 
+def own_extent(cluster: Cluster, place: Place) -> Extent:
+    """What a queue of the broker's own topics holds. 4.x registers the half topic at its first check and the
+    op topic never: until then a pull is answered "no such topic", but the index can be read."""
+    return extent_of(cluster, place) or unpulled_extent(cluster, place)
+
+
 def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
     """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
     fields = {"topic": place.topic, "queueId": place.queue}
