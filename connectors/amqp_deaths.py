@@ -42,9 +42,9 @@ def deaths(x_death: object) -> tuple[Death, ...]:
 
 
 def rejections(history: Sequence[Death]) -> int | None:
-    """How often a consumer refused the message; None where the count, which anybody can write, is none."""
+    """How often a consumer refused the message; None for a count, which anybody can write, that is too large."""
     count = next((death.count for death in history if death.reason == "rejected"), None)
-    return count if count is not None and 0 <= count <= _MOST_ATTEMPTS else None
+    return count if count is not None and count <= _MOST_ATTEMPTS else None
 
 
 @lru_cache(maxsize=512)
@@ -82,7 +82,7 @@ def _death(entry: Mapping[object, object]) -> Death:
         queue=_text(entry.get("queue")),
         exchange=_text(entry.get("exchange")),
         routing_keys=_keys(entry.get("routing-keys")),
-        count=_integer(entry.get("count")),
+        count=_count(entry.get("count")),
         time=_time(entry.get("time")),
         original_expiration=_text(entry.get("original-expiration")),
     )
@@ -106,6 +106,11 @@ def _integer(value: object) -> int | None:
     except ValueError:
         return None
     return number if -_INT64 <= number < _INT64 else None
+
+
+def _count(value: object) -> int | None:
+    number = _integer(value)
+    return None if number is None or number < 0 else number
 
 
 def _time(value: object) -> int | None:

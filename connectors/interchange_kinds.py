@@ -9,7 +9,7 @@ from typing import Any
 
 from dlq.connectors.amqp_deaths import deaths, rejections
 from dlq.connectors.amqp_fields import instant
-from dlq.connectors.interchange_values import integer
+from dlq.connectors.interchange_values import count_of, integer
 from dlq.core.clock import datable, from_iso
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
@@ -52,7 +52,7 @@ def _rabbitmq(document: Mapping[str, Any], headers: Texts, properties: Texts) ->
         "content_type": properties.get("content_type"),
         "content_encoding": properties.get("content_encoding"),
         "published_at": _instant(properties.get("timestamp")),
-        "priority": integer(properties.get("priority")),
+        "priority": count_of(properties.get("priority")),
         "persistent": None if mode is None else mode == "2",
         "flags": FLAG_AMQP10_BODY if properties.get("type") == "amqp-1.0" else None,
     }
@@ -74,7 +74,7 @@ def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> 
         "published_at": _from_millis(headers.get("timestamp")),
         "expires_at": _from_millis(headers.get("expires")),
         "failure_text": headers.get("dlqDeliveryFailureCause"),
-        "priority": integer(headers.get("priority")),
+        "priority": count_of(headers.get("priority")),
         "persistent": headers["persistent"] == "true" if "persistent" in headers else None,
         "redelivered": headers["redelivered"] == "true" if "redelivered" in headers else None,
         "content_type": headers.get("content-type"),
@@ -109,9 +109,9 @@ def _rocketmq(document: Mapping[str, Any], headers: Texts, properties: Texts) ->
         "origin_group": topic.removeprefix("%DLQ%") if is_letter else properties.get("PGROUP"),
         "message_id": properties.get("UNIQ_KEY") or headers.get("msgId"),
         "physical_id": headers.get("msgId"),
-        "queue_id": integer(headers.get("queueId")),
+        "queue_id": count_of(headers.get("queueId")),
         "keys": tuple((properties.get("KEYS") or "").split()),
-        "attempts": integer(headers.get("reconsumeTimes")),
+        "attempts": count_of(headers.get("reconsumeTimes")),
         "flags": integer(headers.get("sysFlag")),
         "published_at": _from_millis(headers.get("bornTimestamp")),
         "dead_at": _from_millis(headers.get("storeTimestamp")),

@@ -1,6 +1,7 @@
 """What a line's JSON says as values that a record can hold.
 
-A number or a time beyond its column becomes null, the headers keep what was said; a wrong type is refused.
+A number or a time beyond its column becomes null, and so does a count below zero: the headers keep what
+was said. A wrong type is refused.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ _TYPES: Mapping[str, type] = {
 }
 _TYPE_NAMES = {int: "a whole number", bool: "true or false", list: "a list", dict: "an object", str: "text"}
 _WIDE = ("offset", "body_size", "count")
+_SIGNED = ("flags",)
 _FURTHEST = 1e18
 """No unit gives such a number a date; NaN and infinity, which have no integer, are not below it either."""
 
@@ -33,6 +35,15 @@ def integer(text: str | None, bits: int = 32) -> int | None:
         return within(int(text), bits) if text else None
     except ValueError:
         return None
+
+
+def count_of(text: str | None) -> int | None:
+    """A header's text as a number of things, or None."""
+    return _not_below_zero(integer(text))
+
+
+def _not_below_zero(number: int | None) -> int | None:
+    return None if number is None or number < 0 else number
 
 
 def moment(name: str, value: Any) -> int | None:
@@ -52,7 +63,10 @@ def fitting(name: str, value: Any) -> Any:
     items = value if given is list and name != "deaths" else ()
     if given is not wanted or not all(isinstance(item, str) for item in items):
         raise UsageError(f"record.{name} must be {_TYPE_NAMES[wanted]}, not {value!r}")
-    return within(value, 64 if name in _WIDE else 32) if wanted is int else value
+    if wanted is not int:
+        return value
+    number = within(value, 64 if name in _WIDE else 32)
+    return number if name in _SIGNED else _not_below_zero(number)
 
 
 def escaped(value: Any) -> Any:

@@ -35,6 +35,11 @@ def archived(kind: str, **fields: Any) -> Record:
         ("priority", {"kind": "rabbitmq", "properties": {"priority": HUGE}}),
         ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": HUGE}]}}),
         ("attempts", {"kind": "rabbitmq", "headers": {"x-death": [{"reason": "rejected", "count": -1}]}}),
+        ("attempts", {"kind": "rocketmq", "headers": {"reconsumeTimes": -3}}),
+        ("queue_id", {"kind": "rocketmq", "headers": {"queueId": -1}}),
+        ("priority", {"kind": "artemis", "headers": {"priority": -1}}),
+        ("attempts", {"kind": "rabbitmq", "record": {"attempts": -1}}),
+        ("offset", {"kind": "rabbitmq", "record": {"offset": -1}}),
         ("published_at", {"kind": "rabbitmq", "published_at": float("nan")}),
         ("published_at", {"kind": "rabbitmq", "published_at": float("-inf")}),
         ("published_at", {"kind": "rabbitmq", "published_at": 1e300}),
@@ -91,6 +96,16 @@ def test_lone_surrogates_are_escaped() -> None:
     assert (record.dead_letter_queue, record.message_id, record.failure_text) == (shown, shown, shown)
     assert (record.headers[shown], record.correlation_id) == (shown, shown)
     assert (record.deaths[0].reason, record.deaths[0].routing_keys) == (shown, (shown,))
+
+
+def test_a_death_count_below_zero_is_null_and_stays_in_the_header() -> None:
+    record = archived("rabbitmq", headers={"x-death": [{"reason": "expired", "queue": "q", "count": -2}]})
+    assert record.deaths[0].count is None
+    assert '"count": -2' in record.headers["x-death"]
+
+
+def test_flags_may_be_below_zero_for_they_are_bits() -> None:
+    assert archived("rocketmq", headers={"sysFlag": -1}).flags == -1
 
 
 def test_a_size_beyond_its_column_is_measured_instead() -> None:
