@@ -42,7 +42,7 @@ def deaths(x_death: object) -> tuple[Death, ...]:
 
 
 def rejections(history: Sequence[Death]) -> int | None:
-    """How often a consumer refused the message; None for a count, which anybody can write, that is too large."""
+    """How often a consumer refused it; None for a count, which anybody can write, that is too large."""
     count = next((death.count for death in history if death.reason == "rejected"), None)
     return count if count is not None and count <= _MOST_ATTEMPTS else None
 
