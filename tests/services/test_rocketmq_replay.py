@@ -1,12 +1,9 @@
 """Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
 
-import contextlib
 import zlib
 from collections.abc import Iterator
-from random import Random
 
 import pytest
-from services.cutter import Cutter
 from services.rocketmq_driver import eventually, unique_key
 from services.rocketmq_fixtures import Rocket
 
@@ -14,7 +11,6 @@ from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rocket_message import parse_properties
 from dlq.connectors.rocketmq_records import DISCARDED, HALF
 from dlq.core.clock import now
-from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.rocketmq
@@ -147,56 +143,6 @@ def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
         ]
         numbers = [int(m["n"]) for m in messages]
         assert numbers == sorted(numbers)
-
-
-def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
-    rocket: Rocket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = dead(rocket)
-    random, started = Random(1), now() - 1_000_000
-    waiting = [
-        Outgoing(
-            i,
-            record._replace(properties={"n": str(i)}, raw_properties=None),
-            Target("topic", rocket.topic),
-            provenance(i),
-        )
-        for i in range(2000)
-    ]
-    doubtful: dict[int, Outgoing] = {}
-    with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
-        patch.setattr(
-            rocket.connector._cluster, "masters", lambda refresh=False: {"broker-a": cutter.address}
-        )
-        for _cut in range(1000):
-            cutter.requests, cutter.answers = random.choice(
-                [(300, 10**9), (700, 10**9), (10**9, 150), (10**9, 0)]
-            )
-            sent = one_try(rocket, waiting[:2])
-            doubtful |= {
-                letter.number: letter for letter, s in zip(waiting, sent, strict=False) if s == "in_doubt"
-            }
-            waiting = waiting[len(sent) :]
-    assert len(doubtful) > 500
-    found = rocket.connector.find("plan", list(doubtful.values()), started)
-    assert set(found.values()) == {"sent", "not_sent"}
-    again = waiting + [letter for number, letter in doubtful.items() if found[number] == "not_sent"]
-    assert set(one_try(rocket, again)) == {"confirmed"}
-    eventually(lambda: rocket.driver.end(rocket.topic) >= 2001)
-    numbers = [parse_properties(m.properties).get("n") for m in rocket.driver.messages(rocket.topic)]
-    assert sorted(int(n) for n in numbers if n) == list(range(2000))
-
-
-def one_try(rocket: Rocket, letters: list[Outgoing]) -> list[str]:
-    """The outcomes of those that were taken, by number."""
-    publisher = rocket.connector.publisher("plan", 64)
-    taken: list[Outgoing] = []
-    found: dict[int, str] = {}
-    with contextlib.suppress(ConnectionLost):
-        for sent in publisher.publish(taken.append(x) or x for x in letters):  # type: ignore[func-returns-value]
-            found[sent.number] = sent.outcome
-    publisher.close()
-    return [found[letter.number] for letter in taken]
 
 
 def test_replays_in_doubt_are_found_or_proven_absent(rocket: Rocket) -> None:
