@@ -14,7 +14,6 @@ def _within(later: str, earlier: str, micros: str) -> str:
 
 
 GATHERED: Mapping[str, str] = {
-    "source": "max(source)",
     "topic": "max(origin)",
     "producer_group": "max(rocket.producer_group)",
     "checks": "max(coalesce(rocket.checks, 0))",
@@ -60,7 +59,7 @@ STEPS: Mapping[str, str] = {
     # A producer that got no answer sends the half message to another node too, under the same key.
     "committed_on": """CASE WHEN real_record_id IS NULL THEN
         min(CASE WHEN real_record_id IS NOT NULL THEN broker_node END)
-            OVER (PARTITION BY broker, unique_key) END""",
+            OVER (PARTITION BY source, broker, unique_key) END""",
     "state": """CASE WHEN real_record_id IS NOT NULL OR committed_on IS NOT NULL THEN 'committed'
         WHEN ended_at IS NOT NULL AND retained THEN 'rolled_back'
         WHEN ended_at IS NOT NULL THEN 'ended'

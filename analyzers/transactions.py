@@ -3,7 +3,7 @@
 A transaction is known by its unique key on one broker node: its half message, the copies that every check
 puts back, the op record that says one of them has ended (commit and rollback alike), the real message that a
 commit wrote, and the broker's note that it gave up asking. Brokers are never mixed: offsets are a node's own;
-only that a twin was committed on another node is told.
+only that a twin was committed on another node is told. Nor are sources: each has its own view of a broker.
 """
 
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ from dlq.archive.analyses import TRANSACTIONS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_NODE = ("broker", "broker_node")
+_NODE = ("source", "broker", "broker_node")
 _COLUMNS = (
-    "record_id", "source", *_NODE, "message_id", "captured_at", "dead_at", "published_at", "origin", "rocket"
+    "record_id", *_NODE, "message_id", "captured_at", "dead_at", "published_at", "origin", "rocket"
 )  # fmt: skip
 _ROLE = f"""CASE dead_letter_queue WHEN '{HALF}' THEN 'half' WHEN '{DISCARDED}' THEN 'discarded'
     WHEN '{FINISHED}' THEN 'finished'

@@ -4,9 +4,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, ReadRequest, Target
+from dlq.connectors.base import Checkpoint, Inspection, Outgoing, Outline, Presence, ReadRequest, Target
 from dlq.connectors.rocketmq_cluster import Cluster
-from dlq.connectors.rocketmq_facts import broker_facts
+from dlq.connectors.rocketmq_facts import broker_facts, unread_halves, without_index
 from dlq.connectors.rocketmq_find import find
 from dlq.connectors.rocketmq_inspect import inspect
 from dlq.connectors.rocketmq_outcomes import Outcomes
@@ -44,14 +44,14 @@ class RocketConnector:
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
-        return inspect(self._cluster, found, facts, [*notes, *unread_nodes(self._cluster, {})])
+        return inspect(self._cluster, found, facts, [*notes, *self._unread(source, facts, {})])
 
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self._cluster, request.source
         found, facts, notes = self._look(source)
         plan = plan_of(found, request.resume, begun_anew(cluster, found, request.resume))
-        unread = unread_nodes(cluster, request.resume)
+        unread = self._unread(source, facts, request.resume)
         plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
         topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
@@ -97,10 +97,16 @@ class RocketConnector:
         cluster.masters(refresh=True)
         facts = broker_facts(cluster)
         if source.transactions:
-            return _transaction_extents(cluster, facts), facts, []
+            return _transaction_extents(cluster, facts), facts, without_index(facts)
         topics = dead_letter_topics(cluster, str(source.group))
         found = [extent for topic in topics for extent in extents(cluster, topic)]
         return found, facts, check_group(cluster, str(source.group), found)
+
+    def _unread(
+        self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
+    ) -> list[str]:
+        """What may be there and is not read, in words."""
+        return [*unread_nodes(self._cluster, resume), *(unread_halves(facts) if source.transactions else ())]
 
 
 def _audience(cluster: Cluster, target: Target) -> list[str] | None:

@@ -68,6 +68,21 @@ def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_firs
     assert {record.dead_letter_queue for record in second.records} == {FINISHED, TOPIC}
 
 
+def test_half_messages_that_lie_in_rocksdb_alone_make_a_reading_incomplete(rocket_version: str) -> None:
+    has_rocksdb = rocket_version >= "5"
+    settings = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
+    with RocketMQ(rocket_version, **(settings if has_rocksdb else {})) as cluster:
+        driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
+        driver.create_topic(TOPIC)
+        driver.half(TOPIC, b"x")
+        time.sleep(1)
+        seen, inspection = read_all(connector, REQUEST), connector.inspect(REQUEST.source)
+        connector.close()
+    assert any(record.dead_letter_queue == HALF for record in seen.records) != has_rocksdb
+    assert seen.complete != has_rocksdb
+    assert any("in RocksDB alone" in warning for warning in inspection.warnings) == has_rocksdb
+
+
 def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
     rocket_version: str, tmp_path: Path
 ) -> None:

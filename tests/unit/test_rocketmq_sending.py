@@ -63,6 +63,9 @@ def test_only_what_identifies_the_message_goes_along() -> None:
             "ORIGIN_GROUP",
             "WAIT",
             "__BORNHOST",
+            "POP_CK_OFFSET",
+            "E_T",
+            "TRANS_OFFSET",
         ),
         "x",
     )

@@ -161,3 +161,17 @@ def test_a_transactions_columns_tell_its_story(resolved: Any) -> None:
     assert rows["both"].real_record_id is not None
     assert "no unique key" in rows[NAMELESS].evidence
     assert "its twin on broker-c was committed" in rows["orphan"].evidence
+
+
+def test_a_transaction_that_two_sources_hold_is_one_of_each(spark: SparkSession) -> None:
+    seen_early, seen_late = [half("k", 1)], [half("k", 1), given_up("k")]
+    records = [
+        record._replace(record_id=f"{n:032x}", source=source)
+        for n, (record, source) in enumerate(
+            [*((r, "early") for r in seen_early), *((r, "late") for r in seen_late)]
+        )
+    ]
+    judged = classify(frame(spark, records), Facts())
+    found = transactions.resolve(judged, transactions.facts_frame(spark, ())).collect()
+    states = {row.source: (row.state, [int(n, 16) for n in row.record_ids]) for row in found}
+    assert states == {"early": ("pending", [0]), "late": ("check_max_exceeded", [1, 2])}
