@@ -137,9 +137,25 @@ def _maps(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
     for chunk in column.chunks:
         offsets = chunk.offsets.to_pylist()
         first, end = offsets[0], offsets[-1]
-        names, values = (c.slice(first, end - first).to_pylist() for c in (chunk.keys, chunk.items))
+        names, values = (c.slice(first, end - first) for c in (chunk.keys, chunk.items))
+        texts = values.to_pylist()
         rows = (slice(begin - first, end - first) for begin, end in pairwise(offsets))
-        yield from (dict(zip(names[each], values[each], strict=True)) for each in rows)
+        shared = _shared_names(names, offsets)
+        if shared is not None:
+            yield from (dict(zip(shared, texts[each], strict=True)) for each in rows)
+        else:
+            all_names = names.to_pylist()
+            yield from (dict(zip(all_names[each], texts[each], strict=True)) for each in rows)
+
+
+def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
+    """The names of the first map, where all the maps have the same in the same order."""
+    rows = len(offsets) - 1
+    width, odd = divmod(len(names), rows or 1)
+    if odd or (np.diff(offsets) != width).any():
+        return None
+    encoded = names.dictionary_encode().indices.to_numpy().reshape(rows, width)
+    return names[:width].to_pylist() if (encoded == encoded[:1]).all() else None
 
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
