@@ -2,9 +2,10 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dlq.analyzers.rules_rocketmq import DISCARDED, HALF
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
@@ -80,17 +81,29 @@ def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> li
     return _objects(connection, sql, record_id, record_id)
 
 
+def is_analysed(letter: Mapping[str, Any]) -> bool:
+    """Whether an analysis has seen it: it has a cause, or it is evidence of a letter beside it."""
+    return any(letter[name] is not None for name in ("cause", "rule", "transaction_state"))
+
+
 def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     """What replay would do with this letter, as commands to copy, each with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
     plan = f"dlq replay plan --where \"record_id in ('{record_id}')\""
-    if letter["cause"] is None and letter["rule"] is None:
+    if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
+    if letter["cause"] is None:
+        return []  # evidence beside a letter, and nothing that goes anywhere
     if letter["replay_state"] == "confirmed":
         return [{"command": "dlq verify", "why": "it went back already, and the broker confirmed it"}]
     if letter["replay_state"] in ("in_doubt", "sending"):
         why = "it may have gone back already; find out before anything else"
         return [{"command": f"dlq replay reconcile {letter['replays'][-1]['plan']}", "why": why}]
+    by_decision = f"only by your decision: the advice is {advice}; "
+    if letter["dead_letter_queue"] in (HALF, DISCARDED):
+        leave = "" if advice in ("replay", "fix_first") else by_decision
+        why = f"{leave}its producer is asked again and decides; --to origin publishes it unasked"
+        return [{"command": f"{plan} --to resume", "why": why}]
     if advice in ("replay", "fix_first"):
         first = "once the cause is mended, " if advice == "fix_first" else ""
         return [
@@ -102,7 +115,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     return [
         {
             "command": plan,
-            "why": f"only by your decision: the advice is {advice}; a plan of its own takes it in",
+            "why": f"{by_decision}a plan of its own takes it in",
         }
     ]
 

@@ -8,10 +8,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dlq.analyzers.rules_rocketmq import DISCARDED, FINISHED, HALF
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports.body import Preview
+from dlq.reports.letter import is_analysed
 
 Document = Mapping[str, Any]
 
@@ -63,7 +65,7 @@ def _moment(text: str | None) -> str:
 
 
 def _head(letter: Document) -> Group:
-    cause = letter["cause"] or ("no dead letter, but evidence" if letter["rule"] else "not analysed yet")
+    cause = letter["cause"] or ("no dead letter, but evidence" if is_analysed(letter) else "not analysed yet")
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),
@@ -86,7 +88,7 @@ def _way(letter: Document) -> Table | None:
     rows = [(letter["published_at"], "published", _published(letter))]
     rows += [(death["time"], _times(death), _died(death)) for death in reversed(letter["deaths"] or [])]
     if not letter["deaths"]:
-        rows.append((letter["dead_at"], "died", _safe(letter["origin"])))
+        rows.append((letter["dead_at"], _end(letter), _safe(letter["origin"])))
     count = letter["attempts"]
     attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
     rows.append(
@@ -96,6 +98,12 @@ def _way(letter: Document) -> Table | None:
         (letter["captured_at"], "captured", f"by {_safe(letter['mode'])}, pull {_safe(letter['pull_id'])}")
     )
     return _grid((_moment(time), what, where) for time, what, where in rows)
+
+
+def _end(letter: Document) -> str:
+    """A transaction's messages do not die: they are stored, until the broker gives one up."""
+    lives = letter["dead_letter_queue"] in (HALF, FINISHED) or letter["transaction_state"]
+    return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
 def _published(letter: Document) -> str:
@@ -190,12 +198,12 @@ def _lines(text: str) -> list[Text] | None:
     return [Text(line) for line in lines_for_terminal(text)] if text else None
 
 
-def _next(steps: Iterable[Mapping[str, str]]) -> list[Text]:
+def _next(steps: Iterable[Mapping[str, str]]) -> list[Text] | None:
     return [
         line
         for step in steps
         for line in (Text(_safe(step["command"]), style="bold"), Text(f"  {_safe(step['why'])}"))
-    ]
+    ] or None
 
 
 def _grid(rows: Iterable[tuple[str, ...]]) -> Table | None:

@@ -129,6 +129,42 @@ def test_a_half_message_tells_whether_the_money_moved(store: LocalStore) -> None
     assert f"as {B[:12]}" in text
 
 
+@pytest.mark.parametrize(
+    ("queue", "cause", "advice", "what"),
+    [
+        ("RMQ_SYS_TRANS_HALF_TOPIC", "transaction_pending", "hold", "stored"),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", "check_max_exceeded", "check_first", "given up"),
+    ],
+)
+def test_a_half_message_has_not_died_and_its_check_can_be_resumed(
+    tmp_path: Path, queue: str, cause: str, advice: str, what: str
+) -> None:
+    store = LocalStore(str(tmp_path))
+    write_segment(store, "p-0", [letter(1, record_id=A, broker_kind="rocketmq", dead_letter_queue=queue)])
+    write_analysis(store, "a", [verdict(A, cause=cause, advice=advice, transaction_state="pending")])
+
+    text = shown(store, A)
+    (step,) = gather(views.connect(store), A)["next"]
+
+    assert what in text
+    assert "died" not in text
+    assert step["command"].endswith("--to resume")
+    assert f"the advice is {advice}; its producer is asked again" in step["why"]
+
+
+@pytest.mark.parametrize("queue", ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "payments"])
+def test_what_stands_beside_a_letter_is_evidence_and_goes_nowhere(tmp_path: Path, queue: str) -> None:
+    store = LocalStore(str(tmp_path))
+    write_segment(store, "p-0", [letter(1, record_id=A, broker_kind="rocketmq", dead_letter_queue=queue)])
+    write_analysis(store, "a", [verdict(A, cause=None, advice="never", transaction_state="committed")])
+
+    text = shown(store, A)
+
+    assert gather(views.connect(store), A)["next"] == []
+    assert "no dead letter, but evidence" in text
+    assert not {"died", "Next"} & set(text.split())
+
+
 def test_a_body_is_text_in_json_when_it_is_utf8_and_base64_otherwise(store: LocalStore) -> None:
     connection = views.connect(store)
 
