@@ -127,11 +127,11 @@ def _start(conf: dict[str, str]) -> "SparkSession":
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
             inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
             context = SparkContext(conf=SparkConf().setAll(inside), gateway=gateway)
+            context.setLogLevel("ERROR")
+            return SparkSession(context)
         except (PySparkException, Py4JError) as error:
             where = "" if conf["spark.master"].startswith("local") else f" on {conf['spark.master']}"
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
-    context.setLogLevel("ERROR")
-    return SparkSession(context)
 
 
 def _require_java() -> None:

@@ -94,6 +94,8 @@ def _damaged(name: str, error: Exception) -> ArchiveError:
 def open_store(location: str) -> Store:
     """The store at `location`: a folder, or s3://bucket/path. Raises UsageError."""
     if location.startswith("s3://"):
+        if not location.removeprefix("s3://").strip("/"):
+            raise UsageError(f"archive = {location!r} names no bucket; write it like s3://bucket/path")
         try:
             from dlq.archive.s3 import S3Store
         except ImportError as error:
@@ -101,6 +103,8 @@ def open_store(location: str) -> Store:
         return S3Store(location)
     if "://" in location:
         raise UsageError(f"archive = {location!r}: only folders and s3://bucket/path are supported")
+    if os.path.lexists(location) and not os.path.isdir(location):
+        raise UsageError(f"archive = {location!r} is no folder")
     return LocalStore(location)
 
 
@@ -125,10 +129,9 @@ class LocalStore:
             temporary.rename(path)
             _fsync_folder(path.parent)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise ArchiveError(
-                f"cannot write {name} in the archive {self.location}: {error.strerror}"
-            ) from error
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise self._unwritable(name, error) from error
 
     def get(self, name: str) -> bytes:
         try:
@@ -152,6 +155,9 @@ class LocalStore:
         except OSError as error:
             raise self._unreadable(name, error) from error
 
+    def _unwritable(self, name: str, error: OSError) -> ArchiveError:
+        return ArchiveError(f"cannot write {name} in the archive {self.location}: {error.strerror}")
+
     def _unreadable(self, name: str, error: OSError) -> ArchiveError:
         return ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}")
 
@@ -173,8 +179,12 @@ class LocalStore:
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
         path = self._root / "locks" / name
-        self._make_folder(path.parent)
-        with open(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+") as file:
+        try:
+            self._make_folder(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise self._unwritable(f"locks/{name}", error) from error
+        with open(descriptor, "r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from importlib.metadata import version
-from itertools import islice
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -89,7 +88,7 @@ def build() -> typer.Typer:
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:
-    """Common options to the front, wherever they stand, so that both orders work."""
+    """Common options to the front, wherever they stand, so that both orders work. Raises UsageError."""
     front: list[str] = []
     rest: list[str] = []
     words = iter(arguments)
@@ -99,14 +98,21 @@ def hoist(arguments: Sequence[str]) -> list[str]:
         elif word in _COMMON_FLAGS or word.startswith(("--config=", "--output=")):
             front.append(word)
         elif word in _COMMON_VALUES:
-            front += [word, *islice(words, 1)]
+            front += [word, _value_of(word, words)]
         elif short := _COMMON_SHORT.fullmatch(word):
             flags, letter, value = short.groups()
             front += [f"-{flag}" for flag in flags]
-            front += [f"-{letter}", *([value] if value else islice(words, 1))] if letter else []
+            front += [f"-{letter}", value or _value_of(f"-{letter}", words)] if letter else []
         else:
             rest.append(word)
     return front + rest
+
+
+def _value_of(option: str, words: Iterator[str]) -> str:
+    value = next(words, None)
+    if value is None:
+        raise UsageError(f"{option} needs a value")
+    return value
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
@@ -142,7 +148,7 @@ def _run(arguments: Sequence[str], outputs: select.poll) -> int:
     except DlqError as error:
         return _complain(str(error), code_of(error))
     except typer.TyperException as error:
-        return _complain(error.format_message(), ExitCode.USAGE) if str(error) else ExitCode.USAGE
+        return _complain(_with_help(error), ExitCode.USAGE) if str(error) else ExitCode.USAGE
     except (KeyboardInterrupt, typer.Abort):
         return _complain("interrupted", ExitCode.INTERRUPTED)
     except (BrokenPipeError, SystemExit) as end:
@@ -177,6 +183,13 @@ def _watching_outputs() -> Iterator[select.poll]:
                 opened.callback(os.close, copy)
                 outputs.register(copy, 0)  # the kernel always tells of errors
         yield outputs
+
+
+def _with_help(error: typer.TyperException) -> str:
+    """What typer says, and where to read on."""
+    context = getattr(error, "ctx", None)
+    text = error.format_message()
+    return text if context is None else f"{text.rstrip('.')}; see {context.command_path} --help"
 
 
 def _complain(text: str, code: ExitCode) -> ExitCode:

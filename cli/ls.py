@@ -63,9 +63,9 @@ def ls(
     from dlq.cli.looking import open_views
 
     context: Context = ctx.obj
-    for_eyes = context.output == "table" and not columns
+    for_eyes = context.output == "table" and columns is None
     most = _IN_A_TABLE if limit is None and context.output == "table" else limit
-    chosen = _chosen(columns) if columns else _fitting(context) if for_eyes else LS_COLUMNS
+    chosen = _chosen(columns) if columns is not None else _fitting(context) if for_eyes else LS_COLUMNS
     checked = condition(where)
     connection = open_views(context)
     page = on_the_first_page(connection, most + 1) if most and where is None else checked

@@ -34,6 +34,8 @@ def verify(ctx: typer.Context) -> int:
     for found in books:
         for problem in found["problems"]:
             context.complain(f"{found['source']}: {problem}")
-    if context.output == "table" and balanced:
+    if not books:
+        context.say(f"the archive {context.store.location} is empty")
+    elif context.output == "table" and balanced:
         context.say("Every captured letter is accounted for, once.")
     return ExitCode.DONE if balanced else ExitCode.IN_DOUBT

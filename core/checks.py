@@ -30,6 +30,8 @@ _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 
 def check(settings: Settings) -> None:
     """Raises ConfigError for the first value that means nothing."""
+    if not settings.archive.strip():
+        raise ConfigError("archive is empty; name a folder, or s3://bucket/path")
     for broker in settings.brokers.values():
         _one_of(f"brokers.{broker.name}.kind", broker.kind, BROKER_KINDS)
         _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)

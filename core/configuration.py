@@ -32,6 +32,16 @@ _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": 
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
 _SINGLE: Mapping[str, type] = {"retain": Retain, "ledger": Ledger, "replay": Replay, "spark": Spark}
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
+_WORDS: Mapping[Any, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list of tables",
+    tuple: "a list of texts",
+    Mapping: "a table",
+}
+"""Types as a user of TOML calls them."""
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _TOP = ("archive", *_NAMED, *_LISTED, *_SINGLE)
 
@@ -107,7 +117,7 @@ def _typed(place: str, value: Any, wanted: Any) -> Any:
         typing.get_origin(o) is not None and issubclass(typing.get_origin(o), Mapping) for o in options
     ):
         return {str(k): str(v).lower() if isinstance(v, bool) else str(v) for k, v in value.items()}
-    names = " or ".join(getattr(o, "__name__", str(o)) for o in options if o is not type(None))
+    names = " or ".join(_WORDS[typing.get_origin(o) or o] for o in options if o is not type(None))
     raise ConfigError(f"{place} must be {names}, not {value!r}")
 
 

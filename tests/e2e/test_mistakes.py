@@ -21,6 +21,9 @@ CONFIGURATIONS = {
     "a bad mask": ('[[mask]]\npattern = "("\n', "mask[0].pattern = '(' is no regular expression"),
     "a bad threshold": ('[profiles.x]\nfail_on = ["much"]\n', "profiles.x: fail_on 'much' is no threshold"),
     "a profile of no source": (BROKER + SOURCE + '[profiles.x]\nsources = ["bills"]\n', "no source matches"),
+    "an empty archive name": ('archive = ""\n', "archive is empty"),
+    "a number for a text": ("archive = 5\n", "archive must be text, not 5"),
+    "a number for a table": ("[spark]\nconf = 5\n", "spark.conf must be a table, not 5"),
     "a bad name": ('[sources."../x"]\nbroker = "b"\nqueue = "q"\n', "letters, digits"),
 }
 
@@ -58,6 +61,9 @@ def test_a_wrong_configuration_is_named_in_one_line(
         (["import", "missing.jsonl"], "missing.jsonl"),
         (["ls", "-o", "xml"], "xml"),
         (["report", "-o", "csv"], "dlq ls -o csv"),
+        (["ls", "--columns", ""], "unknown column ''"),
+        (["ls", "-o"], "-o needs a value"),
+        (["show"], "see dlq show --help"),
         (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
     ],
 )
@@ -96,6 +102,32 @@ def test_a_password_variable_that_is_not_set_is_2(dlq: Callable[..., Any], tmp_p
     done = dlq("pull")
     assert done.code == 2
     assert "SECRET" in done.err
+
+
+@pytest.mark.parametrize(
+    ("archive", "code", "expected"),
+    [
+        ("/proc/nowhere", 3, "cannot write locks/source-import in the archive /proc/nowhere"),
+        ("a.jsonl", 2, "archive = 'a.jsonl' is no folder"),
+        ("a.jsonl/below", 3, "Not a directory"),
+        ("s3://", 2, "names no bucket"),
+    ],
+)
+def test_an_archive_where_none_can_be_is_named(
+    dlq: Callable[..., Any], tmp_path: Path, archive: str, code: int, expected: str
+) -> None:
+    (tmp_path / "dlq.toml").write_text(f'archive = "{archive}"\n')
+    (tmp_path / "a.jsonl").write_text('{"broker_kind": "rabbitmq"}\n')
+    done = dlq("import", "a.jsonl")
+    assert done.code == code
+    assert one_line(done.err), done.err
+    assert expected in done.err
+
+
+def test_an_empty_archive_is_said_to_be_empty(dlq: Callable[..., Any]) -> None:
+    done = dlq("verify")
+    assert (done.code, done.out) == (0, "")
+    assert "archive is empty" in done.err
 
 
 def test_common_options_stand_before_or_after_the_command(dlq: Callable[..., Any]) -> None:

@@ -1,6 +1,7 @@
 import pytest
 
 from dlq.cli.app import hoist
+from dlq.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,6 @@ from dlq.cli.app import hoist
         ("ls -qocsv", "-q -o csv ls"),
         ("ls -qo csv", "-q -o csv ls"),
         ("ls --output=csv --config x --quiet", "--output=csv --config x --quiet ls"),
-        ("ls -o", "-o ls"),
         ("export -", "export -"),
         ("show -x", "show -x"),
         ("show -- -q", "show -- -q"),
@@ -22,3 +22,9 @@ from dlq.cli.app import hoist
 )
 def test_common_options_come_to_the_front_however_they_are_written(words: str, hoisted: str) -> None:
     assert hoist(words.split()) == hoisted.split()
+
+
+@pytest.mark.parametrize("words", ["ls -o", "ls --config", "ls -qo"])
+def test_a_common_option_without_its_value_is_named(words: str) -> None:
+    with pytest.raises(UsageError, match=r"^-(o|-config) needs a value"):
+        hoist(words.split())
