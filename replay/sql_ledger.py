@@ -7,8 +7,8 @@ anything is sent, and what became of it is written together with the next claim.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
-from typing import Any
+from itertools import chain, groupby
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -21,8 +21,10 @@ from dlq.replay.owner import is_dead, new_owner
 from dlq.replay.sql_engine import Database
 from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
 
-_CHUNK_OF_KEYS = 5_000
+_CHUNK = 2_000
+"""SQLite takes 32,766 values in a statement, and a new row has eleven."""
 _CHUNK_OF_ROWS = 50_000
+T = TypeVar("T")
 
 
 class _SomeAreKnownError(Exception):
@@ -179,6 +181,8 @@ class SqlLedger:
         rows: list[Any] = [
             (x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters
         ]
+        if self._database.is_file:
+            return sum(_insert_together(connection, str(self._new), some) for some in _chunks(rows))
         if not self._new.positional:
             rows = [dict(zip(sql.INSERTED, row, strict=True)) for row in rows]
         # The compiled text and plain tuples: SQLAlchemy's own executemany costs twice the insert itself.
@@ -215,6 +219,14 @@ class SqlLedger:
         )
 
 
+def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[Any, ...]]) -> int:
+    """One statement for all rows: it gives up the interpreter's lock once, not at each of them, which would
+    wait every time for the thread that sends. `text` inserts one row."""
+    one = f"({', '.join('?' * len(sql.INSERTED))})"
+    every = text.replace(one, ", ".join([one] * len(rows)))
+    return connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))).rowcount
+
+
 def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple[Any, ...]]]:
     """The driver's own rows: a Row object for each replay costs as much as reading it."""
 
@@ -233,5 +245,5 @@ def _may_send(state: State, of: str, plan: str) -> bool:
     return state in MAY_SEND or (state in MAY_SEND_AGAIN and of != plan)
 
 
-def _chunks(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    return (keys[start : start + _CHUNK_OF_KEYS] for start in range(0, len(keys), _CHUNK_OF_KEYS))
+def _chunks(all_of_them: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (all_of_them[start : start + _CHUNK] for start in range(0, len(all_of_them), _CHUNK))
