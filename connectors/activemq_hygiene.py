@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
+from dlq.connectors.activemq_amqp import without_expiry
 from dlq.connectors.activemq_jolokia import TYPE_OF
 from dlq.connectors.base import Outline, Target
 from dlq.connectors.stomp_frames import encode, text_of
@@ -31,6 +32,8 @@ consumer can be given; Classic wants them, as the body is the whole AMQP message
 _OF_FRAMEWORKS = re.compile(
     r"(x-)?(exception|error|stack-?trace|failure|retry|retries|dead-?letter)[-_.\w]*|Camel\w*", re.IGNORECASE
 )
+_EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
+"""What is stripped of an AMQP message inside its body."""
 _TOPIC = "a topic: every subscriber gets it, not only the one that failed"
 _TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
@@ -68,6 +71,8 @@ def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_
     kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
     stripped = [name for name in record.headers if name not in kept]
     headers, body, measured = content(record, target, provenance, keep_headers)
+    if _is_amqp(record) and body != record.body:
+        stripped.append(_EXPIRY_OF_AMQP)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     return Outline(stripped, _problem(record, headers, number, body), _warnings(record, target, headers))
 
@@ -144,11 +149,16 @@ def content(
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get('dlq_replay_id', record.record_id)}"
     text = None if _is_bytes(record.headers, artemis) else text_of(record.body)
     if text is None:
-        return headers, record.body, True
+        return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True
     holds_nul = "\0" in text
     if holds_nul and not artemis:
         headers["amq-msg-type"] = "text"
     return headers, text.encode("utf-8", "surrogatepass"), holds_nul
+
+
+def _is_amqp(record: Record) -> bool:
+    """Whether the body is a whole AMQP message, as only Classic has it."""
+    return record.broker_kind == "activemq" and record.headers.get("JMS_AMQP_NATIVE") == "true"
 
 
 def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:

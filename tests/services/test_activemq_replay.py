@@ -83,6 +83,21 @@ def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) 
     assert [each["JMSXGroupID"] for each in shown] == ["g", "g"]
 
 
+@on_classic
+def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stomp: Place) -> None:
+    origin, accepted = f"ttl.{stomp.queue}", "1"
+    stomp.send(b"so that the queue is there", queue="ActiveMQ.DLQ")
+    stomp.java("ActiveMqAmqp.java", origin, "late", ttl=100)
+    deadline = time.monotonic() + 20
+    letters: list[Record] = []
+    while not letters and time.monotonic() < deadline:
+        letters = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
+    published(stomp, stomp.queue, outgoing(letters, Target("queue", origin)))
+    stomp.java("ActiveMqReject.java", origin, accepted)
+    assert stomp.drain(origin) == []
+    assert [r for r in stomp.pull("copy", "ActiveMQ.DLQ")[0] if r.origin == origin] == []
+
+
 @on_artemis
 def test_artemis_takes_a_replay_id_only_once(stomp: Place) -> None:
     stomp.send(b"a", b"b", b"c")

@@ -52,6 +52,15 @@ def test_what_artemis_shows_of_an_amqp_message_stays_behind_and_classic_gets_it_
     assert own.items() <= sent(letter(headers=own))[0].items()
 
 
+def test_an_amqp_message_of_classic_goes_without_its_ttl_and_the_plan_says_so() -> None:
+    amqp = {"JMS_AMQP_NATIVE": "true", "content-length": "14"}
+    record = letter(b"\x00Sp\xc0\x05\x03A@R\x09", headers=amqp)
+    assert sent(record)[1] == b"\x00Sp\xc0\x04\x03A@@"
+    assert "ttl, absolute-expiry-time" in outlined(record).stripped
+    plain = letter(record.body, headers={"content-length": "14"})
+    assert (sent(plain)[1], outlined(plain).stripped) == (record.body, ["content-length"])
+
+
 def test_a_replay_is_persistent_and_says_what_it_is() -> None:
     headers, body = sent(letter(b"body", headers={"priority": "7", "correlation-id": "a:b\nc"}))
     assert (headers["destination"], headers["persistent"], headers["transaction"]) == (
