@@ -1,6 +1,6 @@
 """`dlq import`: JSONL letters into the archive."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,6 +9,9 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source
+
+if TYPE_CHECKING:
+    from dlq.archive.store import Store
 
 _SHOWN = 50
 
@@ -53,7 +56,25 @@ def import_(
         "known": result.recaptured,
     }
     context.emit({"source": source, "pull_id": result.pull_id, **counts}, lambda: _say(context, counts))
+    if result.captured and (twins := _also_elsewhere(context.store, result.pull_id)):
+        context.complain(
+            f"{twins} of these letters lie in the archive under another source, too: every count has them "
+            "twice now, and dlq analyze does not expect it; import an export into another archive"
+        )
     return ExitCode.PARTLY if result.left_letters else ExitCode.DONE
+
+
+def _also_elsewhere(store: "Store", pull_id: str) -> int:
+    """How many letters of this import the archive holds under another source, by their ids."""
+    from dlq.archive.views import connect
+
+    sql = """
+        SELECT count(DISTINCT record_id) FROM records new WHERE pull_id = ? AND EXISTS (
+            SELECT 1 FROM records old WHERE old.record_id = new.record_id AND old.source <> new.source
+        )"""
+    with connect(store) as connection:
+        (count,) = connection.execute(sql, [pull_id]).fetchall()[0]
+    return int(count)
 
 
 def _say(context: Context, counts: dict[str, int]) -> None:

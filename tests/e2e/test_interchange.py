@@ -52,6 +52,14 @@ def test_export_then_import_is_the_identity(dlq: Callable[..., Any], tmp_path: P
     assert records(dlq, "import") == records(dlq, "again")
 
 
+def test_letters_that_lie_under_two_sources_are_told_of(dlq: Callable[..., Any], tmp_path: Path) -> None:
+    assert dlq("import", write(tmp_path / "a.jsonl", LETTERS)).err == ""
+    dlq("export", "b.jsonl")
+    assert "4 of these letters lie in the archive under another source" in (
+        dlq("import", "b.jsonl", "--source", "again").err
+    )
+
+
 def test_pipes_carry_letters(dlq: Callable[..., Any], tmp_path: Path) -> None:
     dlq("import", write(tmp_path / "a.jsonl", LETTERS))
     exported = dlq("export", "-").out
