@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive.compaction import size_of
 from dlq.archive.manifests import Manifest
+from dlq.archive.segments import readable
 from dlq.archive.store import Store
 from dlq.core import units
 from dlq.core.settings import Retain
@@ -49,7 +50,7 @@ class _Letters:
         """Record ids and capture times of what may leave this segment."""
         if not (manifest.settled and manifest.rows):
             return pa.table({name: [] for name in _COLUMNS})
-        with self._store.open(manifest.segment) as file:
+        with readable(manifest.segment), self._store.open(manifest.segment) as file:
             letters = pq.read_table(file, columns=_COLUMNS)
         ids = letters["record_id"]
         replayed = pc.is_in(ids, value_set=self._replayed.combine_chunks())

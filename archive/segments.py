@@ -4,6 +4,7 @@ Both names appear only when their bytes are durable; the third step, the acknowl
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
@@ -17,6 +18,7 @@ from dlq.archive.schema import to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
+from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
@@ -90,25 +92,40 @@ def commit(
     return manifest
 
 
+@contextmanager
+def readable(name: str) -> Iterator[None]:
+    """What goes wrong in reading this Parquet file of the archive is an ArchiveError that names it."""
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArchiveError(
+            f"cannot read {name} in the archive: {reason}; dlq verify shows the damage"
+        ) from error
+
+
 def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     """The record ids of one segment, in row order, as an Arrow string column."""
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
-    return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
+    with readable(manifest.segment):
+        return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
 
 
 def batches(store: Store, segment: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
-    yield from pq.ParquetFile(store.parquet(segment)).iter_batches(_BATCH_ROWS, columns=list(columns))
+    with readable(segment):
+        yield from pq.ParquetFile(store.parquet(segment)).iter_batches(_BATCH_ROWS, columns=list(columns))
 
 
 def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:
     """The kinds of brokers that the letters of these segments came from."""
     kinds: set[str] = set()
     for manifest in committed:
-        file = pq.ParquetFile(store.parquet(manifest.segment), read_dictionary=["broker_kind"])
-        for chunk in file.read(columns=["broker_kind"])["broker_kind"].chunks:
-            kinds.update(chunk.dictionary.to_pylist())
+        with readable(manifest.segment):
+            file = pq.ParquetFile(store.parquet(manifest.segment), read_dictionary=["broker_kind"])
+            for chunk in file.read(columns=["broker_kind"])["broker_kind"].chunks:
+                kinds.update(chunk.dictionary.to_pylist())
     return kinds
 
 
@@ -116,7 +133,7 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     """The ids of the letters that retention has removed from one segment."""
     if not manifest.purged_ids:
         return pa.chunked_array([], pa.string())
-    with store.open(manifest.purged_ids) as file:
+    with readable(manifest.purged_ids), store.open(manifest.purged_ids) as file:
         return pq.read_table(file)["record_id"]
 
 

@@ -170,7 +170,7 @@ def _read(store: Store, segment: str) -> tuple[pa.Array | None, list[str]]:
             ids += some
             made = (sha256(body or b"").hexdigest() for body in bodies)
             changed += [i for i, is_, was in zip(some, made, digests, strict=True) if is_ != was]
-    except (OSError, pa.ArrowException, ArchiveError, UsageError):
+    except (ArchiveError, UsageError):
         return None, []
     return pa.array(ids, pa.string()), changed
 
@@ -179,7 +179,7 @@ def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
     """The ids that retention has left of removed letters."""
     try:
         ids = segments.purged_ids(store, manifest).combine_chunks()
-    except (OSError, pa.ArrowException, ArchiveError, UsageError):
+    except (ArchiveError, UsageError):
         ids = _NO_IDS
     if manifest.purged_ids and len(ids) != manifest.purged:
         books.problems.append(f"segment {manifest.stem} does not name all the letters that were removed")

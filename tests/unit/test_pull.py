@@ -149,3 +149,21 @@ def test_a_crash_between_manifest_and_acknowledgement_doubles_nothing(
 def test_a_source_is_locked_while_it_is_pulled(store: LocalStore, shop: MemoryConnector) -> None:
     with store.lock("source-orders"), pytest.raises(Busy, match="pid"):
         take(store, shop)
+
+
+@pytest.mark.parametrize("harm", ["gone", "damaged"])
+def test_a_damaged_segment_is_named_and_the_letters_stay_in_the_queue(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, harm: str
+) -> None:
+    broker.put("orders.dlq", letter("a"))
+    take(store, shop)
+    [manifest] = manifests.every(store)
+    if harm == "gone":
+        store.delete(manifest.segment)
+    else:
+        store.put(manifest.segment, b"no parquet")
+    broker.put("orders.dlq", letter("b"))
+    result = take(store, shop)
+    assert isinstance(result.error, ArchiveError)
+    assert f"cannot read {manifest.segment} in the archive" in str(result.error)
+    assert broker.depth("orders.dlq") == 1
