@@ -32,19 +32,15 @@ class Task:
 
 def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
     """The profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
-    from dlq.reports import report
-
     profile = named(settings, name)
-    reports = [_report(text) for text in profile.report]
-    for format_, _path in reports:
-        report.checked_format(format_)
+    reports = [_report(profile, text) for text in profile.report]
     return Task(
         profile,
         _matching(settings.sources, profile),
         _bounds(profile),
         reports,
         None if profile.max_time is None else units.seconds(profile.max_time),
-        otlp or profile.metrics_otlp,
+        _collector(otlp or profile.metrics_otlp),
     )
 
 
@@ -88,11 +84,20 @@ def _matching(known: Mapping[str, Source], profile: Profile) -> list[Source]:
     return [s for name, s in known.items() if any(fnmatchcase(name, p) for p in profile.sources)]
 
 
-def _report(text: str) -> tuple[str, str]:
+def _report(profile: Profile, text: str) -> tuple[str, str]:
     """`html:reports/x.html`, or a path whose name says the format."""
-    from dlq.reports.report import FORMATS, format_of_file
+    from dlq.reports.report import FORMATS, checked_format, format_of_file
 
     head, colon, path = text.partition(":")
-    if colon and path and (head in FORMATS or "/" not in head):
-        return head, path
-    return format_of_file(text), text
+    if not (colon and path and (head in FORMATS or "/" not in head)):
+        return format_of_file(text), text
+    try:
+        return checked_format(head), path
+    except UsageError as error:
+        raise ConfigError(f"profiles.{profile.name}.report: {error}") from error
+
+
+def _collector(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http://", "https://")):
+        raise UsageError(f"metrics_otlp = {url!r} is no URL; write it like http://127.0.0.1:4318")
+    return url

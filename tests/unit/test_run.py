@@ -159,7 +159,8 @@ def test_patterns_choose_sources(team: Team) -> None:
     [
         ("", '["nothing*"]', "no source matches"),
         ('fail_on = ["unknwn > 1"]', '["*"]', "did you mean 'unknown'"),
-        ('report = ["pdf:x.pdf"]', '["*"]', "unknown format 'pdf'"),
+        ('report = ["pdf:x.pdf"]', '["*"]', "profiles.nightly.report: unknown format 'pdf'"),
+        ('metrics_otlp = "here"', '["*"]', "metrics_otlp = 'here' is no URL"),
         ('max_time = "soon"', '["*"]', "duration"),
         ('max_time = "0s"', '["*"]', "more than 0"),
         ('mode = "move"', '["*"]', "mode"),
