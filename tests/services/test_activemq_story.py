@@ -88,18 +88,30 @@ def depths(broker: ActiveMq) -> dict[str, int]:
     return {name: facts.depth for name, facts in Jolokia(settings_of(broker), artemis=False).queues().items()}
 
 
-class Consumer:
-    """The Java consumer, its log, what it has done, and its connection to be cut."""
+def wait_until_quiet(broker: ActiveMq) -> None:
+    """Everything is taken, some of it by the dead-letter queue."""
+    wait_until(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
+    time.sleep(1)
 
-    def __init__(self, broker: ActiveMq, folder: Path) -> None:
+
+class Consumer:
+    """The Java consumer, its log, what it has done, and its connection to be cut, once or twice."""
+
+    def __init__(self, broker: ActiveMq, folder: Path, mode: str = "individual", cuts: int = 1) -> None:
         self.log, self._effects, cut = folder / "client.log", folder / "effects", folder / "cut"
         proxy = Proxy(broker.openwire)
-        files = {"cut": str(cut), "effects": str(self._effects)}
+        how = {"cut": str(cut), "effects": str(self._effects), "mode": mode, "cuts": cuts}
         with self.log.open("wb") as log:
-            self.process = broker.java("ActiveMqFailover.java", "orders", log=log, px=proxy.port, **files)
-        wait_until(cut.exists)
-        time.sleep(0.3)
-        proxy.cut()
+            self.process = broker.java("ActiveMqFailover.java", "orders", log=log, px=proxy.port, **how)
+        for number in range(1, cuts + 1):
+            wait_until((folder / f"cut.{number}").exists)
+            time.sleep(0.3)
+            proxy.cut()
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.kill()
+        self.process.wait()
 
     def effects(self) -> Counter[int]:
         """Message number -> how often it was processed until now."""
@@ -127,14 +139,11 @@ def test_a_burst_is_explained_and_only_what_was_never_processed_goes_back(
     try:
         explain_and_replay(broker, consumer, tmp_path)
     finally:
-        consumer.process.kill()
-        consumer.process.wait()
+        consumer.stop()
 
 
 def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
-    wait_until(lambda: depths(broker).get("orders") == 0 and depths(broker).get(DLQ, 0) > 0)
-    time.sleep(1)
-
+    wait_until_quiet(broker)
     [pulled] = dlq(tmp_path, "pull", "dead", "--mode", "drain")["sources"]
     said = dlq(tmp_path, "analyze", "--client-log", str(consumer.log))
     assert said["causes"] == {"suppressed_duplicate": pulled["captured"]}
@@ -147,7 +156,8 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     assert {row["advice"] for row in letters} == {"check_first"}
     assert len({row["incident_id"] for row in letters}) == 1
     assert all("and it had reconnected to tcp://127.0.0.1" in row["advice_reason"] for row in letters)
-    [incident] = rows(tmp_path, 'SELECT size, start, peak, "end" FROM incidents')
+    [incident] = rows(tmp_path, "SELECT * FROM incidents JOIN bursts USING (incident_id)")
+    assert sum(map(length, incident["ranges"])) == len(letters)
     assert incident["size"] == pulled["captured"]
     assert incident["start"] <= incident["end"]
     listed = rows(tmp_path, "SELECT state, reconnected_to FROM client_log")
@@ -173,3 +183,39 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     effects = consumer.effects()
     assert sorted(effects) == list(range(150)), "nothing is lost: the living connection took the replays"
     assert set(effects.values()) == {1}, "and nothing was done twice"
+
+
+@pytest.mark.parametrize("mode", ["individual", "client", "transacted"])
+def test_after_two_cuts_a_retry_of_all_loses_nothing_and_doubles_just_what_was_done(
+    broker: ActiveMq, tmp_path: Path, mode: str
+) -> None:
+    (tmp_path / "dlq.toml").write_text(CONFIGURATION.format(url=broker.url, jolokia=broker.jolokia))
+    consumer = Consumer(broker, tmp_path, mode, cuts=2)
+    try:
+        retry_all(broker, consumer, tmp_path)
+    finally:
+        consumer.stop()
+
+
+def retry_all(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> None:
+    wait_until_quiet(broker)
+    before = consumer.effects()
+    dlq(tmp_path, "pull", "dead", "--mode", "drain")
+    seen = {int(row["key"]) for row in rows(tmp_path, "SELECT key FROM letters")}
+    assert seen | set(before) == set(range(150)), "every message was done or is a letter"
+    assert seen - set(before), "a purge of all would lose these"
+
+    plan = dlq(tmp_path, "replay", "plan", "--where", "true", "--any-advice")
+    assert dlq(tmp_path, "replay", "apply", plan["plan"])["states"]["confirmed"] == len(seen)
+    wait_until(lambda: depths(broker).get("orders") == 0)
+    time.sleep(1)
+
+    after = consumer.effects()
+    assert set(after) == set(range(150)), "nothing is lost"
+    assert after - before == Counter(seen), "and each letter was done once more, done before or not"
+
+
+def length(letters: str) -> int:
+    """How many a range like `ID:…:1:40-42` holds."""
+    first, dash, last = letters.rpartition(":")[2].partition("-")
+    return int(last) - int(first) + 1 if dash else 1
