@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from planning import Planning
 from replaying import QueueFile, Replaying, settings
 
 from dlq.archive.store import LocalStore
@@ -36,3 +37,8 @@ def ledger(config: Settings, store: LocalStore) -> Iterator[Ledger]:
 @pytest.fixture
 def replay(store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> Replaying:
     return Replaying(store, config, queue, ledger)
+
+
+@pytest.fixture
+def plan(store: LocalStore, config: Settings, queue: QueueFile) -> Planning:
+    return Planning(store, config, queue)

@@ -1,0 +1,92 @@
+"""Letters that are edited before they go back."""
+
+import json
+from pathlib import Path
+
+import pytest
+from archives import letter
+from planning import Planning
+from replaying import fill, judge
+
+from dlq.connectors import amqp_edit, amqp_table
+from dlq.connectors.interchange import line_of
+from dlq.core.errors import UsageError
+from dlq.replay import edits, planfile
+from dlq.replay.wanted import Wanted
+
+
+def edit_file(tmp_path: Path, *documents: dict[str, object]) -> str:
+    path = tmp_path / "edits.jsonl"
+    path.write_text("".join(json.dumps(document) + "\n" for document in documents))
+    return str(path)
+
+
+def test_an_edit_changes_the_body_and_is_shown(plan: Planning, tmp_path: Path) -> None:
+    [before, _] = fill(plan.store, 2, body=b'{"qty": 0}', headers={"h": "v"})
+    document = line_of(before) | {"body_text": '{"qty": 1}'}
+    changes = edits.read(edit_file(tmp_path, document))
+    header = plan(Wanted(edits=changes))
+    assert list(edits.differences(plan.store, header, changes)) == [
+        before.record_id,
+        "  body: 10 -> 10 bytes",
+        "  @@ -1 +1 @@",
+        '  -{"qty": 0}',
+        '  +{"qty": 1}',
+    ]
+    assert edits.load(plan.store, header).apply(before).body == b'{"qty": 1}'
+
+
+def test_an_edited_header_is_encoded_anew_and_other_letters_stay(plan: Planning, tmp_path: Path) -> None:
+    [before, other] = fill(plan.store, 2, headers={"h": "v"}, raw_properties=b"block")
+    document = line_of(before) | {"headers": {"h": "\x1b[2Jw"}}
+    changes = edits.read(edit_file(tmp_path, document))
+    after = changes.apply(before)
+    assert (after.headers, after.raw_properties, after.body) == ({"h": "\x1b[2Jw"}, None, before.body)
+    assert changes.apply(other) is other
+    assert edits.difference(before, after) == ["header h: v -> \\x1b[2Jw"]
+
+
+def test_on_rabbitmq_an_edited_header_leaves_the_others_byte_for_byte(tmp_path: Path) -> None:
+    block = amqp_edit.edit(amqp_edit.EMPTY, set_headers={"tenant": 42, "app": "shop", "old": "x"})
+    before = letter(1, headers={"tenant": "42", "app": "shop", "old": "x"}, raw_properties=block)
+    document = line_of(before) | {"headers": {"tenant": "42", "app": "shop 2", "tries": 3}}
+    after = edits.read(edit_file(tmp_path, document)).apply(before)
+    assert after.raw_properties is not None
+    assert amqp_table.decode(after.raw_properties).headers == {"tenant": "42", "app": "shop 2", "tries": "3"}
+
+
+def test_a_line_of_export_that_changes_nothing_keeps_the_property_block(
+    plan: Planning, tmp_path: Path
+) -> None:
+    [before] = fill(plan.store, 1, headers={"x-death": '[{"count": 1}]'}, raw_properties=b"block")
+    assert edits.read(edit_file(tmp_path, line_of(before))).apply(before) == before
+
+
+def test_changed_edits_are_refused(plan: Planning, tmp_path: Path) -> None:
+    [before] = fill(plan.store, 1)
+    header = plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(before) | {"body_text": "new"}))))
+    plan.store.put(planfile.edits_name(header.plan), b"")
+    with pytest.raises(UsageError, match="edits of plan"):
+        edits.load(plan.store, header)
+
+
+@pytest.mark.parametrize(
+    ("document", "text"),
+    [
+        ({"broker_kind": "rabbitmq"}, "record.record_id"),
+        ({"broker_kind": "rabbitmq", "nonsense": 1}, "unknown field"),
+        ({"broker_kind": "rabbitmq", "body_base64": "!", "record": {"record_id": "a"}}, "base64"),
+    ],
+)
+def test_a_bad_edit_is_a_usage_error_with_its_line(
+    tmp_path: Path, document: dict[str, object], text: str
+) -> None:
+    with pytest.raises(UsageError, match=f"line 1: .*{text}"):
+        edits.read(edit_file(tmp_path, document))
+
+
+def test_an_edit_for_a_letter_outside_the_plan_is_refused(plan: Planning, tmp_path: Path) -> None:
+    [first, second] = fill(plan.store, 2)
+    judge(plan.store, {first.record_id: "replay", second.record_id: "never"})
+    with pytest.raises(UsageError, match="not in the plan"):
+        plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(second)))))
