@@ -173,8 +173,12 @@ TYPE_OF = "type of "
 
 
 def details(shown: Mapping[str, Any]) -> dict[str, str]:
-    """What STOMP hides of a message: its class, its group, and the types of properties that are not text."""
+    """What STOMP hides of a message: its class, its group, the types of properties that are not text, and the
+    ids of the brokers it came through over network bridges."""
     found = {"class": body_class(shown)}
+    path = str(shown.get("BrokerPath") or "").strip("[]")
+    if path.startswith("ID:"):
+        found["broker path"] = path
     if shown.get("JMSXGroupID"):
         found |= {name: str(shown.get(name)) for name in ("JMSXGroupID", "JMSXGroupSeq")}
     for kind in _TYPES:

@@ -17,7 +17,7 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights]] [tls=PORT] [amqp=PORT] [one=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights]] [tls=PORT] [amqp=PORT] [one=PORT] [bridge=PORT]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -94,6 +94,7 @@ public class ActiveMqBroker {
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
             if (option.startsWith("one=")) broker.addConnector("stomp://127.0.0.1:" + option.substring(4) + "?maximumConnections=1");
+            if (option.startsWith("bridge=")) broker.addNetworkConnector("static:(tcp://127.0.0.1:" + option.substring(7) + ")");
             if (option.startsWith("amqp=")) broker.addConnector("amqp://127.0.0.1:" + option.substring(5));
         }
 
