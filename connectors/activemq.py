@@ -6,7 +6,7 @@ from dlq.connectors import activemq_hygiene
 from dlq.connectors.activemq_chain import ChainReading
 from dlq.connectors.activemq_inspect import inspection
 from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_marker import committed, remove
+from dlq.connectors.activemq_marker import committed, marker_queue, remove
 from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_records import bare_destination
@@ -75,6 +75,7 @@ class StompConnector:
             remove(link, plan)
         finally:
             link.close()
+        self._queues.remove_empty(marker_queue(plan))
 
     def close(self) -> None:
         """See `Connector`."""

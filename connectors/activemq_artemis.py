@@ -17,6 +17,7 @@ from dlq.core.settings import Broker
 
 _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
+_DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
     "RoutingType": "routingType",
@@ -51,6 +52,10 @@ class Management:
         """The names of all queues; None when the user may not ask."""
         names = self.attribute("broker", "queueNames")
         return [str(name) for name in names] if isinstance(names, list) else None
+
+    def destroy(self, queue: str) -> None:
+        """Delete a queue with all that is in it, and its address; nothing happens without the right."""
+        self._ask(_DESTROY, json.dumps([queue, True, True]))
 
     def delivered_classes(self, queue: str) -> dict[int, Any] | None:
         """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
@@ -109,8 +114,7 @@ class Management:
         if self._link is not None:
             with contextlib.suppress(BrokerError):
                 self._link.request("UNSUBSCRIBE", {"id": self._link.token})
-                destroy = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
-                self._send(self._link, destroy, json.dumps([self._reply, True, True]))
+                self._send(self._link, _DESTROY, json.dumps([self._reply, True, True]))
             self._link.close()
             self._link = None
 

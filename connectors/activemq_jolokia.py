@@ -38,6 +38,7 @@ _ARTEMIS = (
     "org.apache.activemq.artemis:"
     "broker=*,component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
 )
+_BROKER_NAME = re.compile(r"brokerName=[^,]+")
 _ARTEMIS_READ = (
     "Name",
     "MessageCount",
@@ -90,6 +91,14 @@ class Jolokia:
         asked = {"type": "exec", "mbean": mbean, "operation": "getMessage", "arguments": [message_id]}
         found = self._ask(asked)
         return found if isinstance(found, Mapping) else None
+
+    def remove_queue(self, queue: str) -> None:
+        """Delete a Classic queue with all that is in it; nothing happens where that is not allowed."""
+        mbean = self._mbean(queue)
+        broker = _BROKER_NAME.search(mbean or "")
+        if broker is not None:
+            owner = f"org.apache.activemq:type=Broker,{broker[0]}"
+            self._ask({"type": "exec", "mbean": owner, "operation": "removeQueue", "arguments": [queue]})
 
     def _mbean(self, queue: str) -> str | None:
         """The object name of a Classic queue, in which some characters of the queue's own name are replaced;

@@ -5,6 +5,7 @@ Jolokia may be left out, so when it fails the next way is gone, and `trouble` is
 its details of each letter (`jolokia_details`), which nothing else tells, cannot do without it.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -83,6 +84,17 @@ class Queues:
         if self.management is not None:
             return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self._broker.statistics_plugin else None
+
+    def remove_empty(self, queue: str) -> None:
+        """Delete a queue of our own, where that can be asked for; never raises a BrokerError."""
+        with contextlib.suppress(BrokerError):
+            facts = self.facts(queue)
+            if facts is None or facts.depth:
+                return
+            if self.management is not None:
+                self.management.destroy(queue)
+            else:
+                self._by_jolokia(lambda jolokia: jolokia.remove_queue(queue))
 
     def close(self) -> None:
         """Let go of connections; never raises."""

@@ -17,6 +17,7 @@ from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_jolokia import Jolokia
 from dlq.connectors.activemq_publishing import StompPublisher
+from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
@@ -63,7 +64,12 @@ def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> N
     published(stomp, stomp.queue, letters[:120])
     found = stomp.connector.find(stomp.queue, letters, since=0)
     assert [found[n] for n in range(150)] == ["sent"] * 120 + ["not_sent"] * 30
+    queue = f"dlq.replay.{stomp.queue}"
+    asking = Queues(settings_of(stomp.broker), stomp.connector.kind)
+    assert queue in (asking.names() or [])
     stomp.connector.forget(stomp.queue)
+    assert queue not in (asking.names() or [])
+    asking.close()
     assert set(stomp.connector.find(stomp.queue, letters, since=0).values()) == {"not_sent"}
 
 

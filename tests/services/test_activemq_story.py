@@ -176,7 +176,7 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     assert plan["selected"] == len(never)
     applied = dlq(tmp_path, "replay", "apply", plan["plan"])
     assert applied["states"]["confirmed"] == len(never)
-    assert depths(broker)[f"dlq.replay.{plan['plan']}"] == 0, "its markers go with the plan"
+    assert f"dlq.replay.{plan['plan']}" not in depths(broker), "its markers go with the plan"
     wait_until(lambda: depths(broker).get("orders") == 0)
     time.sleep(1)
 
