@@ -20,6 +20,7 @@ _UNKNOWN_TABLE = re.compile(r"Table with name (.+) does not exist")
 _KEYWORD_COLUMNS = {
     re.compile(rf"(?<![\"\w]){name}(?![\"\w])", re.IGNORECASE): f'"{name}"' for name in ("offset", "end")
 }
+_OF_BYTES = re.compile(r"No function matches .*\bBLOB\b")
 _DAMAGE = ("IO Error", "Out of Memory Error", "No magic bytes", "Corrupt")
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
 
@@ -137,6 +138,8 @@ def _told(text: str, connection: duckdb.DuckDBPyConnection) -> str | None:
     if found := _UNKNOWN_TABLE.search(text):
         views = sorted(_names(connection, "table_name"))
         return f"unknown view {found[1]!r}{suggest(found[1], views)}; the views are {', '.join(views)}"
+    if _OF_BYTES.search(text):
+        return "a body is bytes; as text it is try(decode(body)), null where it is not UTF-8"
     return None
 
 

@@ -10,7 +10,7 @@ import typer
 
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
-from dlq.core.errors import DlqError
+from dlq.core.errors import UsageError
 
 _CONFIG = """\
 archive = "{folder}/archive"
@@ -100,11 +100,15 @@ def _prepare(folder: Path) -> Path:
     from dlq.cli.demo_incident import QUEUE, WORK_QUEUE, letters
     from dlq.connectors.memory import broker_at
 
-    folder.mkdir(parents=True, exist_ok=True)
     config = folder / "dlq.toml"
-    if config.exists():
-        raise DlqError(f"{folder} holds a demo already; name another --folder")
-    config.write_text(_CONFIG.format(folder=folder.resolve()), encoding="utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with config.open("x", encoding="utf-8") as file:
+            file.write(_CONFIG.format(folder=folder.resolve()))
+    except FileExistsError as error:
+        raise UsageError(f"{error.filename} is there already; name another --folder") from error
+    except OSError as error:
+        raise UsageError(f"--folder {folder}: {error.strerror}; name another one") from error
     broker = broker_at(f"memory://{folder.resolve()}/broker.db")
     broker.declare(WORK_QUEUE)
     broker.put(QUEUE, *letters())

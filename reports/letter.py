@@ -27,7 +27,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
         SELECT * EXCLUDE (body, raw_properties), base64(body) AS body_base64,
                base64(raw_properties) AS raw_properties_base64
         FROM letters WHERE record_id = ?"""
-    (letter,) = _objects(connection, sql, record_id)
+    letter = _objects(connection, sql, record_id)[0]  # an export that was imported here lies here twice
     letter |= {
         "cause_meaning": CAUSES.get(letter["cause"] or ""),
         "advice_meaning": ADVICE.get(letter["advice"] or ""),
@@ -46,7 +46,9 @@ def _resolve(connection: "duckdb.DuckDBPyConnection", prefix: str) -> str:
         raise UsageError(
             f"{prefix!r} is no record id; give 8 or more of its hex digits, as dlq ls shows them"
         )
-    sql = "SELECT record_id FROM records WHERE record_id >= ? AND record_id < ? || 'g' ORDER BY 1 LIMIT 6"
+    sql = """
+        SELECT DISTINCT record_id FROM records
+        WHERE record_id >= ? AND record_id < ? || 'g' ORDER BY 1 LIMIT 6"""
     found = [row[0] for row in run(connection, sql, [prefix, prefix]).rows]
     if not found:
         raise UsageError(f"no letter has the id {prefix}; dlq ls lists them")

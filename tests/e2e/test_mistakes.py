@@ -64,6 +64,8 @@ def test_a_wrong_configuration_is_named_in_one_line(
         (["ls", "--columns", ""], "unknown column ''"),
         (["ls", "-o"], "-o needs a value"),
         (["show"], "see dlq show --help"),
+        (["demo", "--folder", "dlq.toml"], "dlq.toml is there already"),
+        (["demo", "--folder", "/proc/x"], "--folder /proc/x: No such file or directory"),
         (["-c", "nowhere.toml", "pull"], "nowhere.toml"),
     ],
 )

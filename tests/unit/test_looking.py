@@ -113,6 +113,7 @@ def test_a_table_of_ls_has_prefixes_that_show_takes(dlq: Dlq) -> None:
         (["query", "DELETE FROM records"], "only one SELECT"),
         (["query", "SELECT nope FROM letters"], "unknown column 'nope'"),
         (["query", "SELECT * FROM read_text('/etc/passwd')"], "only the archive's views can be read"),
+        (["ls", "--where", "body like '%x%'"], "as text it is try(decode(body))"),
         (["show", "0000"], "give 8 or more"),
         (["show", "ffffffff"], "no letter has the id"),
         (["show", "0" * 20], "ambiguous"),

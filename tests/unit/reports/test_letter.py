@@ -54,6 +54,11 @@ def test_a_unique_prefix_of_eight_digits_addresses_a_letter(store: LocalStore) -
     assert gather(views.connect(store), A[:9])["record_id"] == A
 
 
+def test_a_letter_that_lies_under_two_sources_is_one_letter(store: LocalStore) -> None:
+    write_segment(store, "p-9", [letter(1, record_id=A, source="again")])
+    assert gather(views.connect(store), A)["record_id"] == A
+
+
 @pytest.mark.parametrize(
     ("prefix", "told"),
     [("aaaaaaaa", "ambiguous"), ("bbbbbbbb", "no letter"), ("aaaa", "8 or more"), ("' OR 1=1", "8 or more")],
