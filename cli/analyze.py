@@ -77,7 +77,7 @@ def _moment(since: str | None) -> int | None:
         return None
     at = from_iso(since)
     try:
-        return at if at is not None else now() - int(seconds(since) * 1_000_000)
+        return at if at is not None else max(0, now() - int(seconds(since) * 1_000_000))
     except UsageError as error:
         raise UsageError(
             f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h)"

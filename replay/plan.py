@@ -3,6 +3,7 @@
 Nothing is sent and no letter is changed; the plan is a new file of the archive.
 """
 
+import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -243,7 +244,7 @@ _COMPACT = str.maketrans("", "", "-:")
 
 def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> Header:
     """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
-    if wanted.rate is not None and wanted.rate <= 0:
+    if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
     with ledgers.opened_if_any(settings.ledger, store) as ledger:
         return Planner(store, settings, brokers, ledger).make(wanted)

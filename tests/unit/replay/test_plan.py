@@ -122,7 +122,7 @@ def test_bad_sql_is_a_usage_error(plan: Planning, where: str) -> None:
         plan(Wanted(where=where))
 
 
-@pytest.mark.parametrize("rate", [0.0, -1.0])
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_rate_is_positive(plan: Planning, rate: float) -> None:
     with pytest.raises(UsageError, match="rate"):
         plan(Wanted(rate=rate))
