@@ -1,7 +1,7 @@
 """Did a replay arrive? Messages are found by their unique key, and ours by the replay id they carry."""
 
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 
 from dlq.connectors.base import Outgoing, Presence
@@ -26,7 +26,8 @@ def find(cluster: Cluster, outgoing: Sequence[Outgoing], since: int) -> dict[int
     A broker that is down proves nothing. One that was restarted after `since` (microseconds), or keeps no
     index, is looked through: that proves it as long as its store goes back to that time.
     """
-    nodes = list(cluster.masters(refresh=True))
+    masters = dict(cluster.masters(refresh=True))
+    nodes = list(masters)
     found, _ = _looked_up(cluster, nodes, outgoing, since)
     missing = _without(outgoing, found)
     if not missing:
@@ -36,10 +37,8 @@ def find(cluster: Cluster, outgoing: Sequence[Outgoing], since: int) -> dict[int
     missing = _without(missing, late)
     others = [node for node in nodes if node not in answered or not _is_witness(cluster, node, since)]
     seen, is_proof = _looked_through(cluster, others, missing, since)
-    is_proof = is_proof and _are_routes_here(cluster, missing)
-    absent = {
-        letter.number for letter in _without(missing, seen) if is_proof and _is_home_here(cluster, letter)
-    }
+    is_proof = is_proof and _are_routes_here(cluster, masters, missing)
+    absent = {letter.number for letter in missing if is_proof and _is_home_here(cluster, masters, letter)}
     sent = found | late | seen
     return {n: "sent" if n in sent else "not_sent" if n in absent else "unknown" for n, *_ in outgoing}
 
@@ -110,17 +109,17 @@ def _looked_through(
     return found, True
 
 
-def _are_routes_here(cluster: Cluster, letters: Iterable[Outgoing]) -> bool:
-    """No broker that has the topics is without its master."""
+def _are_routes_here(cluster: Cluster, masters: Mapping[str, str], letters: Iterable[Outgoing]) -> bool:
+    """No broker that has the topics is missing among those that were asked."""
     topics = {_topic_of(letter) for letter in letters if letter.target.kind != RESUME}
     routed = {node for topic in topics for node in cluster.route(topic)}
-    return not cluster.headless and routed <= cluster.masters().keys()
+    return not cluster.headless and routed <= masters.keys()
 
 
-def _is_home_here(cluster: Cluster, letter: Outgoing) -> bool:
-    """The broker that a letter came from is there: it takes it back where it can (`Way.near`), and it alone
+def _is_home_here(cluster: Cluster, masters: Mapping[str, str], letter: Outgoing) -> bool:
+    """The broker that a letter came from was asked: it takes it back where it can (`Way.near`), and it alone
     can resume a half message."""
-    record, masters = letter.record, cluster.masters()
+    record = letter.record
     is_foreign = record.broker != cluster.name or record.broker_node is None
     store = record.headers.get("storeHost") if letter.target.kind == RESUME else None
     return (is_foreign or record.broker_node in masters) and (store is None or store in masters.values())

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.remoting import Ask, Code
+from dlq.connectors.remoting import Ask, Code, ProtocolError
 from dlq.connectors.rocket_message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
 from dlq.connectors.rocketmq_walks import Place, pull_fields, queue_walk
-from dlq.core.errors import NotFound
+from dlq.core.errors import ConnectionLost, NotFound
 
 _IS_PATTERN = frozenset("*?[")
 _STORED = "#stored"
@@ -117,13 +117,16 @@ def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
 def message_at(cluster: Cluster, extent: Extent, offset: int) -> StoredMessage | None:
     """The message at one offset of a queue; None where there is none any more. Raises BrokerError."""
     place = extent.place
-    if extent.pullable:
-        answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
-        found = split(answer.body) if answer.code == Code.OK else []
-    else:
-        steps = queue_walk(cluster.link(place.node), place, offset, offset + 1)
-        found = [message for step in steps for message in step.messages]
-    return next((parse(message) for message in found if queue_offset(message) == offset), None)
+    try:
+        if extent.pullable:
+            answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
+            found = split(answer.body) if answer.code == Code.OK else []
+        else:
+            steps = queue_walk(cluster.link(place.node), place, offset, offset + 1)
+            found = [message for step in steps for message in step.messages]
+        return next((parse(message) for message in found if queue_offset(message) == offset), None)
+    except ProtocolError as error:
+        raise ConnectionLost(f"{place} sent what is no message: {error}") from error
 
 
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
