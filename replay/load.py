@@ -15,7 +15,7 @@ from dlq.core.record import COLUMNS, Record
 from dlq.replay.letters import Located
 
 _NOT_SENT = {
-    "broker_version", "broker_node", "physical_id", "captured_at", "first_dead_at", "failure_text",
+    "broker_version", "physical_id", "captured_at", "first_dead_at", "failure_text",
     "deaths", "attempts", "redelivered", "body_sha256", "pull_id", "mode",
 }  # fmt: skip
 SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
@@ -25,7 +25,7 @@ OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
 _LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_size")
 _LEAN: Mapping[str, Sequence[str]] = {
     "rabbitmq": _LEAN_COLUMNS,
-    "rocketmq": (*_LEAN_COLUMNS, "dead_letter_queue", "origin", "headers", "flags"),
+    "rocketmq": (*_LEAN_COLUMNS, "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
     "activemq": (*_LEAN_COLUMNS, "headers", "properties"),
     "artemis": (*_LEAN_COLUMNS, "headers", "properties"),
 }

@@ -25,7 +25,7 @@ HEADERS = {
     "priority": "7",
 }
 OF_ROCKETMQ = {
-    "broker_kind": "rocketmq", "dead_letter_queue": "%DLQ%pay", "headers": {"flag": "3", "sysFlag": "1"},
+    "broker_kind": "rocketmq", "broker_node": "broker-a", "dead_letter_queue": "%DLQ%pay", "headers": {"flag": "3", "sysFlag": "1"},
     "flags": 1, "raw_properties": encode_properties({"KEYS": "k", "UNIQ_KEY": "u"}),
 }  # fmt: skip
 
@@ -56,5 +56,5 @@ def test_a_lean_letter_is_sent_like_a_whole_one(
     write_segment(store, "p-00001", [whole])
     place: Any = SimpleNamespace(record_id=whole.record_id, segment="p-00001", row=0)
     (lean,) = Loader(store, lean=True).records([place])
-    assert lean.source == ""
+    assert (lean.source, lean.broker_node) == ("", whole.broker_node)
     assert sent(lean) == sent(whole)
