@@ -25,8 +25,9 @@ HEADERS = {
     "priority": "7",
 }
 OF_ROCKETMQ = {
-    "broker_kind": "rocketmq", "broker_node": "broker-a", "dead_letter_queue": "%DLQ%pay", "headers": {"flag": "3", "sysFlag": "1"},
-    "flags": 1, "raw_properties": encode_properties({"KEYS": "k", "UNIQ_KEY": "u"}),
+    "broker_kind": "rocketmq", "broker_node": "broker-a", "dead_letter_queue": "%DLQ%pay",
+    "headers": {"flag": "3", "sysFlag": "1"}, "flags": 1,
+    "raw_properties": encode_properties({"KEYS": "k", "UNIQ_KEY": "u"}),
 }  # fmt: skip
 
 
