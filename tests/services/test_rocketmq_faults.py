@@ -96,28 +96,6 @@ def test_a_cluster_of_two_is_read_on_both_and_says_when_one_is_gone(rocket_versi
         connector.close()
 
 
-def test_letters_go_back_to_the_broker_that_they_came_from(rocket_version: str) -> None:
-    with RocketMQ(rocket_version, nodes=2) as cluster:
-        nodes = {node: Driver(address) for node, address in cluster.addresses.items()}
-        for node, driver in nodes.items():
-            fill(cluster, node, 10)
-            driver.create_topic("orders")
-        connector = connector_of(cluster)
-        eventually(lambda: len(connector._cluster.route("orders")) == 2, 60)
-        records = read_all(connector, REQUEST).records
-        publisher = connector.publisher("plan", 256)
-        letters = [
-            Outgoing(i, record, Target("topic", "orders"), {"dlq_replay_id": f"{i:032x}"})
-            for i, record in enumerate(records)
-        ]
-        assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
-        publisher.close()
-        for node, driver in nodes.items():
-            names = {parse_properties(m.properties)["n"] for m in driver.messages("orders")}
-            assert names == {f"{node}-{i}" for i in range(10)}
-        connector.close()
-
-
 def test_a_broker_whose_slave_alone_is_there_makes_the_reading_incomplete(rocket_version: str) -> None:
     cluster = RocketMQ(rocket_version, nodes=2)
     with (cluster.folder / "broker-b.conf").open("a") as configuration:
