@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pika.exceptions import AMQPError
 from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
+from services.rabbitmq_letters import wait_until_the_node_is_no_newcomer
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile
@@ -136,6 +137,7 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     shop: Callable[..., Shop], kind: str
 ) -> None:
     here = shop(6000, kind)
+    wait_until_the_node_is_no_newcomer(here.rabbit)
     plan = here.plan("--witness")
     running = here.start("replay", "apply", plan)
     here.wait_for(500, running)

@@ -8,6 +8,7 @@ import pika
 from services.rabbitmq_fixtures import Rabbit
 
 from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.rabbitmq_management import Management
 from dlq.connectors.rabbitmq_publishing import RabbitPublisher
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
@@ -87,3 +88,11 @@ def settled_depth(rabbit: Rabbit, queue: str) -> int:
         before = depth
         time.sleep(0.3)
     return depth
+
+
+def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
+    """A witness proves nothing of a node that started shortly before the first send."""
+    management = Management(rabbit.broker())
+    while min(node.get("uptime", 0) for node in management.get("nodes")) < 6000:
+        time.sleep(0.5)
+    management.close()

@@ -20,11 +20,11 @@ from services.rabbitmq_letters import (
     to_queue,
     until_it_ends,
     wait_until,
+    wait_until_the_node_is_no_newcomer,
 )
 
 from dlq.connectors.base import Outgoing
 from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.connectors.rabbitmq_management import Management
 from dlq.connectors.rabbitmq_witness import WitnessedPublisher, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
@@ -133,13 +133,6 @@ def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> No
     assert "was deleted" in str(error)
     rabbit.channel.queue_delete(queue_of(plan))
     rabbit.channel.exchange_delete(exchange_of(plan))
-
-
-def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
-    management = Management(rabbit.broker())
-    while min(node.get("uptime", 0) for node in management.get("nodes")) < 6000:
-        time.sleep(0.5)
-    management.close()
 
 
 @on_private_nodes
