@@ -137,6 +137,9 @@ def _maps(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
     for chunk in column.chunks:
         offsets = chunk.offsets.to_pylist()
         first, end = offsets[0], offsets[-1]
+        if first == end:
+            yield from ({} for _ in range(len(chunk)))
+            continue
         names, values = (c.slice(first, end - first) for c in (chunk.keys, chunk.items))
         texts = values.to_pylist()
         rows = (slice(begin - first, end - first) for begin, end in pairwise(offsets))
@@ -150,12 +153,11 @@ def _maps(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
 
 def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
     """The names of the first map, where all the maps have the same in the same order."""
-    rows = len(offsets) - 1
-    width, odd = divmod(len(names), rows or 1)
-    if odd or (np.diff(offsets) != width).any():
+    width = offsets[1] - offsets[0] if len(offsets) > 1 else 0
+    if any(end - begin != width for begin, end in pairwise(offsets)):
         return None
-    encoded = names.dictionary_encode().indices.to_numpy().reshape(rows, width)
-    return names[:width].to_pylist() if (encoded == encoded[:1]).all() else None
+    is_alike = names.slice(width).equals(names.slice(0, len(names) - width))
+    return names.slice(0, width).to_pylist() if is_alike else None
 
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
