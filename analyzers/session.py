@@ -28,6 +28,8 @@ _BASE: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     # Letters are hostile: a cast that fails gives null, it does not end the analysis.
     "spark.sql.ansi.enabled": "false",
+    # A letter that was imported under a second source is there twice, with the same signs of duplicates.
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     # An analysis counts only when its analysis.json is there, so its files need no second rename.

@@ -59,7 +59,7 @@ def import_(
     if result.captured and (twins := _also_elsewhere(context.store, result.pull_id)):
         context.complain(
             f"{twins} of these letters lie in the archive under another source, too: every count has them "
-            "twice now, and dlq analyze does not expect it; import an export into another archive"
+            "twice now; import an export into another archive"
         )
     return ExitCode.PARTLY if result.left_letters else ExitCode.DONE
 

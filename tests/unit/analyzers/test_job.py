@@ -39,6 +39,13 @@ def test_every_record_gets_one_verdict_and_causes_are_counted(spark: SparkSessio
     assert sorted(verdicts(spark, store)) == [1, 2, 3]
 
 
+def test_a_letter_under_two_sources_is_judged_as_two(store: LocalStore) -> None:
+    write_segment(store, "p-0", [rejected(1, message_id="m", body_size=1, body_sha256="aa")])
+    write_segment(store, "p-1", [rejected(1, message_id="m", body_size=1, body_sha256="aa", source="again")])
+    result = analyze(store, Settings())
+    assert (result.records, dict(result.causes)) == (2, {"poison_ack": 2})
+
+
 def test_segments_judged_before_are_not_judged_again(store: LocalStore) -> None:
     write_segment(store, "p-0", [rejected(1)])
     first = analyze(store, Settings())
