@@ -65,6 +65,7 @@ class Ask(IntEnum):
     QUERY_QUEUE = 321
     TOPIC_GROUPS = 300
     RESUME_CHECK = 323
+    GROUP_TOPICS = 343
 
 
 class Code(IntEnum):

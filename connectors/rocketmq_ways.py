@@ -49,13 +49,13 @@ def why_unread(cluster: Cluster, group: str) -> str | None:
     """Why a message in the group's retry topic would lie there unread; None where somebody reads it, or
     nobody tells.
 
-    Push consumers subscribe to that topic and commit offsets of it; POP and gRPC consumers have others.
+    Push consumers subscribe to that topic and commit offsets of it; POP and gRPC consumers have others. A
+    group that has read nothing here may be either, and the message waits for its first consumer.
     """
     topic = f"{RETRY}{group}"
     readers = cluster.groups_of(topic)
-    if readers is None or group in readers:
+    if readers is None or group in readers or not cluster.topics_of(group):
         return None
     return (
-        f"no consumer of {group} has ever read {topic}: it consumes by POP or gRPC, or has not run on this "
-        "cluster; use --to origin"
+        f"{group} reads other topics and has never read {topic}: it consumes by POP or gRPC; use --to origin"
     )

@@ -70,10 +70,13 @@ class Driver:
 
     def read_retries(self, group: str) -> None:
         """What is left on the broker of a push consumer: the retry topic, and an offset of it."""
-        topic = f"%RETRY%{group}"
-        self.create_topic(topic)
-        where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 0}
+        self.create_topic(f"%RETRY%{group}")
         self.create_group(group, retries=16)
+        self.commit_offset(group, f"%RETRY%{group}")
+
+    def commit_offset(self, group: str, topic: str) -> None:
+        """What every consumer leaves on the broker."""
+        where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 0}
         self.ok(_COMMIT_OFFSET, where)
 
     def set(self, setting: str, value: object) -> None:
