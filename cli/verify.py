@@ -29,11 +29,11 @@ def verify(ctx: typer.Context) -> int:
     if context.output == "json":
         context.emit({"balanced": balanced, "sources": books})
     else:
-        columns = _COLUMNS if context.output == "table" else (*_COLUMNS, "in_doubt", "problems")
+        columns = _COLUMNS if context.output == "table" else (*_COLUMNS, "in_doubt", "problems", "notes")
         context.emit_rows(columns, [[found[name] for name in columns] for found in books])
     for found in books:
-        for problem in found["problems"]:
-            context.complain(f"{found['source']}: {problem}")
+        for sentence in (*found["problems"], *found["notes"]):
+            context.complain(f"{found['source']}: {sentence}")
     if not books:
         context.say(f"the archive {context.store.location} is empty")
     elif context.output == "table" and balanced:

@@ -35,7 +35,8 @@ _NO_MANIFEST = (
 
 @dataclass
 class Books:
-    """The letters of one source. `problems` are sentences; without any the books balance."""
+    """The letters of one source. `problems` are sentences, and without any the books balance; `notes` are
+    of what is in no books."""
 
     source: str
     captured: int = 0
@@ -45,6 +46,7 @@ class Books:
     waiting: int = 0
     in_doubt: int = 0
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def balanced(self) -> bool:
@@ -141,7 +143,7 @@ def _check_orphan(store: Store, segment: str, known: pa.ChunkedArray, books: Boo
     """A compaction that crashed leaves letters that are in the books already."""
     ids, _ = _read(store, segment)
     if ids is None or not pc.all(pc.is_in(ids, value_set=known)).as_py():
-        books.problems.append(_NO_MANIFEST.format(stem=PurePath(segment).stem))
+        books.notes.append(_NO_MANIFEST.format(stem=PurePath(segment).stem))
 
 
 def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
