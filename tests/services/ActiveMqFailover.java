@@ -9,7 +9,7 @@ import org.apache.activemq.command.ActiveMQQueue;
 
 /**
  * A consumer with failover whose connection is cut while it works, with messages prefetched before its listener
- * is set: java -Dow=PORT -Dpx=PROXY -Dcut=FILE -Deffects=FILE -Dmode=individual|client|transacted -Dcuts=1
+ * is set: java -Dow=PORT -Dpx=PROXY -Dcut=FILE -Deffects=FILE -Dmode=individual|transacted -Dcuts=1
  * ActiveMqFailover.java QUEUE. Before each cut it acknowledges nothing for a while; FILE.1 says that it is time to
  * cut, FILE.2 that it is time for the second one. It consumes until its standard input ends. What is done is a line of
  * the effects: when the listener has the message, in a transacted session when it is committed.
@@ -40,8 +40,8 @@ public class ActiveMqFailover {
 
         Worker(Connection connection) throws Exception {
             boolean transacted = mode.equals("transacted");
-            int acks = mode.equals("client") ? Session.CLIENT_ACKNOWLEDGE : ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE;
-            session = connection.createSession(transacted, transacted ? Session.SESSION_TRANSACTED : acks);
+            int acks = transacted ? Session.SESSION_TRANSACTED : ActiveMQSession.INDIVIDUAL_ACKNOWLEDGE;
+            session = connection.createSession(transacted, acks);
         }
 
         public void onMessage(Message message) {

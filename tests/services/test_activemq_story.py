@@ -185,7 +185,7 @@ def explain_and_replay(broker: ActiveMq, consumer: Consumer, tmp_path: Path) -> 
     assert set(effects.values()) == {1}, "and nothing was done twice"
 
 
-@pytest.mark.parametrize("mode", ["individual", "client", "transacted"])
+@pytest.mark.parametrize("mode", ["individual", "transacted"])
 def test_after_two_cuts_a_retry_of_all_loses_nothing_and_doubles_just_what_was_done(
     broker: ActiveMq, tmp_path: Path, mode: str
 ) -> None:
