@@ -124,6 +124,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     with tempfile.TemporaryFile() as log:
         try:
             quiet = {"stdout": log, "stderr": log}
+            # PySpark has no public way to give the JVM other outputs than our own, nor types for this one.
             gateway = SparkContext._gateway or launch_gateway(before, quiet)  # type: ignore[no-untyped-call]
             SparkContext._ensure_initialized(gateway=gateway)
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.

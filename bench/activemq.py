@@ -17,14 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from services.activemq_broker import CLASSIC, ActiveMq  # noqa: E402 (the tests' own broker)
+from services.activemq_broker import CLASSIC, ActiveMq
 
-from dlq.connectors.activemq_link import Link  # noqa: E402 (the same)
-from dlq.connectors.stomp_frames import encode  # noqa: E402 (the same)
-from dlq.core.settings import Broker  # noqa: E402 (the same)
+from dlq.connectors.activemq_link import Link
+from dlq.connectors.stomp_frames import encode
+from dlq.core.settings import Broker
 
 HEADERS = {
     "persistent": "true",

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -91,7 +91,7 @@ class Dlq:
             '[sources.s]\nbroker = "bench"\ngroup = "bench"\n'
         )
 
-    def __call__(self, *arguments: str) -> tuple[dict[str, object], float]:
+    def __call__(self, *arguments: str) -> tuple[dict[str, Any], float]:
         """The document of one command, and its seconds of CPU."""
         said, cpu = run([*self._enter, *DLQ, *arguments], self._folder)
         return json.loads(said), cpu
@@ -99,7 +99,7 @@ class Dlq:
     def pull(self, count: int) -> Figure:
         """Everything up to `count`."""
         document, cpu = self("pull", "s", "--mode", "drain", "--limit", str(count))
-        (source,) = document["sources"]  # type: ignore[misc]  # the command's JSON
+        (source,) = document["sources"]
         if source["captured"] != count:
             raise SystemExit(f"dlq pull captured {source['captured']} of {count}")
         return Figure(count / source["seconds"], cpu / count * 1e6)
@@ -110,7 +110,7 @@ class Dlq:
         document, cpu = self("replay", "apply", str(plan["plan"]))
         if document["sent"] != count:
             raise SystemExit(f"dlq replay apply sent {document['sent']} of {count}")
-        return Figure(count / float(str(document["seconds"])), cpu / count * 1e6)
+        return Figure(count / document["seconds"], cpu / count * 1e6)
 
 
 def one_round(cluster: RocketMQ, driver: Driver, classes: str, count: int) -> Iterator[tuple[str, Figure]]:

@@ -1,4 +1,4 @@
-"""Many stored messages cut into columns at once: a fifth of the price of one after another.
+"""Many stored messages cut into columns at once, which costs less than one after another.
 
 The layout is in `rocket_message`. Messages may differ in everything, IPv4 and IPv6 hosts included; what
 depends on a length is found for all of them before anything is taken out.

@@ -1,7 +1,7 @@
 """The cluster behind a `rocketmq://` URL: name servers, masters, routes, and refusals in our words."""
 
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -75,15 +75,19 @@ class Cluster:
         """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
         masters = self.masters()
         nodes = [node for node in self.route(topic) if node in masters]
-        answers = [self.call(node, Ask.TOPIC_GROUPS, {"topic": topic}) for node in nodes]
-        lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
-        return {str(group) for found in lists for group in found.get("groupList") or ()} if lists else None
+        return self._listed(nodes, Ask.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
     def topics_of(self, group: str) -> set[str]:
         """The topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
-        answers = [self.call(node, Ask.GROUP_TOPICS, {"group": group}) for node in self.masters()]
+        return self._listed(self.masters(), Ask.GROUP_TOPICS, {"group": group}, "topicList") or set()
+
+    def _listed(
+        self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
+    ) -> set[str] | None:
+        """What brokers list under `name`, all together; None where none answers."""
+        answers = [self.call(node, code, fields) for node in nodes]
         lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
-        return {str(topic) for found in lists for topic in found.get("topicList") or ()}
+        return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
 
     def link(self, node: str) -> Link:
         """The connection to the master of `node`, a new one when the last has ended."""
