@@ -31,6 +31,8 @@ from dlq.core.text import for_terminal
 _CLOCKS_DIFFER_BY = 5_000_000
 """Microseconds. A node that started this shortly before the first send counts as restarted."""
 _SILENT_SECONDS = 10
+_LISTED_SECONDS = 6
+"""A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
 _GONE_SECONDS = 15
 _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
@@ -151,14 +153,16 @@ def _was_up(node: Mapping[str, Any], since: int) -> bool:
 
 def _wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
-    for _ in range(_GONE_SECONDS):
-        listed = management.get("connections") or []
-        if not any(
-            (known.get("client_properties") or {}).get("connection_name") == connection for known in listed
-        ):
-            return True
+    is_listed = True
+    for second in range(_GONE_SECONDS):
+        is_listed = any(
+            (known.get("client_properties") or {}).get("connection_name") == connection
+            for known in management.get("connections") or []
+        )
+        if not is_listed and second >= _LISTED_SECONDS:
+            break
         time.sleep(1)
-    return False
+    return not is_listed
 
 
 def _seen(broker: Broker, plan: str, wanted: Mapping[str, int]) -> set[str] | None:

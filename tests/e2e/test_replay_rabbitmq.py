@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pika.exceptions import AMQPError
 from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
-from services.rabbitmq_letters import wait_until_the_node_is_no_newcomer
+from services.rabbitmq_letters import settled_depth, wait_until, wait_until_the_node_is_no_newcomer
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile
@@ -64,11 +64,12 @@ class Shop:
         taken = self.rabbit.take(self.work, self.rabbit.depth(self.work))
         return Counter(properties.headers["dlq_replay_of"] for _, properties, _ in taken)
 
-    def arrived(self) -> set[str]:
-        """Record ids in the queue, which stay there."""
+    def arrived(self, at_least: int) -> set[str]:
+        """Record ids in the queue, which stay there. A quorum queue says 0 until it has elected a leader."""
+        wait_until(lambda: self.rabbit.depth(self.work) >= at_least)
         channel = self.rabbit.connect()
         ids = set()
-        for _ in range(self.rabbit.depth(self.work)):
+        for _ in range(settled_depth(self.rabbit, self.work)):
             _, properties, _ = channel.basic_get(self.work)
             ids.add(properties.headers["dlq_replay_of"])
         channel.connection.close()
@@ -229,7 +230,7 @@ def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[...
     # A witness proves nothing after a restart of the node: the operator looks at the queue.
     resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
     assert (resolved.code, resolved.json["resolved"]["unknown"]) == (6, states["in_doubt"])
-    arrived = here.arrived()
+    arrived = here.arrived(states["confirmed"])
     doubtful = [
         row["record_id"]
         for row in here.dlq("query", "select record_id, state from replays where state = 'in_doubt'").rows

@@ -11,7 +11,14 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from services.rabbitmq_fixtures import A_QUEUE_IS_DURABLE_AFTER, KINDS, Rabbit, on_private_nodes, request
+from services.rabbitmq_fixtures import (
+    A_QUEUE_IS_DURABLE_AFTER,
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_3,
+    request,
+)
 from services.rabbitmq_letters import (
     letter,
     new_plan,
@@ -28,6 +35,7 @@ from dlq.connectors.rabbitmq import RabbitConnector
 from dlq.connectors.rabbitmq_witness import WitnessedPublisher, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -45,6 +53,12 @@ for answer in publisher.publish(letter(number, to_queue({queue!r})) for number i
 """
 
 
+def _client(broker: Broker, plan: str, queue: str) -> "subprocess.Popen[str]":
+    tests = os.path.dirname(os.path.dirname(__file__))
+    code = CLIENT.format(tests=tests, url=broker.url, variable=broker.password_env, plan=plan, queue=queue)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
 @on_private_nodes
 @pytest.mark.parametrize("kind", KINDS)
 def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Rabbit, kind: str) -> None:
@@ -52,9 +66,7 @@ def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Ra
     wait_until_the_node_is_no_newcomer(rabbit)
     since = now()
     broker = rabbit.broker()
-    tests = os.path.dirname(os.path.dirname(__file__))
-    code = CLIENT.format(tests=tests, url=broker.url, variable=broker.password_env, plan=plan, queue=queue)
-    client = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    client = _client(broker, plan, queue)
     assert client.stdout is not None
     while rabbit.depth(queue) < 2000:
         assert client.poll() is None
@@ -76,6 +88,34 @@ def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Ra
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(plan, witness=True)
     assert set(connector.find(plan, asked, since).values()) == {"unknown"}
+
+
+@on_rabbitmq_3
+def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_taken_it(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since, broker = now(), rabbit.broker()
+    asked = [letter(number, to_queue(queue)) for number in range(100)]
+    rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+    try:
+        client = _client(broker, plan, queue)
+        wait_until(lambda: _is_bound(rabbit, queue))
+        time.sleep(0.5)
+        client.kill()
+        client.communicate()
+        found = RabbitConnector(broker).find(plan, asked, since)
+    finally:
+        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+    assert set(found.values()) == {"unknown"}
+    wait_until(lambda: rabbit.depth(queue) > 0)
+    arrived = replay_ids(rabbit, queue)
+    found = RabbitConnector(broker).find(plan, asked, since)
+    assert {f"id-{number}" for number, presence in found.items() if presence == "sent"} == set(arrived)
+
+
+def _is_bound(rabbit: Rabbit, queue: str) -> bool:
+    """A publisher binds a target when it has its first letter."""
+    return len(rabbit.node.api("GET", "queues", rabbit.vhost, queue, "bindings") or []) > 1
 
 
 @on_private_nodes
