@@ -62,6 +62,7 @@ class Ask(IntEnum):
     CREATE_GROUP = 200
     ALL_TOPICS = 206
     SEND_V2 = 310
+    SEND_BATCH = 320
     QUERY_QUEUE = 321
     TOPIC_GROUPS = 300
     RESUME_CHECK = 323

@@ -94,6 +94,58 @@ def test_a_committed_transactions_letter_does_not_become_a_half_message_again(ro
     assert rocket.driver.end(HALF) == halves
 
 
+def test_letters_that_go_together_keep_what_is_their_own(rocket: Rocket) -> None:
+    """Also where one of them is refused, for whatever reason."""
+    record, name = dead(rocket), f"{rocket.topic}-too"
+    rocket.driver.create_topic(name)
+    packed = zlib.compress(b"compress me" * 1000)
+    records = [
+        record._replace(
+            raw_properties=None,
+            properties={"UNIQ_KEY": unique_key(), "n": str(n), "user": "日本" * (n % 7)},
+            headers={"flag": n},
+            body=packed if n % 5 == 0 else b"%d\0" % n * (1 + 40 * n),
+            flags=1 if n % 5 == 0 else 0,
+            origin=name if n % 3 == 0 else rocket.topic,
+        )
+        for n in range(300)
+    ]
+    records[7] = records[7]._replace(properties={"n": "7", "big": "v" * 40_000})
+    records[8] = records[8]._replace(body=b"8" * 200_000)
+    records[11] = records[11]._replace(properties={"n": "11", "__SHARDINGKEY": "s"})
+    outcomes = {sent.number: sent.outcome for sent in replay(rocket, records, "origin", 200)}
+    assert outcomes == {n: "refused" if n == 7 else "confirmed" for n in range(300)}
+    arrived = {
+        int(properties["n"]): (
+            message.topic,
+            message.body,
+            message.sys_flag,
+            message.flag,
+            properties["user"],
+        )
+        for topic in (rocket.topic, name)
+        for message in rocket.driver.messages(topic)
+        if "n" in (properties := {"user": "", **parse_properties(message.properties)})
+    }
+    assert arrived == {
+        n: (one.origin, one.body, one.flags, n, one.properties.get("user", ""))
+        for n, one in enumerate(records)
+        if n != 7
+    }
+
+
+def test_a_broker_whose_limit_is_smaller_than_a_batch_gets_letters_alone(rocket: Rocket) -> None:
+    """5.x refuses the batch; 4.9 counts each message of it."""
+    record = dead(rocket)._replace(body=b"x" * 10_000)
+    rocket.driver.set("maxMessageSize", 30_000)
+    try:
+        sent = replay(rocket, [record] * 40, "origin")
+    finally:
+        rocket.driver.set("maxMessageSize", 4 * 2**20)
+    assert [one.outcome for one in sent] == ["confirmed"] * 40
+    assert len(rocket.driver.messages(rocket.topic)) == 41
+
+
 @pytest.mark.parametrize("sys_flag", [0x1, 0x301])
 def test_a_compressed_body_goes_back_as_it_was_stored(rocket: Rocket, sys_flag: int) -> None:
     stored = zlib.compress(b"compress me" * 1000)

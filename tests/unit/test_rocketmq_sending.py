@@ -158,6 +158,7 @@ CODES = [
     (16, "no", "refused"),
     (17, "no topic", "refused"),
     (1, "org.apache.rocketmq.acl.common.AclException: no", "refused"),
+    (1, "java.lang.RuntimeException: message body size exceeded, MessageExtEncoder.encode", "refused"),
     (1, "store failed somehow", "in_doubt"),
     (999, "what is that", "in_doubt"),
 ]
