@@ -12,6 +12,7 @@ from archives import MINUTE, letter, write_analysis, write_segment
 from services.chromium import Page, chromium
 
 from dlq.archive.store import LocalStore
+from dlq.connectors.rocketmq_records import HALF
 from dlq.core.record import Death
 from dlq.reports import report
 
@@ -139,6 +140,23 @@ def test_attacks_are_there_to_be_read(page: Page) -> None:
     for attack in ATTACKS[:-1]:
         assert attack in text
     assert "\\x1b[2J\\u202e<!--" in text
+
+
+def test_a_half_message_is_stored_and_has_not_died(browser: Page, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    half = letter(1, broker_kind="rocketmq", dead_letter_queue=HALF)
+    write_segment(store, "p", [half])
+    verdict = {"record_id": half.record_id, "cause": "transaction_pending", "advice": "hold", "origin": "pay"}
+    write_analysis(store, "a", [verdict])
+    report.write(report.make(store, with_letters=True), "html", str(tmp_path / "report.html"))
+    browser.open((tmp_path / "report.html").as_uri())
+    browser.run("document.querySelector('#list tbody button').click()")
+    text = browser.run("document.getElementById('letter-content').textContent")
+
+    assert "stored" in text
+    assert "meant for" in text
+    assert "died in" not in text
+    assert "dead since" not in text
 
 
 def test_the_policy_refuses_scripts_styles_and_connections_that_someone_might_get_in(page: Page) -> None:
