@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.cli.context import Context
+from dlq.core.errors import DlqError
 from dlq.core.text import for_terminal
 from dlq.core.units import human_seconds
 from dlq.replay import planfile
@@ -119,7 +120,15 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
 
 
 def list_plans(context: Context) -> None:
-    """All plans, oldest first."""
-    headers = [planfile.load(context.store, plan) for plan in planfile.ids(context.store)]
+    """All plans, oldest first. Raises the error of one that can't be read when the others are shown."""
+    headers: list[Header] = []
+    damaged: list[DlqError] = []
+    for plan in planfile.ids(context.store):
+        try:
+            headers.append(planfile.load(context.store, plan))
+        except DlqError as error:
+            damaged.append(error)
     rows = [(h.plan, h.created_at, h.letters, h.to, h.where) for h in headers]
     context.emit_rows(("plan", "created_at", "letters", "to", "where"), rows)
+    if damaged:
+        raise damaged[0]

@@ -88,6 +88,15 @@ def test_plan_apply_status_and_verify_have_the_keys_of_the_design(desk: Desk) ->
     assert (source["captured"], source["replayed"], source["waiting"]) == (LETTERS, LETTERS, 0)
 
 
+def test_a_damaged_plan_is_named_and_hides_no_other(desk: Desk) -> None:
+    plans = [desk.plan(), desk.plan("--limit", "1"), desk.plan("--limit", "2")]
+    (desk.folder / "archive" / "plans" / f"{plans[1]}.jsonl").write_text("{")
+    listed = desk("replay", "status")
+    assert [row["plan"] for row in listed.json] == [plans[0], plans[2]]
+    assert f"plans/{plans[1]}.jsonl" in listed.err
+    assert listed.code == 3
+
+
 def test_letters_without_a_verdict_are_left_out_unless_named(desk: Desk) -> None:
     made = desk("replay", "plan")
     assert (made.json["selected"], made.json["left_out"]) == (0, {"no_verdict": LETTERS})
