@@ -40,6 +40,11 @@ class Cluster:
         self.headless: Sequence[str] = ()
         """Brokers of which slaves alone were registered when `masters` last asked."""
 
+    @property
+    def signs(self) -> bool:
+        """Whether requests carry a signature, as access control lists want it."""
+        return self._access.credential is not None
+
     def masters(self, refresh: bool = False) -> Mapping[str, str]:
         """Broker name -> address of its master, over all name servers.
 

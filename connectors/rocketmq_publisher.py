@@ -118,7 +118,9 @@ class RocketPublisher:
         if way.closed is not None:
             self._done.append(Sent(letter.number, "refused", way.closed))
             return
-        kind = (message.topic, message.sys_flag, node) if may_share(message) else None
+        # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
+        shares = not self._cluster.signs and may_share(message)
+        kind = (message.topic, message.sys_flag, node) if shares else None
         parcel = self._open.pop(kind, None) or Parcel(self._place_for(message, way, node))
         parcel.add(letter.number, message)
         self._unanswered.add(letter.number)

@@ -9,10 +9,12 @@ from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually
 from services.rocketmq_fixtures import connector_of, read_all
 
-from dlq.connectors.base import ReadRequest
+from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.remoting import Credential
+from dlq.connectors.rocketmq import RocketConnector
 from dlq.connectors.rocketmq_link import Access
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
+from dlq.core.record import Record
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq
@@ -42,6 +44,7 @@ accounts:
   defaultGroupPerm: DENY
   topicPerms:
   - "%DLQ%pay=SUB"
+  - "orders=PUB"
   groupPerms:
   - TOOLS_CONSUMER=SUB
 """
@@ -56,13 +59,25 @@ def guarded(version: str) -> RocketMQ:
 
 
 def grant_reader(admin: Driver) -> None:
-    """ACL 2.0: a user who may read the dead letters of one group, by the group that our pulls name."""
+    """ACL 2.0: a user who may read the dead letters of one group, by the group that our pulls name, and send
+    them back to where they died."""
     user = {"username": "reader1", "password": "87654321", "userType": "Normal"}
     admin.ok(3001, {"username": "reader1"}, json.dumps(user).encode())
-    resources = ("Topic:%DLQ%pay", "Group:TOOLS_CONSUMER")
-    entries = [{"resource": name, "actions": ["SUB"], "decision": "ALLOW"} for name in resources]
+    rights = {"Topic:%DLQ%pay": "SUB", "Group:TOOLS_CONSUMER": "SUB", "Topic:orders": "PUB"}
+    entries = [{"resource": name, "actions": [may], "decision": "ALLOW"} for name, may in rights.items()]
     acl = {"subject": "User:reader1", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
     admin.ok(3006, {"subject": "User:reader1"}, json.dumps(acl).encode())
+
+
+def sent_back(connector: RocketConnector, records: list[Record], topic: str) -> list[str]:
+    """What becomes of letters that go out together."""
+    target, provenance = Target("topic", topic), {"dlq_replay_id": "0" * 32, "dlq_replay_lap": "1"}
+    publisher = connector.publisher("plan", 100)
+    letters = [Outgoing(n, record, target, provenance) for n, record in enumerate(records)]
+    try:
+        return [sent.outcome for sent in publisher.publish(iter(letters))]
+    finally:
+        publisher.close()
 
 
 @pytest.mark.parametrize("rocket_version", ["5.5.0", "4.9.7"])
@@ -74,6 +89,7 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
     with guarded(rocket_version) as cluster:
         admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=30))
         admin.create_topic("orders")
+        admin.create_topic("bills")
         admin.dead_letter("orders", "pay", b"guarded")
         admin.dead_letter("orders", "stock", b"not for you")
         if rocket_version.startswith("5"):
@@ -81,6 +97,9 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
         (record,) = eventually(lambda: read_all(reader, REQUEST).records)
         assert record.body == b"guarded"
+        assert sent_back(reader, [record] * 3, "orders") == ["confirmed"] * 3
+        assert sent_back(reader, [record] * 3, "bills") == ["refused"] * 3
+        assert (admin.end("orders"), admin.end("bills")) == (5, 0)
         with pytest.raises(AccessDenied):
             read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
         for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):
