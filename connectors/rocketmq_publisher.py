@@ -38,7 +38,6 @@ _OUTBOX_BYTES = 64 * 1024
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 
-
 _Kind = tuple[str, int, str | None]
 """What messages of one batch have in common: topic, compression bits, the broker they came from."""
 
@@ -197,7 +196,7 @@ class RocketPublisher:
             self._again([parcel])
             return
         outcome, detail = outcome_of(answer, is_empty=not parcel.messages[0].body)
-        if outcome == "refused" and len(parcel.numbers) > 1:
+        if outcome == "refused" and answer.code != Code.BUSY and len(parcel.numbers) > 1:
             self._again(parcel.apart())
             return
         self._done += [Sent(number, outcome, detail) for number in parcel.numbers]
