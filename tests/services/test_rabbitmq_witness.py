@@ -108,8 +108,8 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
         rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
     assert set(found.values()) == {"unknown"}
     wait_until(lambda: rabbit.depth(queue) > 0)
-    arrived = replay_ids(rabbit, queue)
     found = RabbitConnector(broker).find(plan, asked, since)
+    arrived = replay_ids(rabbit, queue)
     assert found == {n: "sent" if f"id-{n}" in arrived else "not_sent" for n in range(100)}
 
 
