@@ -18,9 +18,9 @@ from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
-from dlq.core.collecting import rare_garbage_collection
 from dlq.core.columns import column
 from dlq.core.errors import DlqError
+from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.record import Record
 
 SEGMENT_ROWS = 2_000

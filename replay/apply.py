@@ -9,8 +9,8 @@ from itertools import islice
 
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing
-from dlq.core.collecting import rare_garbage_collection
 from dlq.core.errors import BrokerError, DlqError
+from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
@@ -107,7 +107,7 @@ def applying(
             run.notes += forget(header, brokers)
         return run
 
-    with store.lock(f"plan-{plan}"), rare_garbage_collection():
+    with store.lock(f"plan-{plan}"), rare_garbage_collection(), quick_thread_switches():
         stop.forget_old_requests()
         ledger.expire()
         yield send
