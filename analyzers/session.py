@@ -6,18 +6,20 @@ shown only when the JVM does not come up.
 
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from dlq.analyzers import s3a
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 _GIB = 2**30
@@ -114,7 +116,6 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     _require_java()
@@ -123,9 +124,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
     with tempfile.TemporaryFile() as log:
         try:
-            quiet = {"stdout": log, "stderr": log}
-            # PySpark has no public way to give the JVM other outputs than our own, nor types for this one.
-            gateway = SparkContext._gateway or launch_gateway(before, quiet)  # type: ignore[no-untyped-call]
+            gateway = SparkContext._gateway or _launched(before, {"stdout": log, "stderr": log})
             SparkContext._ensure_initialized(gateway=gateway)
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
             inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
@@ -135,6 +134,30 @@ def _start(conf: dict[str, str]) -> "SparkSession":
         except (PySparkException, Py4JError) as error:
             where = "" if conf["spark.master"].startswith("local") else f" on {conf['spark.master']}"
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+
+
+def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
+    """A JVM that writes to `outputs`. When its start is interrupted it is ended: PySpark forgets it, and
+    without the folder where it should say its port it would wait for ever."""
+    from pyspark import java_gateway
+
+    started: list[subprocess.Popen[bytes]] = []
+
+    def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - PySpark's own command
+        return started[-1]
+
+    # PySpark has no public way to give the JVM other outputs than our own, or to learn its pid.
+    popen = java_gateway.Popen  # type: ignore[attr-defined]
+    java_gateway.Popen = remembered  # type: ignore[attr-defined, assignment]
+    try:
+        return java_gateway.launch_gateway(conf, dict(outputs))  # type: ignore[no-untyped-call]
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        java_gateway.Popen = popen  # type: ignore[attr-defined]
 
 
 def _require_java() -> None:
