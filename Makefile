@@ -30,7 +30,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Brokers are waited for more than they work, so three workers on two cores take about half the time.
+# Brokers are waited for more than they work, so three workers do well on two cores.
 TEST_WORKERS ?= 3
 
 test: brokers lint

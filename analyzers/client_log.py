@@ -158,7 +158,7 @@ def write(
     """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
     if not paths:
         return {}
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # py4j has no types
+    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
     try:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ def session(
 
 
 def _start(conf: dict[str, str]) -> "SparkSession":
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # py4j has no types
+    from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
@@ -139,25 +140,24 @@ def _start(conf: dict[str, str]) -> "SparkSession":
 def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
     """A JVM that writes to `outputs`. When its start is interrupted it is ended: PySpark forgets it, and
     without the folder where it should say its port it would wait for ever."""
-    from pyspark import java_gateway
-
+    # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
+    # learn its pid.
+    java_gateway: Any = import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
 
     def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
         started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - PySpark's own command
         return started[-1]
 
-    # PySpark has no public way to give the JVM other outputs than our own, or to learn its pid.
-    popen = java_gateway.Popen  # type: ignore[attr-defined]
-    java_gateway.Popen = remembered  # type: ignore[attr-defined, assignment]
+    popen, java_gateway.Popen = java_gateway.Popen, remembered
     try:
-        return java_gateway.launch_gateway(conf, dict(outputs))  # type: ignore[no-untyped-call]
+        return java_gateway.launch_gateway(conf, dict(outputs))
     except BaseException:
         for process in started:
             process.kill()
         raise
     finally:
-        java_gateway.Popen = popen  # type: ignore[attr-defined]
+        java_gateway.Popen = popen
 
 
 def _require_java() -> None:

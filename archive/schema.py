@@ -162,7 +162,7 @@ def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
 
 def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     if pa.types.is_timestamp(column.type):
-        return column.cast(pa.int64()).to_pylist()  # type: ignore[no-any-return]  # pyarrow has no types
+        column = column.cast(pa.int64())
     if pa.types.is_map(column.type):
         return list(_maps(column))
     if name == "deaths":

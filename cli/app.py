@@ -194,7 +194,8 @@ def _with_help(error: typer.TyperException) -> str:
 
 def _complain(text: str, code: ExitCode) -> ExitCode:
     with suppress(BrokenPipeError):  # nobody reads it
-        print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201
+        sys.stderr.write(f"dlq: {for_terminal(text)}\n")
+        sys.stderr.flush()
     return code
 
 

@@ -153,16 +153,13 @@ def _was_up(node: Mapping[str, Any], since: int) -> bool:
 
 def _wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
-    is_listed = True
     for second in range(_GONE_SECONDS):
-        is_listed = any(
-            (known.get("client_properties") or {}).get("connection_name") == connection
-            for known in management.get("connections") or []
-        )
-        if not is_listed and second >= _LISTED_SECONDS:
-            break
+        listed = management.get("connections") or []
+        names = {(known.get("client_properties") or {}).get("connection_name") for known in listed}
+        if second >= _LISTED_SECONDS and connection not in names:
+            return True
         time.sleep(1)
-    return not is_listed
+    return False
 
 
 def _seen(broker: Broker, plan: str, wanted: Mapping[str, int]) -> set[str] | None:

@@ -42,8 +42,8 @@ class Cluster:
 
     @property
     def signs(self) -> bool:
-        """Whether requests carry a signature, as access control lists want it."""
-        return self._access.credential is not None
+        """See `Access.signs`."""
+        return self._access.signs
 
     def masters(self, refresh: bool = False) -> Mapping[str, str]:
         """Broker name -> address of its master, over all name servers.

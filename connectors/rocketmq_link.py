@@ -30,6 +30,11 @@ class Access:
     timeout: float = 10.0
     tls: ssl.SSLContext | None = None
 
+    @property
+    def signs(self) -> bool:
+        """Whether requests carry a signature, as access control lists want it; it covers all their fields."""
+        return self.credential is not None
+
 
 class Link:
     """A connection that keeps several requests in flight. Not safe for several threads."""
@@ -67,8 +72,8 @@ class Link:
 
     @property
     def signs(self) -> bool:
-        """Whether requests carry a signature, which covers all their fields."""
-        return self._access.credential is not None
+        """See `Access.signs`."""
+        return self._access.signs
 
     def send(self, data: bytes | bytearray) -> None:
         """Send request frames; raises ConnectionLost."""

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.analyzers.rules_rocketmq import DISCARDED, HALF
+from dlq.analyzers.rules_rocketmq import DISCARDED, FINISHED, HALF
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
@@ -86,6 +86,13 @@ def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> li
 def is_analysed(letter: Mapping[str, Any]) -> bool:
     """Whether an analysis has seen it: it has a cause, or it is evidence of a letter beside it."""
     return any(letter[name] is not None for name in ("cause", "rule", "transaction_state"))
+
+
+def end_of(letter: Mapping[str, Any]) -> str:
+    """How it came to lie where it lies. A transaction's messages do not die: they are stored, until the
+    broker gives one up."""
+    lives = letter["dead_letter_queue"] in (HALF, FINISHED) or letter["transaction_state"]
+    return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
 def next_steps(letter: Document) -> Sequence[dict[str, str]]:

@@ -8,12 +8,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dlq.analyzers.rules_rocketmq import DISCARDED, FINISHED, HALF
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports.body import Preview
-from dlq.reports.letter import is_analysed
+from dlq.reports.letter import end_of, is_analysed
 
 Document = Mapping[str, Any]
 
@@ -88,7 +87,7 @@ def _way(letter: Document) -> Table | None:
     rows = [(letter["published_at"], "published", _published(letter))]
     rows += [(death["time"], _times(death), _died(death)) for death in reversed(letter["deaths"] or [])]
     if not letter["deaths"]:
-        rows.append((letter["dead_at"], _end(letter), _safe(letter["origin"])))
+        rows.append((letter["dead_at"], end_of(letter), _safe(letter["origin"])))
     count = letter["attempts"]
     attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
     rows.append(
@@ -98,12 +97,6 @@ def _way(letter: Document) -> Table | None:
         (letter["captured_at"], "captured", f"by {_safe(letter['mode'])}, pull {_safe(letter['pull_id'])}")
     )
     return _grid((_moment(time), what, where) for time, what, where in rows)
-
-
-def _end(letter: Document) -> str:
-    """A transaction's messages do not die: they are stored, until the broker gives one up."""
-    lives = letter["dead_letter_queue"] in (HALF, FINISHED) or letter["transaction_state"]
-    return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
 def _published(letter: Document) -> str:

@@ -67,11 +67,8 @@
   const block = (title, content) => (content ? [element("h3", {}, title), content] : []);
   const text = (content) => (content ? element("pre", { tabindex: "0" }, content) : null);
 
-  // A transaction's messages do not die: they are stored, until the broker gives one up.
-  const ends = { RMQ_SYS_TRANS_HALF_TOPIC: "stored", RMQ_SYS_TRANS_OP_HALF_TOPIC: "stored", TRANS_CHECK_MAX_TIME_TOPIC: "given up" };
-
   function show(letter) {
-    const end = ends[letter.dead_letter_queue];
+    const isDead = letter.end === "died";
     const story = data.stories[letter.record_id] ?? {};
     const close = element("button", { type: "button" }, "Close");
     close.addEventListener("click", () => byId("letter").close());
@@ -80,9 +77,9 @@
     byId("letter-content").replaceChildren(
       element("header", {}, title, close),
       list([["cause", letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
-        ["source", letter.source], ["lies in", letter.dead_letter_queue], [end ? "meant for" : "died in", letter.origin], ["attempts", letter.attempts],
+        ["source", letter.source], ["lies in", letter.dead_letter_queue], [isDead ? "died in" : "meant for", letter.origin], ["attempts", letter.attempts],
         ["laps", letter.laps], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
-      ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), end ?? "dead since"]])),
+      ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), isDead ? "dead since" : letter.end]])),
       ...block("Failure", text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
       ...block("Identity", list([["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["body", `${letter.body_size ?? 0} bytes`]])),
       ...block("Headers", story.headers && Object.keys(story.headers).length ? list(Object.entries(story.headers).sort()) : null),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
 from dlq.reports.body import Preview, opaque, preview
+from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
 from dlq.reports.summary import TOP, Document
 
@@ -47,7 +48,8 @@ _CHOOSE = f"""
 _ROWS = """
     SELECT l.record_id, source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
            incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
-           published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state
+           published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state,
+           transaction_state
     FROM letters l JOIN sample s ON s.record_id = l.record_id
     ORDER BY s.place, s.kind"""
 _STORY = f"""
@@ -80,7 +82,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None
             yield _cut(masker.document(row) if masker else row)
 
     return {
-        "letters": _within(_LETTERS_BYTES, list(rows(_ROWS))),
+        "letters": _within(_LETTERS_BYTES, [{**row, "end": end_of(row)} for row in rows(_ROWS)]),
         "stories": _within(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
         "failures": list(rows(_FAILURES)),
     }

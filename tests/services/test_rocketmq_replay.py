@@ -95,7 +95,7 @@ def test_a_committed_transactions_letter_does_not_become_a_half_message_again(ro
 
 
 def test_letters_that_go_together_keep_what_is_their_own(rocket: Rocket) -> None:
-    """Also where one of them is refused, for whatever reason."""
+    """Beside large ones, an ordered one, and one that the broker refuses."""
     record, name = dead(rocket), f"{rocket.topic}-too"
     rocket.driver.create_topic(name)
     packed = zlib.compress(b"compress me" * 1000)
