@@ -9,7 +9,6 @@ virtual interfaces. Stops what it started by process id only.
 """
 
 import atexit
-import functools
 import itertools
 import json
 import os
@@ -22,6 +21,10 @@ import time
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from services.rocketmq_namespace import namespace
 
 from dlq.connectors import lenient_json
 from dlq.connectors.remoting import Ask
@@ -99,46 +102,6 @@ def why_missing(version: str) -> str | None:
     if not (folder(version) / ".complete").exists() and shutil.which("mvn") is None:
         return "neither its jars nor mvn are here"
     return None
-
-
-class Namespace:
-    """A network of its own for the Java processes, reached at `address`; the loopback without root."""
-
-    def __init__(self) -> None:
-        self.name = f"rmq{os.getpid()}"
-        self.address, self.enter = "127.0.0.1", []
-        if os.geteuid() == 0 and shutil.which("ip") is not None:
-            self._make()
-
-    def _make(self) -> None:
-        net = f"10.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
-        inside, outside = f"{self.name}i", f"{self.name}o"
-        commands = (
-            f"netns add {self.name}",
-            f"link add {outside} type veth peer name {inside} netns {self.name}",
-            f"address add {net}.1/30 dev {outside}",
-            f"link set {outside} up",
-            f"-n {self.name} address add {net}.2/30 dev {inside}",
-            f"-n {self.name} link set {inside} up",
-            f"-n {self.name} link set lo up",
-        )
-        atexit.register(self.remove)
-        if all(
-            subprocess.run(["ip", *c.split()], check=False, capture_output=True).returncode == 0
-            for c in commands
-        ):
-            self.address, self.enter = f"{net}.2", ["ip", "netns", "exec", self.name]
-
-    def remove(self) -> None:
-        """Take the namespace and with it both interfaces away."""
-        subprocess.run(["ip", "link", "del", f"{self.name}o"], check=False, capture_output=True)
-        subprocess.run(["ip", "netns", "del", self.name], check=False, capture_output=True)
-
-
-@functools.cache
-def namespace() -> Namespace:
-    """The one namespace of this process."""
-    return Namespace()
 
 
 class RocketMQ:

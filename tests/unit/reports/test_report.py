@@ -1,86 +1,19 @@
-"""The report: its numbers, its formats, and what must not get into them."""
+"""The report: its numbers, and where it is written."""
 
-import html as html_text
-import io
 import json
-import re
-from base64 import b64encode
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from archives import MINUTE, letter, write_analysis, write_segment
-from rich.console import Console
+from archives import letter, write_analysis, write_segment
+from unit.reports.reporting import EARLIER, LATEST, an_id, ledger, store
 
 from dlq.archive.store import LocalStore
-from dlq.archive.views import REPLAYS
 from dlq.core import clock
 from dlq.core.errors import UsageError
-from dlq.reports import report, retention, summary, terminal, thresholds, timeline
-from dlq.reports.html import _script_data
-from dlq.reports.markdown import escape
+from dlq.reports import report, retention, summary, thresholds, timeline
 
-HOSTILE = "\x1b[31m<img src=x onerror=alert(1)>`|[x](http://evil)\u202e @all"
-CANARY = "jane.doe@example.com"
-EARLIER, LATEST = "20260101T000000", "20260102T000000"
-
-
-def an_id(number: int) -> str:
-    return letter(number).record_id
-
-
-def verdict(number: int, cause: str, advice: str, **values: Any) -> dict[str, Any]:
-    return {"record_id": an_id(number), "cause": cause, "advice": advice, **values}
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> LocalStore:
-    """Seven letters of two sources: three failures of one kind, two duplicates, one expired, one without
-    a verdict."""
-    store = LocalStore(str(tmp_path / "archive"))
-    failure = {
-        "fingerprint": "f1",
-        "exception_class": "com.shop.Boom",
-        "exception_message": f"{HOSTILE} {CANARY}",
-        "incident_id": "i1",
-    }
-    group = {"duplicate_group": "g", "duplicate_kind": "message_id"}
-    write_segment(store, "p-0", [letter(n, body_size=10) for n in range(1, 7)])
-    write_segment(store, "p-1", [letter(70, source="pay|ments", body_size=5)])
-    verdicts = [
-        *(verdict(n, "application_error", "fix_first", **failure) for n in (1, 2, 3)),
-        verdict(4, "poison_ack", "replay", **group),
-        verdict(5, "poison_ack", "replay", **group),
-        verdict(70, "expired", "replay"),
-    ]
-    write_analysis(store, EARLIER, [verdict(1, "unknown", "check_first"), verdict(4, "poison_ack", "replay")])
-    incident = {
-        "incident_id": "i1",
-        "start": MINUTE,
-        "end": 3 * MINUTE,
-        "size": 3,
-        "first_record_id": an_id(1),
-        "ongoing": True,
-        "new": False,
-    }
-    write_analysis(
-        store,
-        LATEST,
-        verdicts,
-        incidents=[{**incident, "sources": ["orders"], "causes": ["application_error"]}],
-    )
-    return store
-
-
-def ledger(*states: tuple[int, str]) -> pa.Table:
-    rows = [{"record_id": an_id(n), "plan": "p", "state": state, "updated_at": 1} for n, state in states]
-    return pa.Table.from_pylist(rows, REPLAYS)
-
-
-def rendered(name: str, store: LocalStore, **options: Any) -> str:
-    return report.FORMATS[name](report.make(store, with_letters=name == "html", **options))
+__all__ = ["store"]
 
 
 def test_every_letter_is_counted_once_in_every_view_of_them(store: LocalStore) -> None:
@@ -195,80 +128,6 @@ def test_without_an_analysis_the_user_is_told_what_to_do(tmp_path: Path) -> None
 def test_an_unknown_analysis_to_compare_with_is_told(store: LocalStore) -> None:
     with pytest.raises(UsageError, match=f"no analysis '20260101'.*{EARLIER}"):
         report.make(store, before="20260101")
-
-
-@pytest.mark.parametrize("name", report.FORMATS)
-def test_every_format_renders_a_comparison_and_an_empty_archive(
-    tmp_path: Path, store: LocalStore, name: str
-) -> None:
-    empty = LocalStore(str(tmp_path / "empty"))
-    write_analysis(empty, LATEST, [])
-
-    assert "application_error" in rendered(name, store, before=EARLIER)
-    assert rendered(name, empty)
-
-
-@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
-def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: str) -> None:
-    text = rendered(name, store)
-
-    assert not {"\x1b", "\u202e"} & set(text)
-
-
-@pytest.mark.parametrize("name", report.FORMATS)
-def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
-    assert CANARY in rendered(name, store).replace("\\", "")
-    assert CANARY not in rendered(name, store, masks=()).replace("\\", "")
-
-
-def test_markdown_of_strangers_is_inert() -> None:
-    escaped = escape(HOSTILE + " *b* _i_ snake_case ~s~ <b> &amp; www.evil.com\n# h")
-
-    assert escaped == (
-        "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http\\://evil)\\\\u202e \\@all"
-        " \\*b\\* \\_i\\_ snake_case \\~s\\~ &lt;b> &amp;amp; www\\.evil.com\\\\n\\# h"
-    )
-
-
-def test_html_of_strangers_is_text() -> None:
-    """What a browser makes of it is tested in one, with the services."""
-    document = {"a": "</script><img src=x onerror=alert(1)>", "b": ["\u2028 & <!--"]}
-
-    data = _script_data(document)
-
-    assert not {"<", ">", "&", "\u2028"} & set(data)
-    assert json.loads(data) == document
-
-
-def test_the_content_security_policy_names_the_script_and_the_style_by_their_hashes(
-    store: LocalStore,
-) -> None:
-    text = rendered("html", store)
-    policy = html_text.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
-    styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
-
-    assert "default-src 'none'" in policy
-    for body in (*styles, *scripts):
-        assert b64encode(sha256(body.encode()).digest()).decode() in policy
-    assert (len(styles), len(scripts)) == (1, 2)
-    assert not re.findall(r"<[^>]*\s(?:on\w+|style)=", text.split("<script")[0])
-
-
-def test_a_table_of_markdown_keeps_its_columns_whatever_the_names(store: LocalStore) -> None:
-    text = rendered("markdown", store)
-
-    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    for lines in tables:
-        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
-
-
-def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore) -> None:
-    document = report.make(store, before=EARLIER)
-    console = Console(file=io.StringIO(), width=80)
-    terminal.render(console, document)
-
-    lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
-    assert max(map(len, lines)) <= 80
 
 
 @pytest.mark.parametrize(

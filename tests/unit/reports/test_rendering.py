@@ -1,0 +1,95 @@
+"""The report in its formats, and what must not get into them."""
+
+import html as html_text
+import io
+import json
+import re
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from archives import write_analysis
+from rich.console import Console
+from unit.reports.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
+
+from dlq.archive.store import LocalStore
+from dlq.reports import report, terminal
+from dlq.reports.html import _script_data
+from dlq.reports.markdown import escape
+
+__all__ = ["store"]
+
+
+@pytest.mark.parametrize("name", report.FORMATS)
+def test_every_format_renders_a_comparison_and_an_empty_archive(
+    tmp_path: Path, store: LocalStore, name: str
+) -> None:
+    empty = LocalStore(str(tmp_path / "empty"))
+    write_analysis(empty, LATEST, [])
+
+    assert "application_error" in rendered(name, store, before=EARLIER)
+    assert rendered(name, empty)
+
+
+@pytest.mark.parametrize("name", ["terminal", "markdown", "html"])
+def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: str) -> None:
+    text = rendered(name, store)
+
+    assert not {"\x1b", "\u202e"} & set(text)
+
+
+@pytest.mark.parametrize("name", report.FORMATS)
+def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
+    assert CANARY in rendered(name, store).replace("\\", "")
+    assert CANARY not in rendered(name, store, masks=()).replace("\\", "")
+
+
+def test_markdown_of_strangers_is_inert() -> None:
+    escaped = escape(HOSTILE + " *b* _i_ snake_case ~s~ <b> &amp; www.evil.com\n# h")
+
+    assert escaped == (
+        "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http\\://evil)\\\\u202e \\@all"
+        " \\*b\\* \\_i\\_ snake_case \\~s\\~ &lt;b> &amp;amp; www\\.evil.com\\\\n\\# h"
+    )
+
+
+def test_html_of_strangers_is_text() -> None:
+    """What a browser makes of it is tested in one, with the services."""
+    document = {"a": "</script><img src=x onerror=alert(1)>", "b": ["\u2028 & <!--"]}
+
+    data = _script_data(document)
+
+    assert not {"<", ">", "&", "\u2028"} & set(data)
+    assert json.loads(data) == document
+
+
+def test_the_content_security_policy_names_the_script_and_the_style_by_their_hashes(
+    store: LocalStore,
+) -> None:
+    text = rendered("html", store)
+    policy = html_text.unescape(re.findall(r'Content-Security-Policy" content="([^"]*)"', text)[0])
+    styles, scripts = (re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL) for tag in ("style", "script"))
+
+    assert "default-src 'none'" in policy
+    for body in (*styles, *scripts):
+        assert b64encode(sha256(body.encode()).digest()).decode() in policy
+    assert (len(styles), len(scripts)) == (1, 2)
+    assert not re.findall(r"<[^>]*\s(?:on\w+|style)=", text.split("<script")[0])
+
+
+def test_a_table_of_markdown_keeps_its_columns_whatever_the_names(store: LocalStore) -> None:
+    text = rendered("markdown", store)
+
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    for lines in tables:
+        assert len({line.replace("\\|", "").count("|") for line in lines}) == 1
+
+
+def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore) -> None:
+    document = report.make(store, before=EARLIER)
+    console = Console(file=io.StringIO(), width=80)
+    terminal.render(console, document)
+
+    lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
+    assert max(map(len, lines)) <= 80
