@@ -38,6 +38,7 @@ archive = "{folder}/archive"
 [brokers.legacy]
 kind = "activemq"
 url = "{url}"
+{openwire}
 jolokia_url = "{jolokia}"
 [sources.bench]
 broker = "legacy"
@@ -88,22 +89,38 @@ def dlq(folder: Path, *arguments: str) -> tuple[dict[str, Any], float]:
     return json.loads(done.stdout), time.perf_counter() - began
 
 
+def configure(folder: Path, broker: ActiveMq, openwire: bool = False) -> None:
+    """Write the configuration for the archive in this folder."""
+    line = f'openwire_url = "tcp://127.0.0.1:{broker.openwire}"' if openwire else ""
+    text = CONFIGURATION.format(folder=folder, url=broker.url, openwire=line, jolokia=broker.jolokia)
+    (folder / "dlq.toml").write_text(text)
+
+
+def replay(folder: Path, queue: str) -> tuple[dict[str, Any], float]:
+    """Everything in this folder's archive goes to a queue; what apply says, and its wall time."""
+    plan, _ = dlq(folder, "replay", "plan", "--where", "true", "--any-advice", "--to", f"queue:{queue}")
+    return dlq(folder, "replay", "apply", str(plan["plan"]))
+
+
 def measure(version: str, letters: int) -> dict[str, object]:
-    """All four figures on one broker."""
+    """All figures on one broker."""
     folder = Path(tempfile.mkdtemp(prefix="dlq-bench-"))
+    typed = folder / "openwire"
     with ActiveMq(version, heap="1g") as broker:
-        text = CONFIGURATION.format(folder=folder, url=broker.url, jolokia=broker.jolokia)
-        (folder / "dlq.toml").write_text(text)
+        configure(folder, broker)
         fill(broker, "bench.java", letters)
         received = java(broker, "receive", letters, "bench.java")
         fill(broker, "bench.dlq", letters)
         pulled, whole_pull = dlq(folder, "pull", "bench", "--mode", "drain")
+        shutil.copytree(folder / "archive", typed / "archive")
+        configure(typed, broker, openwire=True)
         sent = java(broker, "send", letters, "bench.sent")
         java(broker, "receive", letters, "bench.sent")  # else the broker's memory limit holds producers back
-        plan, _ = dlq(folder, "replay", "plan", "--where", "true", "--any-advice", "--to", "queue:bench.back")
-        applied, whole_apply = dlq(folder, "replay", "apply", str(plan["plan"]))
+        applied, whole_apply = replay(folder, "bench.back")
+        java(broker, "receive", letters, "bench.back")
+        by_openwire, whole_openwire = replay(typed, "bench.typed")
     taken = letters / pulled["sources"][0]["seconds"]
-    replayed = letters / applied["seconds"]
+    replayed, replayed_openwire = letters / applied["seconds"], letters / by_openwire["seconds"]
     shutil.rmtree(folder)
     return {
         "version": version,
@@ -113,11 +130,14 @@ def measure(version: str, letters: int) -> dict[str, object]:
         "drain_ratio": round(taken / received, 2),
         "drain_ratio_whole": round(letters / whole_pull / received, 2),
         "java_send": round(sent),
-        "dlq_replay": round(replayed),
-        "replay_ratio": round(replayed / sent, 2),
-        "replay_ratio_whole": round(letters / whole_apply / sent, 2),
+        "dlq_replay_stomp": round(replayed),
+        "dlq_replay_openwire": round(replayed_openwire),
+        "stomp_ratio": round(replayed / sent, 2),
+        "openwire_ratio": round(replayed_openwire / sent, 2),
+        "stomp_ratio_whole": round(letters / whole_apply / sent, 2),
+        "openwire_ratio_whole": round(letters / whole_openwire / sent, 2),
         "pull": pulled["sources"],
-        "states": applied["states"],
+        "states": [applied["states"], by_openwire["states"]],
     }
 
 

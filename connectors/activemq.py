@@ -1,17 +1,23 @@
-"""ActiveMQ Classic and Artemis over STOMP; which of the two it is, the broker says on connecting."""
+"""ActiveMQ Classic and Artemis over STOMP; which of the two it is, the broker says on connecting.
+
+Replays to Classic go by OpenWire where the configuration says where."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from dlq.connectors import activemq_hygiene
 from dlq.connectors.activemq_chain import ChainReading
 from dlq.connectors.activemq_inspect import inspection
+from dlq.connectors.activemq_lanes import StompLane
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_marker import committed, marker_queue, remove
-from dlq.connectors.activemq_publishing import StompPublisher
+from dlq.connectors.activemq_openwire import OpenWireLane
+from dlq.connectors.activemq_publishing import TransactionPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_records import bare_destination
 from dlq.connectors.activemq_walks import walk_of
 from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, Reading, ReadRequest, Target
+from dlq.core.errors import ConfigError
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
@@ -25,6 +31,10 @@ class StompConnector:
         self.kind = "artemis" if link.artemis else "activemq"
         self.version = link.version
         link.close()
+        if link.artemis and broker.openwire_url:
+            raise ConfigError(
+                f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
+            )
         self._queues = Queues(broker, self.kind)
 
     def inspect(self, source: Source) -> Inspection:
@@ -45,17 +55,19 @@ class StompConnector:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> Outline:
         """See `Connector`."""
-        return activemq_hygiene.outline(record, target, provenance, keep_headers)
+        typed = self._broker.openwire_url is not None
+        return activemq_hygiene.outline(record, target, provenance, keep_headers, typed)
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """See `Connector`. A queue that exists is its own audience; nothing is known of a topic's."""
         names = set(self._queues.names() or ())
         return {t: [t.name] for t in targets if t.kind == "queue" and t.name.rpartition("::")[2] in names}
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> StompPublisher:
+    def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
         """See `Connector`."""
         del witness  # the markers are one, always
-        return StompPublisher(self._broker, plan, window)
+        lane = OpenWireLane if self._broker.openwire_url else StompLane
+        return TransactionPublisher(partial(lane, self._broker), plan, window)
 
     def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
         """See `Connector`."""

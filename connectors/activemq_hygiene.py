@@ -36,6 +36,9 @@ _EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
 """What is stripped of an AMQP message inside its body."""
 _TOPIC = "a topic: every subscriber gets it, not only the one that failed"
 _TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
+_UNKNOWN_TYPES = (
+    "STOMP showed every property as a string, and so it is sent, whatever it was; jolokia_details keeps types"
+)
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 
@@ -66,15 +69,19 @@ def _kept(names: tuple[str, ...], artemis: bool, keep_headers: bool) -> Sequence
     return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
 
 
-def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
-    """See `Connector.outline`."""
+def outline(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, typed: bool = False
+) -> Outline:
+    """See `Connector.outline`. `typed`: it goes back by OpenWire."""
     kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
     stripped = [name for name in record.headers if name not in kept]
     headers, body, measured = content(record, target, provenance, keep_headers)
     if _is_amqp(record) and body != record.body:
         stripped.append(_EXPIRY_OF_AMQP)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
-    return Outline(stripped, _problem(record, headers, number, body), _warnings(record, target, headers))
+    return Outline(
+        stripped, _problem(record, headers, number, body), _warnings(record, target, headers, typed)
+    )
 
 
 def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes) -> str | None:
@@ -111,12 +118,12 @@ _PLAIN = {
 }
 
 
-def _warnings(record: Record, target: Target, headers: Mapping[str, str]) -> Sequence[str]:
+def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
     warnings = []
     if target.kind == "topic":
         warnings.append(f"{target.name} is {_TOPIC}")
     if any(name not in _PLAIN and not name.startswith(("dlq_replay_", "_AMQ_")) for name in headers):
-        warnings.append(_type_warning(record))
+        warnings += _type_warnings(record, typed)
     if record.broker_kind == "activemq" and not record.properties:
         warnings.append(_GROUP)
     if not record.persistent and "originalDeliveryMode" not in record.headers:
@@ -124,14 +131,21 @@ def _warnings(record: Record, target: Target, headers: Mapping[str, str]) -> Seq
     return warnings
 
 
-def _type_warning(record: Record) -> str:
+def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
     """Precise where Jolokia has told the types."""
-    typed = [
-        f"{name.removeprefix(TYPE_OF)} ({kind})"
+    if typed:
+        return [] if record.properties else [_UNKNOWN_TYPES]
+    known = [f"{name} ({kind})" for name, kind in types_of(record).items()]
+    return [f"{_TYPES}: {', '.join(known)}" if known else _TYPES]
+
+
+def types_of(record: Record) -> dict[str, str]:
+    """The types of the user properties that are not text, where Jolokia has told them."""
+    return {
+        name.removeprefix(TYPE_OF): str(kind)
         for name, kind in record.properties.items()
         if name.startswith(TYPE_OF)
-    ]
-    return f"{_TYPES}: {', '.join(typed)}" if typed else _TYPES
+    }
 
 
 def content(

@@ -14,11 +14,10 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
-from dlq.connectors import secrets
-from dlq.connectors.activemq_socket import Address, address_of, open_socket
+from dlq.connectors.activemq_socket import Address, address_of, open_socket, password_for
 from dlq.connectors.stomp_frames import Frame, FrameReader, encode, headers_of
 from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, NotFound, Unreachable
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
@@ -68,11 +67,7 @@ class Link:
         return self.server.partition("/")[2].partition(" ")[0]
 
     def _login(self, address: Address) -> str:
-        secret = secrets.password(self.broker)
-        if secret is None and address.user:
-            raise ConfigError(
-                f"brokers.{self.broker.name} has no password; set password_file, _command or _env"
-            )
+        secret = password_for(self.broker, address.user)
         headers = {"accept-version": "1.2", "host": address.hosts[0][0], "heart-beat": f"0,{_BROKER_BEAT_MS}"}
         if address.user:
             headers |= {"login": address.user, "passcode": secret or ""}
@@ -186,13 +181,7 @@ class Link:
 
     def refusal(self, headers: Mapping[str, str]) -> BrokerError:
         """An ERROR frame as one of our errors."""
-        said = _said(headers)
-        lower = said.lower()
-        if "not authorized" in lower or "does not have permission" in lower or "security" in lower:
-            return AccessDenied(f"{self.place}: {said}")
-        if "does not exist" in lower or "AMQ339001" in said:
-            return NotFound(f"{self.place}: {said}")
-        return BrokerError(f"{self.place}: {said}")
+        return refusal(self.place, _said(headers))
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
         """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""
@@ -219,10 +208,7 @@ class Link:
             if receipt in self._refused:
                 raise self._refused[receipt]
             if time.monotonic() > deadline:
-                said = f"no answer for {self.patience:.0f} s"
-                raise ConnectionLost(
-                    f"{self.place}: {said}; a memory or store limit holds producers back, or it hangs"
-                )
+                raise unanswered(self.place, self.patience)
             self._keep(self._read(1.0))
         self._receipts.discard(line)
 
@@ -241,6 +227,22 @@ class Link:
             self.send(encode("DISCONNECT", {}))
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def refusal(place: str, said: str) -> BrokerError:
+    """What a broker says against a command, as one of our errors."""
+    lower = said.lower()
+    if "not authorized" in lower or "does not have permission" in lower or "security" in lower:
+        return AccessDenied(f"{place}: {said}")
+    if "does not exist" in lower or "AMQ339001" in said:
+        return NotFound(f"{place}: {said}")
+    return BrokerError(f"{place}: {said}")
+
+
+def unanswered(place: str, patience: float) -> ConnectionLost:
+    """A command that should have been answered by now."""
+    said = f"no answer for {patience:.0f} s"
+    return ConnectionLost(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")
 
 
 def _said(headers: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ only consumer meanwhile: another one would be given markers that this one then m
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dlq.connectors.activemq_hygiene import destination
 from dlq.connectors.activemq_link import Link
@@ -37,7 +37,12 @@ def marker_queue(plan: str) -> str:
     return f"dlq.replay.{plan}"
 
 
-def marker(plan: str, replay_ids: list[str], transaction: str, receipt: str, artemis: bool) -> bytes:
+def marker_body(replay_ids: Sequence[str]) -> bytes:
+    """What a marker says; `committed` reads it."""
+    return "\n".join(replay_ids).encode()
+
+
+def marker(plan: str, replay_ids: Sequence[str], transaction: str, receipt: str, artemis: bool) -> bytes:
     """The marker's SEND frame, the last before COMMIT."""
     headers = {
         **destination(Target("queue", marker_queue(plan)), artemis),
@@ -45,7 +50,7 @@ def marker(plan: str, replay_ids: list[str], transaction: str, receipt: str, art
         "transaction": transaction,
         "receipt": receipt,
     }
-    return encode("SEND", headers, "\n".join(replay_ids).encode())
+    return encode("SEND", headers, marker_body(replay_ids))
 
 
 def check_rights(link: Link, plan: str) -> None:

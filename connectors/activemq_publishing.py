@@ -1,4 +1,4 @@
-"""Publishing in STOMP transactions of about a hundred, each with a marker, on Classic three under way.
+"""Publishing in transactions of about a hundred, each with a marker, on Classic three under way.
 
 BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
 took all of them, and when the transaction before is committed, which keeps the order. A broker does one
@@ -10,16 +10,12 @@ the culprit is refused.
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.activemq_hygiene import wire
-from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_marker import check_rights, marker
+from dlq.connectors.activemq_lanes import Lane
 from dlq.connectors.base import Outgoing, Sent
-from dlq.connectors.stomp_frames import encode
-from dlq.core.errors import BrokerError, ConnectionLost
-from dlq.core.settings import Broker
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 
 BATCH = 100
 _UNDER_WAY = 3
@@ -37,34 +33,33 @@ _USED_ID = "AMQ339013"
 class _Transaction(NamedTuple):
     """`taken` and `finished` are the receipts of its marker and of its COMMIT."""
 
-    link: Link
+    lane: Lane
     name: str
     taken: str
     finished: str
     letters: list[Outgoing]
 
 
-class StompPublisher:
+class TransactionPublisher:
     """Up to two connections that send; see `Publisher`."""
 
-    def __init__(self, broker: Broker, plan: str, window: int) -> None:
+    def __init__(self, connect: Callable[[], Lane], plan: str, window: int) -> None:
         """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
-        self._broker, self._plan = broker, plan
-        self._links = deque([Link(broker)])
+        self._connect, self._plan = connect, plan
+        self._lanes = deque([connect()])
         try:
-            check_rights(self._links[0], plan)
-        except BrokerError:
+            self._lanes[0].check(plan)
+        except DlqError:
             self.close()
             raise
-        self._artemis = self._links[0].artemis
-        self._under_way = 1 if self._artemis else min(_UNDER_WAY, window)
+        self._under_way = 1 if self._lanes[0].artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
         self._connections = _CONNECTIONS
-        self._begun = 0
-        """Transactions so far; their names are short, as every letter bears one."""
+        self._begun = 1
+        """Number of the last transaction, the first being that of a check. Short: every letter bears it."""
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher`."""
@@ -107,26 +102,26 @@ class StompPublisher:
 
     def _new(self) -> _Transaction:
         """On the connection that was not used last; the second is made when it is of use."""
-        if self._open and len(self._links) < self._connections:
+        if self._open and len(self._lanes) < self._connections:
             self._connect_once_more()
-        self._links.rotate()
-        link = self._links[0]
+        self._lanes.rotate()
+        lane = self._lanes[0]
         self._begun += 1
-        return _Transaction(link, str(self._begun), link.new_receipt(), link.new_receipt(), [])
+        return _Transaction(lane, str(self._begun), lane.new_receipt(), lane.new_receipt(), [])
 
     def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
         letters. False when the giver was slow or has no more."""
-        link, name, letters = transaction.link, transaction.name, transaction.letters
-        data = bytearray(encode("BEGIN", {"transaction": name}))
+        lane, name, letters = transaction.lane, transaction.name, transaction.letters
+        data = bytearray(lane.begin(name))
         began, size = time.monotonic(), 0
         is_full = is_old = False
         for letter in outgoing:
             letters.append(letter)
-            data += wire(letter.record, letter.target, letter.provenance, letter.keep_headers, name)
+            data += lane.letter(letter, name)
             size += letter.record.body_size
             if len(data) >= _PIECE:
-                link.send(bytes(data))
+                lane.send(bytes(data))
                 data.clear()
             is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
             is_old = time.monotonic() - began > _BATCH_SECONDS
@@ -134,8 +129,8 @@ class StompPublisher:
                 break
         if letters:
             ids = [letter.provenance["dlq_replay_id"] for letter in letters]
-            data += marker(self._plan, ids, name, transaction.taken, self._artemis)
-            link.send(bytes(data))
+            data += lane.marker(self._plan, ids, name, transaction.taken)
+            lane.send(bytes(data))
         return is_full and not is_old
 
     def _commit_first(self) -> None:
@@ -153,9 +148,9 @@ class StompPublisher:
 
     def _commit(self, transaction: _Transaction) -> None:
         """COMMIT, once the broker has taken the marker and so all that was sent before it."""
-        transaction.link.wait_for(transaction.taken)
-        commit = {"transaction": transaction.name, "receipt": transaction.finished}
-        transaction.link.send(encode("COMMIT", commit))
+        lane = transaction.lane
+        lane.wait_for(transaction.taken)
+        lane.send(lane.commit(transaction.name, transaction.finished))
 
     def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:
         """Wait for COMMIT's answer; returns the ERROR that another command was answered with meanwhile.
@@ -165,12 +160,12 @@ class StompPublisher:
         of_another = None
         while True:
             try:
-                transaction.link.wait_for(transaction.finished)
+                transaction.lane.wait_for(transaction.finished)
                 break
             except ConnectionLost:
                 raise
             except BrokerError as error:
-                if not transaction.link.was_refused(transaction.finished):
+                if not transaction.lane.was_refused(transaction.finished):
                     of_another = error
                 elif _USED_ID in str(error):
                     raise
@@ -219,21 +214,21 @@ class StompPublisher:
         """Closing the old connections gives up their transactions."""
         self.close()
         try:
-            self._links = deque([Link(self._broker)])
+            self._lanes = deque([self._connect()])
         except BrokerError as error:
             raise ConnectionLost(str(error)) from error
 
     def _connect_once_more(self) -> None:
         """A broker that allows no second connection gets everything over the first."""
         try:
-            self._links.append(Link(self._broker))
+            self._lanes.append(self._connect())
         except BrokerError:
             self._connections = 1
 
     def close(self) -> None:
         """See `Publisher`."""
-        for link in self._links:
-            link.close()
+        for lane in self._lanes:
+            lane.close()
 
 
 def _alone(letter: Outgoing, error: BrokerError) -> Sent:

@@ -1,8 +1,9 @@
-"""The socket to an ActiveMQ broker: where its `url` points, opened by stomp.py (failover, TLS)."""
+"""The socket to an ActiveMQ broker: where `url` or `openwire_url` points, by stomp.py (failover, TLS)."""
 
 import logging
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -10,11 +11,14 @@ from urllib.parse import unquote, urlsplit
 from stomp.exception import ConnectFailedException
 from stomp.transport import Transport
 
+from dlq.connectors import secrets
 from dlq.core import units
 from dlq.core.errors import ConfigError, Unreachable
 from dlq.core.settings import Broker
 
-_SCHEMES = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
+_STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
+_OPENWIRE = {"tcp": 61616, "ssl": 61617}
+"""Schemes and their usual ports; the first is without TLS."""
 
 
 class Address(NamedTuple):
@@ -27,17 +31,39 @@ class Address(NamedTuple):
 
 def address_of(broker: Broker) -> Address:
     """Parse `stomp://user@host:port,host:port` (or stomp+tls). Raises ConfigError."""
-    place = f"brokers.{broker.name}.url"
-    url = urlsplit(broker.url)
-    if url.scheme not in _SCHEMES or not url.netloc:
-        raise ConfigError(
-            f"{place}: write it like stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614"
-        )
+    example = "stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614"
+    return _address(f"brokers.{broker.name}.url", broker.url, _STOMP, example)
+
+
+def openwire_address_of(broker: Broker) -> Address:
+    """Parse `tcp://host:port,host:port` (or ssl); the user is that of `url`. Raises ConfigError."""
+    place, example = (
+        f"brokers.{broker.name}.openwire_url",
+        "tcp://host:61616 or ssl://host1:61617,host2:61617",
+    )
+    found = _address(place, broker.openwire_url or "", _OPENWIRE, example)
+    if found.user:
+        raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
+    return found._replace(user=address_of(broker).user)
+
+
+def _address(place: str, text: str, ports: Mapping[str, int], example: str) -> Address:
+    url = urlsplit(text)
+    if url.scheme not in ports or not url.netloc:
+        raise ConfigError(f"{place}: write it like {example}")
     user, _, hosts = url.netloc.rpartition("@")
     if ":" in user:
         raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
-    found = [_host(place, host, _SCHEMES[url.scheme]) for host in hosts.split(",")]
-    return Address(found, unquote(user), url.scheme != "stomp")
+    found = [_host(place, host, ports[url.scheme]) for host in hosts.split(",")]
+    return Address(found, unquote(user), url.scheme != next(iter(ports)))
+
+
+def password_for(broker: Broker, user: str) -> str | None:
+    """The broker's password. Raises ConfigError where there is a user and none."""
+    secret = secrets.password(broker)
+    if secret is None and user:
+        raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
+    return secret
 
 
 def _host(place: str, text: str, port: int) -> tuple[str, int]:

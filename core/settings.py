@@ -25,6 +25,8 @@ class Broker:
     jolokia_url: str | None = None
     jolokia_details: bool = False
     """ActiveMQ Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
+    openwire_url: str | None = None
+    """ActiveMQ Classic: where its own protocol is spoken; replays go there, faster and with types."""
     statistics_plugin: bool = False
     """ActiveMQ Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
     witness: bool = False

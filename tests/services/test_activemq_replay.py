@@ -16,7 +16,6 @@ from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_jolokia import Jolokia
-from dlq.connectors.activemq_publishing import StompPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.stomp_frames import encode
@@ -179,7 +178,8 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         place = place_on(broker)
         place.send(*[b"%d" % n for n in range(250)])
         letters = outgoing(place.drain(), Target("queue", "back"))
-        publisher = StompPublisher(replace(place.settings, url=f"stomp://127.0.0.1:{port}"), "plan", 1000)
+        one = StompConnector(replace(place.settings, url=f"stomp://127.0.0.1:{port}"))
+        publisher = one.publisher("plan", 1000)
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()
         assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]

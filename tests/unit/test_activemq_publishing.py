@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors import activemq_publishing
-from dlq.connectors.activemq_publishing import StompPublisher
+from dlq.connectors.activemq_lanes import StompLane
+from dlq.connectors.activemq_publishing import TransactionPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
-from dlq.core.settings import Broker
 
 _FRAME = re.compile(rb"([A-Z]+)\n(.*?)\n\n([^\0]*)\0", re.DOTALL)
 
@@ -30,10 +29,10 @@ class Memory:
         self.log: list[str] = []
 
 
-class Connection:
-    """`Link` to a `Memory`: answers at once, shows the answers when they are waited for."""
+class Connection(StompLane):
+    """A connection to a `Memory`: answers at once, shows the answers when they are waited for."""
 
-    artemis, token = False, "t"
+    artemis = False
 
     def __init__(self, memory: Memory) -> None:
         self._memory, self._numbers = memory, iter(range(10**6))
@@ -96,10 +95,8 @@ class Connection:
 
 
 @pytest.fixture
-def memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
-    made = Memory()
-    monkeypatch.setattr(activemq_publishing, "Link", lambda _broker: Connection(made))
-    return made
+def memory() -> Memory:
+    return Memory()
 
 
 def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Iterator[Outgoing]:
@@ -111,27 +108,27 @@ def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Itera
         yield Outgoing(n, record, Target("queue", "orders"), {"dlq_replay_id": f"k{n}"})
 
 
-def published(number: int, window: int = 1000) -> list[Sent]:
-    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", window)
+def published(memory: Memory, number: int, window: int = 1000) -> list[Sent]:
+    publisher = TransactionPublisher(lambda: Connection(memory), "plan", window)
     return list(publisher.publish(letters(number)))
 
 
 def test_all_letters_are_committed_once_and_confirmed_in_their_order(memory: Memory) -> None:
-    sent = published(1050)
+    sent = published(memory, 1050)
     assert [(s.number, s.outcome) for s in sent] == [(n, "confirmed") for n in range(1050)]
     assert memory.committed == [b"%d" % n for n in range(1050)]
     assert memory.commits == 11
 
 
 def test_nothing_to_send_leaves_no_marker(memory: Memory) -> None:
-    assert (published(0), memory.commits) == ([], 0)
+    assert (published(memory, 0), memory.commits) == ([], 0)
 
 
 @pytest.mark.parametrize("window", [1, 2, 3, 10, 750])
 def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, window: int) -> None:
     answered: list[Sent] = []
     ahead: list[int] = []
-    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", window)
+    publisher = TransactionPublisher(lambda: Connection(memory), "plan", window)
     for sent in publisher.publish(letters(900, lambda n: ahead.append(n + 1 - len(answered)))):
         answered.append(sent)
     assert len(answered) == len(memory.committed) == 900
@@ -141,7 +138,7 @@ def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, w
 @pytest.mark.parametrize("culprit", [0, 150, 399])
 def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culprit: int) -> None:
     memory.refuses = b"%d" % culprit
-    sent = {s.number: s.outcome for s in published(400)}
+    sent = {s.number: s.outcome for s in published(memory, 400)}
     assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
 
@@ -149,7 +146,7 @@ def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culp
 @pytest.mark.parametrize("used", [0, 150, 399])
 def test_a_replay_that_artemis_knows_already_is_not_sent_twice(memory: Memory, used: int) -> None:
     memory.refuses_commit_of = b"%d" % used
-    assert {s.outcome for s in published(400)} == {"confirmed"}
+    assert {s.outcome for s in published(memory, 400)} == {"confirmed"}
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != used)
 
 
@@ -158,7 +155,7 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     memory: Memory, commit: int
 ) -> None:
     memory.dies_at_commit = commit
-    publisher = StompPublisher(Broker("legacy", "activemq", url="stomp://x"), "plan", 1000)
+    publisher = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
     sent: list[Sent] = []
     with pytest.raises(ConnectionLost):
         collections.deque(map(sent.append, publisher.publish(letters(1000))), maxlen=0)
@@ -172,5 +169,5 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
 def test_without_the_right_to_write_markers_there_is_no_publisher(memory: Memory) -> None:
     memory.forbids_markers = True
     with pytest.raises(AccessDenied, match=r"write to: /queue/dlq\.replay\.plan; .*<authorizationEntry "):
-        published(3)
+        published(memory, 3)
     assert (memory.committed, memory.log) == ([], ["closed"])

@@ -1,0 +1,213 @@
+"""OpenWire, the protocol of ActiveMQ Classic's own clients: what sending takes of it, bytes in and bytes out.
+
+Version 11 (ActiveMQ 5.12 and newer), loose encoding, nothing cached. The order of fields is that of
+`looseMarshal` in activemq-client, org/apache/activemq/openwire/v11/*Marshaller.java; property maps are
+those of org/apache/activemq/util/MarshallingSupport.java. A frame is its length, its command's type, a
+number that the answer repeats (here: the receipt), whether an answer is wanted, and the command's fields.
+"""
+
+import struct
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+VERSION = 11
+NONE = b"\0"
+"""An absent field."""
+
+MAGIC = b"ActiveMQ"
+WIREFORMAT_INFO = 1
+_CONNECTION_INFO, _SESSION_INFO, _PRODUCER_INFO, _TRANSACTION_INFO, _SHUTDOWN_INFO = 3, 4, 6, 7, 11
+_BYTES_MESSAGE, _TEXT_MESSAGE = 24, 28
+_MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _PRODUCER_ID = 110, 111, 120, 121, 123
+_DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
+_STEPS = {"begin": 0, "commit": 2}
+"""TransactionInfo.BEGIN and COMMIT_ONE_PHASE."""
+_STRING, _BIG_STRING = b"\x09", b"\x0d"
+_LONGEST_SHORT = 0xFFFF
+
+Step = Literal["begin", "commit"]
+
+
+def modified_utf8(text: str) -> bytes:
+    """Java's: NUL takes two bytes, and what is beyond U+FFFF two surrogates of three (java.io.DataInput)."""
+    if text.isascii() and "\0" not in text:
+        return text.encode()
+    units = text.encode("utf-16-be", "surrogatepass")
+    pairs = "".join(map(chr, struct.unpack(f">{len(units) // 2}H", units)))
+    return pairs.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+
+
+def _utf(text: str) -> bytes:
+    data = modified_utf8(text)
+    return struct.pack(">H", len(data)) + data
+
+
+_name = lru_cache(4096)(_utf)
+"""Names are few, and the same from message to message."""
+
+
+def _string(text: str | None) -> bytes:
+    return NONE if text is None else b"\1" + _utf(text)
+
+
+def _sequence(data: bytes) -> bytes:
+    return struct.pack(">?i", True, len(data)) + data
+
+
+def _structure(kind: int, *fields: bytes) -> bytes:
+    return bytes((1, kind)) + b"".join(fields)
+
+
+def _long(number: int) -> bytes:
+    return struct.pack(">q", number)
+
+
+_TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
+    "boolean": (">B?", 1, lambda text: text.lower() == "true"),
+    "byte": (">Bb", 2, int),
+    "short": (">Bh", 4, int),
+    "int": (">Bi", 5, int),
+    "long": (">Bq", 6, int),
+    "double": (">Bd", 7, float),
+    "float": (">Bf", 8, float),
+}
+
+
+def _value(text: str, kind: str | None) -> bytes:
+    """A property's value; as text where its type is text, not known, or does not hold it."""
+    if kind is not None and kind in _TYPED:
+        layout, number, read = _TYPED[kind]
+        try:
+            return struct.pack(layout, number, read(text))
+        except (ValueError, OverflowError, struct.error):
+            pass
+    data = modified_utf8(text)
+    if len(data) > _LONGEST_SHORT:
+        return _BIG_STRING + struct.pack(">i", len(data)) + data
+    return _STRING + struct.pack(">H", len(data)) + data
+
+
+def properties(values: Mapping[str, str], types: Mapping[str, str]) -> bytes:
+    """A message's properties; `types` names those that are not text (boolean, byte, int, ...)."""
+    parts = [_name(name) + _value(text, types.get(name)) for name, text in values.items()]
+    return struct.pack(">i", len(parts)) + b"".join(parts)
+
+
+def destination(kind: str, name: str) -> bytes:
+    """A `queue`, `topic`, `temp-queue` or `temp-topic`."""
+    return _structure(_DESTINATIONS[kind], _string(name))
+
+
+class Letter(NamedTuple):
+    """A message to send. `body` of a text is in modified UTF-8; `properties` and destinations are encoded."""
+
+    destination: bytes
+    is_text: bool
+    body: bytes
+    properties: bytes
+    timestamp: int
+    """Milliseconds since 1970."""
+    priority: int = 4
+    correlation_id: str | None = None
+    reply_to: bytes = NONE
+    kind: str | None = None
+    """JMSType."""
+    group: str | None = None
+
+
+def _command(kind: int, receipt: int, *fields: bytes) -> bytes:
+    """A receipt of 0: no answer is wanted."""
+    rest = b"".join(fields)
+    return struct.pack(">iBi?", 6 + len(rest), kind, receipt, receipt > 0) + rest
+
+
+def greeting() -> bytes:
+    """WireFormatInfo. Without inactivity both sides may be silent for as long as they like."""
+    names = ("CacheEnabled", "TightEncodingEnabled", "SizePrefixDisabled", "StackTraceEnabled")
+    wanted = {**dict.fromkeys(names, "false"), "TcpNoDelayEnabled": "true"}
+    silent = dict.fromkeys(("MaxInactivityDuration", "MaxInactivityDurationInitalDelay"), "0")
+    types = {**dict.fromkeys(wanted, "boolean"), **dict.fromkeys(silent, "long")}
+    options = _sequence(properties({**wanted, **silent}, types))
+    rest = MAGIC + struct.pack(">i", VERSION) + options
+    return struct.pack(">iB", 1 + len(rest), WIREFORMAT_INFO) + rest
+
+
+def goodbye() -> bytes:
+    """ShutdownInfo."""
+    return _command(_SHUTDOWN_INFO, 0)
+
+
+class Sender:
+    """The commands of one connection, its one session, and its one producer without a destination."""
+
+    def __init__(self, connection: str) -> None:
+        """`connection` must never have been used before: brokers drop what they take for a repetition."""
+        self._name = _string(connection)
+        self._connection = _structure(_CONNECTION_ID, self._name)
+        self._producer = _structure(_PRODUCER_ID, self._name, _long(1), _long(1))
+        self._client_id = self._name
+        self._sequence = 0
+
+    def connect(self, user: str | None, password: str | None, receipt: int) -> bytes:
+        """ConnectionInfo (manageable, its client chooses the broker), SessionInfo and ProducerInfo."""
+        who = (self._client_id, _string(password), _string(user))
+        return b"".join(
+            (
+                _command(_CONNECTION_INFO, receipt, self._connection, *who, NONE, b"\0\1\1\0\0", NONE),
+                _command(_SESSION_INFO, 0, _structure(_SESSION_ID, self._name, _long(1))),
+                _command(_PRODUCER_INFO, 0, self._producer, NONE, NONE, b"\0", struct.pack(">i", 0)),
+            )
+        )
+
+    def _transaction(self, number: int) -> bytes:
+        return _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)
+
+    def transaction(self, step: Step, number: int, receipt: int = 0) -> bytes:
+        """TransactionInfo."""
+        fields = (self._connection, self._transaction(number), bytes((_STEPS[step],)))
+        return _command(_TRANSACTION_INFO, receipt, *fields)
+
+    def message(self, letter: Letter, transaction: int, receipt: int = 0) -> bytes:
+        """A persistent message that never expires, in a transaction."""
+        self._sequence += 1
+        return _command(
+            _TEXT_MESSAGE if letter.is_text else _BYTES_MESSAGE,
+            receipt,
+            self._producer,
+            letter.destination,
+            self._transaction(transaction),
+            NONE,  # original destination
+            _structure(_MESSAGE_ID, NONE, self._producer, struct.pack(">qq", self._sequence, 0)),
+            NONE,  # original transaction
+            _string(letter.group),
+            struct.pack(">i", 0),  # sequence in its group
+            _string(letter.correlation_id),
+            struct.pack(">?qB", True, 0, letter.priority),  # persistent, expiration
+            letter.reply_to,
+            _long(letter.timestamp),
+            _string(letter.kind),
+            _sequence(_text(letter.body) if letter.is_text else letter.body),
+            _sequence(letter.properties),
+            _REST,
+        )
+
+
+def _text(data: bytes) -> bytes:
+    """The content of a text message (ActiveMQTextMessage.storeContent)."""
+    return struct.pack(">i", len(data)) + data
+
+
+_REST = b"".join(
+    (
+        NONE,  # data structure
+        NONE,  # target consumer
+        struct.pack(">?i", False, 0),  # compressed, redelivery counter
+        NONE,  # broker path
+        _long(0),  # arrival
+        NONE,  # user id
+        b"\0\0",  # received by a bridge, droppable
+        NONE,  # cluster
+        struct.pack(">qq?", 0, 0, False),  # times in brokers, first of its group
+    )
+)
