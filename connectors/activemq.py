@@ -11,7 +11,7 @@ from dlq.connectors.activemq_inspect import inspection
 from dlq.connectors.activemq_lanes import StompLane
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_marker import committed, marker_queue, remove
-from dlq.connectors.activemq_openwire import OpenWireLane
+from dlq.connectors.activemq_openwire import OpenWireLane, with_openwire
 from dlq.connectors.activemq_publishing import TransactionPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_records import bare_destination
@@ -39,7 +39,8 @@ class StompConnector:
 
     def inspect(self, source: Source) -> Inspection:
         """See `Connector`."""
-        return inspection(self._queues, queue_of(source), self.kind, self.version)
+        found = inspection(self._queues, queue_of(source), self.kind, self.version)
+        return with_openwire(found, self._broker) if self._broker.openwire_url else found
 
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector`."""

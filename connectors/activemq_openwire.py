@@ -10,6 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 
 from dlq.connectors import openwire
@@ -17,11 +18,11 @@ from dlq.connectors.activemq_hygiene import content, types_of
 from dlq.connectors.activemq_link import Link, refusal, unanswered
 from dlq.connectors.activemq_marker import check_rights, committed, marker_body, marker_queue
 from dlq.connectors.activemq_socket import open_socket, openwire_address_of, password_for
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Inspection, Outgoing
 from dlq.connectors.openwire_answers import Reader
 from dlq.connectors.stomp_frames import text_of
 from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, DlqError, Unreachable
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
@@ -46,7 +47,7 @@ class OpenWireLane:
         """Connects. Raises ConfigError, Unreachable, AccessDenied."""
         address = openwire_address_of(broker)
         self._broker, self._timeout = broker, units.seconds(broker.timeout)
-        self._socket, self._node = open_socket(broker, address)
+        self._socket, self.node = open_socket(broker, address)
         self._socket.settimeout(self._timeout)
         self._reader = Reader()
         self._receipts = count(1)
@@ -83,7 +84,7 @@ class OpenWireLane:
 
     @property
     def _place(self) -> str:
-        return f"{self._broker.name} ({self._node})"
+        return f"{self._broker.name} ({self.node})"
 
     def check(self, plan: str) -> None:
         """See `Lane`."""
@@ -99,7 +100,7 @@ class OpenWireLane:
             self.send(b"".join(commands))
             self.wait_for(done)
             if token not in committed(link, plan):
-                other = f"{self._node} is another broker than {link.node} of url"
+                other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
                     f"brokers.{self._broker.name}.openwire_url: {other}; what is sent there is not found here"
                 )
@@ -183,6 +184,16 @@ class OpenWireLane:
             self.send(openwire.goodbye())
         with contextlib.suppress(OSError):
             self._socket.close()
+
+
+def with_openwire(found: Inspection, broker: Broker) -> Inspection:
+    """What `dlq doctor` says, and whether replays could go by OpenWire."""
+    try:
+        lane = OpenWireLane(broker)
+    except DlqError as error:
+        return replace(found, warnings=[*found.warnings, f"Replays would not be sent: {error}."])
+    lane.close()
+    return replace(found, facts={**found.facts, "replays": f"by OpenWire, to {lane.node}"})
 
 
 def _now() -> int:

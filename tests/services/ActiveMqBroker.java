@@ -17,7 +17,7 @@ import org.apache.activemq.store.kahadb.KahaDBPersistenceAdapter;
 
 /**
  * An ActiveMQ Classic broker of plain jars, 5.x and 6.x alike; it runs until its standard input ends.
- * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights]] [tls=PORT] [amqp=PORT] [one=PORT] [bridge=PORT]
+ * java -cp 'lib/*' ActiveMqBroker.java DIR STOMP OPENWIRE [plugins] [users [rights [markers]]] [tls=PORT] [openwire-tls=PORT] [amqp=PORT] [one=PORT] [bridge=PORT]
  */
 public class ActiveMqBroker {
     static PolicyEntry policy(String queue, DeadLetterStrategy dead) {
@@ -89,10 +89,12 @@ public class ActiveMqBroker {
         if (options.contains("users")) plugins.add(new SimpleAuthenticationPlugin(List.of(
                 new AuthenticationUser("dlq", "right", "users"))));
         if (options.contains("rights")) plugins.add(new AuthorizationPlugin(new DefaultAuthorizationMap(List.of(
-                rightsTo("letters.>", false), rightsTo(">", true)))));      // none to dlq.replay.>
+                rightsTo("letters.>", false), rightsTo(options.contains("markers") ? "dlq.replay.>" : "letters.>", false),
+                rightsTo(">", true)))));
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
             if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
+            if (option.startsWith("openwire-tls=")) broker.addConnector("ssl://127.0.0.1:" + option.substring(13));
             if (option.startsWith("one=")) broker.addConnector("stomp://127.0.0.1:" + option.substring(4) + "?maximumConnections=1");
             if (option.startsWith("bridge=")) broker.addNetworkConnector("static:(tcp://127.0.0.1:" + option.substring(7) + ")");
             if (option.startsWith("amqp=")) broker.addConnector("amqp://127.0.0.1:" + option.substring(5));

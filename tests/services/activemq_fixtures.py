@@ -6,11 +6,12 @@ Classic 5.18.6 and 6.3.1 and Artemis 2.56.0 come from Maven Central, once (`acti
 import json
 import os
 import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import count
-from subprocess import CalledProcessError
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def why_missing(version: str) -> str | None:
         return "java is not installed"
     try:
         activemq_broker.install(version)
-    except (OSError, CalledProcessError) as error:
+    except (OSError, subprocess.CalledProcessError) as error:
         return f"it cannot be fetched: {error}"
     return None
 
@@ -124,6 +125,15 @@ def settings_of(broker: ActiveMq, jolokia: bool = True) -> Broker:
         password_env=PASSWORD_VARIABLE if broker.user else None,
         jolokia_url=broker.jolokia if jolokia and not broker.artemis else None,
     )
+
+
+def certificate(store: Path, pem: Path) -> None:
+    """A key of its own for 127.0.0.1, and its certificate as a `ca_file`."""
+    common = ("-alias", "broker", "-keystore", str(store), "-storepass", "secret")
+    names = ("-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1")
+    make = ("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names)
+    for command in ((*make, *common), ("-exportcert", "-rfc", "-file", str(pem), *common)):
+        subprocess.run(["keytool", *command], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

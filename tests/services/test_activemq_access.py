@@ -1,29 +1,18 @@
 """Connecting to ActiveMQ: TLS, users, several addresses, and what is said when it fails."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from services.activemq_broker import CLASSIC, ActiveMq, free_ports
-from services.activemq_fixtures import settings_of
+from services.activemq_fixtures import certificate, settings_of
 
 from dlq.connectors.activemq_link import Link
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.activemq
-
-
-def certificate(store: Path, pem: Path) -> None:
-    """A key of its own for 127.0.0.1, and its certificate as a `ca_file`."""
-    common = ("-alias", "broker", "-keystore", str(store), "-storepass", "secret")
-    names = ("-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1")
-    make = ("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names)
-    for command in ((*make, *common), ("-exportcert", "-rfc", "-file", str(pem), *common)):
-        subprocess.run(["keytool", *command], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")

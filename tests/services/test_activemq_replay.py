@@ -1,9 +1,8 @@
 """The way back into ActiveMQ: everything sent is accounted for, also when the broker is killed."""
 
 import collections
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,36 +10,19 @@ from typing import Any
 import pytest
 from services.activemq_broker import ARTEMIS, CLASSIC, ActiveMq, broker_of, free_ports
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
+from services.activemq_sending import kill_when, outgoing, place_on, published
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq import StompConnector
 from dlq.connectors.activemq_jolokia import Jolokia
 from dlq.connectors.activemq_queues import Queues
-from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.base import Sent, Target
 from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
-
-
-def outgoing(records: list[Record], target: Target) -> list[Outgoing]:
-    """Letters as replay gives them."""
-    return [
-        Outgoing(
-            n, record, target, {"dlq_replay_id": f"{target.name}-{n}", "dlq_replay_of": record.record_id}
-        )
-        for n, record in enumerate(records)
-    ]
-
-
-def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
-    publisher = place.connector.publisher(plan, 1000)
-    try:
-        return list(publisher.publish(iter(letters)))
-    finally:
-        publisher.close()
 
 
 @on_all
@@ -117,24 +99,6 @@ def own_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
     """A broker that the test may kill."""
     with broker_of(request.param) as broker:
         yield broker
-
-
-def place_on(broker: ActiveMq) -> Place:
-    settings = settings_of(broker)
-    return Place(broker, settings, StompConnector(settings), "letters")
-
-
-def kill_when(broker: ActiveMq, reached: Callable[[], bool]) -> threading.Thread:
-    """Kill -9 as soon as something has come that far."""
-
-    def wait() -> None:
-        while not reached():
-            time.sleep(0.0005)
-        broker.kill()
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
 
 
 def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:

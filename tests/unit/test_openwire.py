@@ -1,0 +1,141 @@
+"""OpenWire: what is sent, byte for byte, and answers whole, byte by byte, cut off, or of something else."""
+
+import contextlib
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.connectors import openwire
+from dlq.connectors.openwire_answers import MAX_FRAME, Answer, Reader
+from dlq.core.errors import ConnectionLost
+
+
+def framed(kind: int, rest: bytes, answers: int | None = None) -> bytes:
+    """A command as a broker sends it."""
+    body = bytes([kind]) + b"\0\0\0\1\0" + (b"" if answers is None else struct.pack(">i", answers)) + rest
+    return struct.pack(">i", len(body)) + body
+
+
+def thrown(name: str, message: str | None) -> bytes:
+    """A Throwable without its stack."""
+    text = b"\0" if message is None else struct.pack(">?H", True, len(message)) + message.encode()
+    return struct.pack(">??H", True, True, len(name)) + name.encode() + text
+
+
+GREETING = openwire.greeting()
+STREAM = (
+    GREETING
+    + framed(2, b"broker info, of no interest")
+    + framed(30, b"", answers=1)
+    + framed(31, thrown("java.lang.SecurityException", "User dlq is not authorized"), answers=2)
+    + framed(16, thrown("javax.jms.JMSException", None) + b"\0")
+    + framed(31, b"\0", answers=3)
+)
+ANSWERS = [
+    Answer(1, None),
+    Answer(2, "java.lang.SecurityException: User dlq is not authorized"),
+    Answer(0, "javax.jms.JMSException"),
+    Answer(3, "no reason given"),
+]
+
+
+def read(*pieces: bytes) -> list[Answer]:
+    reader = Reader()
+    return [answer for piece in pieces for answer in reader.feed(piece)]
+
+
+def test_receipts_and_refusals_are_told_and_the_rest_is_left_out() -> None:
+    assert read(STREAM) == ANSWERS
+
+
+def test_answers_byte_by_byte_are_the_answers_of_one_piece() -> None:
+    assert read(*[STREAM[i : i + 1] for i in range(len(STREAM))]) == ANSWERS
+
+
+def test_half_an_answer_is_kept_for_later() -> None:
+    assert read(STREAM + framed(30, b"", answers=4)[:-1], b"\4") == [*ANSWERS, Answer(4, None)]
+
+
+def test_the_version_of_the_broker_is_known_once_it_has_greeted() -> None:
+    reader = Reader()
+    reader.feed(GREETING[:-1])
+    assert reader.version == 0
+    reader.feed(GREETING[-1:])
+    assert reader.version == openwire.VERSION
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n",
+        b"ERROR\nmessage:Unknown STOMP action\n\n\0",
+        struct.pack(">i", MAX_FRAME + 1) + b"x",
+        struct.pack(">i", 0),
+        framed(30, b"", answers=1),
+        GREETING + framed(30, b"\0\1"),
+        GREETING + struct.pack(">iB", 1, 31),
+        GREETING + framed(31, b"\1\1\0", answers=1),
+    ],
+)
+def test_what_is_no_openwire_ends_the_connection(data: bytes) -> None:
+    with pytest.raises(ConnectionLost):
+        read(data)
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_any_bytes_give_answers_or_the_end_of_the_connection(data: bytes, after_greeting: bool) -> None:
+    with contextlib.suppress(ConnectionLost):
+        read(GREETING + data if after_greeting else data)
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("", b""),
+        ("wört", "wört".encode()),
+        ("a\0b", b"a\xc0\x80b"),
+        ("😀", b"\xed\xa0\xbd\xed\xb8\x80"),
+        ("\ud83d", b"\xed\xa0\xbd"),
+    ],
+)
+def test_text_is_written_as_java_reads_it(text: str, data: bytes) -> None:
+    assert openwire.modified_utf8(text) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "data"),
+    [
+        ("true", "boolean", b"\1\1"),
+        ("-1", "byte", b"\2\xff"),
+        ("258", "short", b"\4\1\2"),
+        ("-2", "int", b"\5\xff\xff\xff\xfe"),
+        ("1", "long", b"\6\0\0\0\0\0\0\0\1"),
+        ("-0.0", "double", b"\7\x80\0\0\0\0\0\0\0"),
+        ("Infinity", "float", b"\x08\x7f\x80\0\0"),
+        ("x", None, b"\x09\0\1x"),
+        ("300", "byte", b"\x09\0\x03300"),
+        ("many", "int", b"\x09\0\4many"),
+        ("1", "decimal", b"\x09\0\x011"),
+    ],
+)
+def test_a_property_has_its_type_where_that_holds_it_and_is_text_else(
+    text: str, kind: str | None, data: bytes
+) -> None:
+    types = {"p": kind} if kind else {}
+    assert openwire.properties({"p": text}, types) == b"\0\0\0\1\0\1p" + data
+
+
+def test_a_long_property_is_a_big_string() -> None:
+    encoded = openwire.properties({"p": "x" * 70_000}, {})
+    assert encoded[7:12] == b"\x0d" + struct.pack(">i", 70_000)
+    assert len(encoded) == 12 + 70_000
+
+
+def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another() -> None:
+    sender = openwire.Sender("ID:x:1")
+    letter = openwire.Letter(openwire.destination("queue", "q"), False, b"body", b"\0\0\0\0", 1)
+    one, two = sender.message(letter, 1), sender.message(letter, 1)
+    assert len(one) == len(two)
+    assert [(a, b) for a, b in zip(one, two, strict=True) if a != b] == [(1, 2)]
