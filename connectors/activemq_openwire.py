@@ -11,6 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import count
 
 from dlq.connectors import openwire
@@ -203,33 +204,36 @@ def _now() -> int:
 def message_of(letter: Outgoing) -> openwire.Letter:
     """A letter as a message: what STOMP calls headers goes into its fields, the rest are properties."""
     headers, body, measured = content(letter.record, letter.target, letter.provenance, letter.keep_headers)
-    is_text = headers.pop("amq-msg-type", None) == "text" or not measured
-    del headers["destination"], headers["persistent"]
-    field = {name: headers.pop(name, None) for name in _FIELDS}
+    field = {name: headers.pop(name) for name in _FIELDS if name in headers}
+    is_text = not measured or field.get("amq-msg-type") == "text"
     return openwire.Letter(
         openwire.destination(letter.target.kind, letter.target.name),
         is_text,
         openwire.modified_utf8(text_of(body) or "") if is_text else body,
         openwire.properties(headers, types_of(letter.record)),
-        _number(field["timestamp"], _now(), 2**63 - 1),
-        _number(field["priority"], 4, 9),
-        field["correlation-id"],
-        _reply_to(field["reply-to"]),
-        field["type"],
-        field["JMSXGroupID"],
+        _number(field.get("timestamp"), 0, 2**63 - 1) or _now(),
+        _number(field.get("priority"), 4, 9),
+        field.get("correlation-id"),
+        _reply_to(field.get("reply-to", "")),
+        field.get("type"),
+        field.get("JMSXGroupID"),
     )
 
 
-_FIELDS = ("timestamp", "priority", "correlation-id", "reply-to", "type", "JMSXGroupID")
+_FIELDS = (
+    "destination", "persistent", "amq-msg-type", "timestamp", "priority", "correlation-id", "reply-to",
+    "type", "JMSXGroupID",
+)  # fmt: skip
 
 
 def _number(text: str | None, otherwise: int, most: int) -> int:
     return min(int(text), most) if text is not None and text.isascii() and text.isdigit() else otherwise
 
 
-def _reply_to(text: str | None) -> bytes:
+@lru_cache(1024)
+def _reply_to(text: str) -> bytes:
     """As the broker shows destinations to STOMP clients (its FrameTranslator); none for anything else."""
     for prefix, kind in _REPLY_TO.items():
-        if text is not None and text.startswith(prefix):
+        if text.startswith(prefix):
             return openwire.destination(kind, text.removeprefix(prefix))
     return openwire.NONE

@@ -23,7 +23,7 @@ _MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _PRODUCER_ID = 
 _DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
 _STEPS = {"begin": 0, "commit": 2}
 """TransactionInfo.BEGIN and COMMIT_ONE_PHASE."""
-_STRING, _BIG_STRING = b"\x09", b"\x0d"
+_STRING, _BIG_STRING, _COUNT = struct.Struct(">BH"), struct.Struct(">Bi"), struct.Struct(">i")
 _LONGEST_SHORT = 0xFFFF
 
 Step = Literal["begin", "commit"]
@@ -74,26 +74,32 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 }
 
 
-def _value(text: str, kind: str | None) -> bytes:
-    """A property's value; as text where its type is text, not known, or does not hold it."""
-    if kind is not None and kind in _TYPED:
+def _typed(text: str, kind: str) -> bytes:
+    """A property's value; as text where its type is not known or does not hold it."""
+    if kind in _TYPED:
         layout, number, read = _TYPED[kind]
         try:
             return struct.pack(layout, number, read(text))
         except (ValueError, OverflowError, struct.error):
             pass
+    return _text_value(text)
+
+
+def _text_value(text: str) -> bytes:
     data = modified_utf8(text)
-    if len(data) > _LONGEST_SHORT:
-        return _BIG_STRING + struct.pack(">i", len(data)) + data
-    return _STRING + struct.pack(">H", len(data)) + data
+    size = len(data)
+    return (_STRING.pack(9, size) if size <= _LONGEST_SHORT else _BIG_STRING.pack(13, size)) + data
 
 
 def properties(values: Mapping[str, str], types: Mapping[str, str]) -> bytes:
     """A message's properties; `types` names those that are not text (boolean, byte, int, ...)."""
-    parts = [_name(name) + _value(text, types.get(name)) for name, text in values.items()]
-    return struct.pack(">i", len(parts)) + b"".join(parts)
+    parts = [_COUNT.pack(len(values))]
+    for name, text in values.items():
+        parts += _name(name), _typed(text, types[name]) if name in types else _text_value(text)
+    return b"".join(parts)
 
 
+@lru_cache(4096)
 def destination(kind: str, name: str) -> bytes:
     """A `queue`, `topic`, `temp-queue` or `temp-topic`."""
     return _structure(_DESTINATIONS[kind], _string(name))
@@ -146,12 +152,12 @@ class Sender:
         self._name = _string(connection)
         self._connection = _structure(_CONNECTION_ID, self._name)
         self._producer = _structure(_PRODUCER_ID, self._name, _long(1), _long(1))
-        self._client_id = self._name
         self._sequence = 0
+        self._number, self._encoded = -1, b""
 
     def connect(self, user: str | None, password: str | None, receipt: int) -> bytes:
         """ConnectionInfo (manageable, its client chooses the broker), SessionInfo and ProducerInfo."""
-        who = (self._client_id, _string(password), _string(user))
+        who = (self._name, _string(password), _string(user))
         return b"".join(
             (
                 _command(_CONNECTION_INFO, receipt, self._connection, *who, NONE, b"\0\1\1\0\0", NONE),
@@ -161,7 +167,11 @@ class Sender:
         )
 
     def _transaction(self, number: int) -> bytes:
-        return _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)
+        """The same for a hundred messages."""
+        if number != self._number:
+            self._number = number
+            self._encoded = _structure(_LOCAL_TRANSACTION_ID, _long(number), self._connection)
+        return self._encoded
 
     def transaction(self, step: Step, number: int, receipt: int = 0) -> bytes:
         """TransactionInfo."""
