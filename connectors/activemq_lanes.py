@@ -21,6 +21,10 @@ class Lane(Protocol):
     def artemis(self) -> bool:
         """Whether the other side is Artemis."""
 
+    @property
+    def node(self) -> str:
+        """host:port of the other side."""
+
     def check(self, plan: str) -> None:
         """Make sure that markers may be written, and will be found. Raises BrokerError, ConfigError."""
 

@@ -28,6 +28,8 @@ _BATCH_SECONDS = 0.5
 _PIECE = 32 * 2**10
 _USED_ID = "AMQ339013"
 """Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
+_NOTHING_STORED = (_USED_ID, "marked rollback only")
+"""Answers to COMMIT. The second is Classic's, where a letter was refused and that is said too late."""
 
 
 class _Transaction(NamedTuple):
@@ -46,12 +48,9 @@ class TransactionPublisher:
     def __init__(self, connect: Callable[[], Lane], plan: str, window: int) -> None:
         """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
         self._connect, self._plan = connect, plan
-        self._lanes = deque([connect()])
-        try:
-            self._lanes[0].check(plan)
-        except DlqError:
-            self.close()
-            raise
+        self._checked: set[str] = set()
+        """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
+        self._lanes = deque([self._connected()])
         self._under_way = 1 if self._lanes[0].artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
@@ -167,7 +166,7 @@ class TransactionPublisher:
             except BrokerError as error:
                 if not transaction.lane.was_refused(transaction.finished):
                     of_another = error
-                elif _USED_ID in str(error):
+                elif any(mark in str(error) for mark in _NOTHING_STORED):
                     raise
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
@@ -210,19 +209,30 @@ class TransactionPublisher:
                 for letter in transaction.letters:
                     self._resend([letter], done)
 
+    def _connected(self) -> Lane:
+        lane = self._connect()
+        if lane.node not in self._checked:
+            try:
+                lane.check(self._plan)
+            except DlqError:
+                lane.close()
+                raise
+            self._checked.add(lane.node)
+        return lane
+
     def _reconnect(self) -> None:
         """Closing the old connections gives up their transactions."""
         self.close()
         try:
-            self._lanes = deque([self._connect()])
-        except BrokerError as error:
+            self._lanes = deque([self._connected()])
+        except DlqError as error:
             raise ConnectionLost(str(error)) from error
 
     def _connect_once_more(self) -> None:
         """A broker that allows no second connection gets everything over the first."""
         try:
-            self._lanes.append(self._connect())
-        except BrokerError:
+            self._lanes.append(self._connected())
+        except DlqError:
             self._connections = 1
 
     def close(self) -> None:

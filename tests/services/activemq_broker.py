@@ -89,7 +89,7 @@ class ActiveMq:
         self.home = install(version)
         self.folder = Path(tempfile.mkdtemp(prefix="dlq-activemq-"))
         self.log = self.folder / "broker.log"
-        self.stomp, self.openwire, self.web, self.tls, self.amqp = free_ports(5)
+        self.stomp, self.openwire, self.web, self.tls, self.openwire_tls, self.amqp = free_ports(6)
         self.process: subprocess.Popen[bytes] | None = None
         self.jolokia = f"http://127.0.0.1:{self.web}/jolokia/"
 

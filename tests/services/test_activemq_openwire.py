@@ -120,8 +120,7 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: Active
 def guarded(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
     """A broker with a user who may write to letters.* and to markers, and a TLS port."""
     broker = ActiveMq(request.param, "users", "rights", "markers")
-    [port] = free_ports(1)
-    broker.options += (f"openwire-tls={port}",)
+    broker.options += (f"openwire-tls={broker.openwire_tls}",)
     certificate(broker.folder / "keys.p12", broker.folder / "ca.pem")
     with broker:
         yield broker
@@ -148,13 +147,11 @@ def test_a_user_without_the_right_to_write_markers_is_told_the_right() -> None:
 
 
 def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq) -> None:
-    [port] = [option.partition("=")[2] for option in guarded.options if option.startswith("openwire-tls=")]
     place = replace(by_openwire(place_on(guarded)), queue="letters.tls")
     place.send(b"a")
     letters = outgoing(place.drain(), Target("queue", "letters.tls.back"))
-    trusting = replace(
-        place.settings, openwire_url=f"ssl://127.0.0.1:{port}", ca_file=str(guarded.folder / "ca.pem")
-    )
+    by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
+    trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
     assert [
         s.outcome for s in published(replace(place, connector=StompConnector(trusting)), "tls", letters)
     ] == ["confirmed"]

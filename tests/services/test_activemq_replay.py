@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.activemq_broker import ARTEMIS, CLASSIC, ActiveMq, broker_of, free_ports
+from services.activemq_broker import ARTEMIS, CLASSIC, ActiveMq, broker_of
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 from services.activemq_sending import kill_when, outgoing, place_on, published
 
@@ -137,12 +137,13 @@ def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_nam
 
 
 def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
-    [port] = free_ports(1)
-    with ActiveMq(CLASSIC[-1], f"one={port}") as broker:
+    broker = ActiveMq(CLASSIC[-1])
+    broker.options += (f"one={broker.tls}",)
+    with broker:
         place = place_on(broker)
         place.send(*[b"%d" % n for n in range(250)])
         letters = outgoing(place.drain(), Target("queue", "back"))
-        one = StompConnector(replace(place.settings, url=f"stomp://127.0.0.1:{port}"))
+        one = StompConnector(replace(place.settings, url=f"stomp://127.0.0.1:{broker.tls}"))
         publisher = one.publisher("plan", 1000)
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()

@@ -23,6 +23,7 @@ class Memory:
         self.committed: list[bytes] = []
         self.refuses = b""
         self.refuses_commit_of = b""
+        self.says = "AMQ339013 Error committing"
         self.dies_at_commit = 0
         self.forbids_markers = False
         self.commits = 0
@@ -34,7 +35,8 @@ class Connection(StompLane):
 
     artemis = False
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, node: str = "mq1:61613") -> None:
+        self.node = node
         self._memory, self._numbers = memory, iter(range(10**6))
         self._transactions: dict[str, list[bytes]] = {}
         self._answered: set[str] = set()
@@ -53,6 +55,8 @@ class Connection(StompLane):
         """The publisher asks whether it may write markers."""
         if self._memory.forbids_markers and command == "SEND":
             raise AccessDenied(f"User dlq is not authorized to write to: {headers['destination']}")
+        if command == "ABORT":
+            self._memory.log.append("checked")
 
     def _begin(self, headers: Mapping[str, str], _body: bytes) -> None:
         self._transactions[headers["transaction"]] = []
@@ -73,7 +77,7 @@ class Connection(StompLane):
         if self._memory.commits == self._memory.dies_at_commit:
             return
         if self._memory.refuses_commit_of in bodies:
-            self._refused[receipt] = BrokerError("AMQ339013 Error committing")
+            self._refused[receipt] = BrokerError(self._memory.says)
         else:
             self._memory.committed += bodies
             self._answered.add(receipt)
@@ -150,6 +154,16 @@ def test_a_replay_that_artemis_knows_already_is_not_sent_twice(memory: Memory, u
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != used)
 
 
+@pytest.mark.parametrize("culprit", [0, 150, 399])
+def test_a_letter_that_is_refused_only_at_commit_is_the_only_one_refused(
+    memory: Memory, culprit: int
+) -> None:
+    memory.refuses_commit_of, memory.says = b"%d" % culprit, "Transaction marked rollback only"
+    sent = {s.number: s.outcome for s in published(memory, 400)}
+    assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
+    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+
+
 @pytest.mark.parametrize("commit", [1, 3])
 def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     memory: Memory, commit: int
@@ -164,6 +178,21 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     assert confirmed == list(range(100 * (commit - 1)))
     assert doubtful == list(range(100 * (commit - 1), 100 * (commit - 1) + len(doubtful)))
     assert 100 <= len(doubtful) <= 300
+
+
+def test_each_broker_that_letters_go_to_is_checked_once(memory: Memory) -> None:
+    memory.refuses = b"150"
+    nodes = iter(["mq1", "mq1", *["mq2"] * 200])
+    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
+    assert len(list(publisher.publish(letters(400)))) == 400
+    assert memory.log.count("checked") == 2
+
+
+def test_a_second_connection_to_a_broker_that_fails_the_check_is_not_used(memory: Memory) -> None:
+    nodes = iter(["mq1", "elsewhere"])
+    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
+    memory.forbids_markers = True
+    assert [sent.outcome for sent in publisher.publish(letters(400))] == ["confirmed"] * 400
 
 
 def test_without_the_right_to_write_markers_there_is_no_publisher(memory: Memory) -> None:
