@@ -27,7 +27,7 @@ from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLo
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
-_RECEIVE = 2**16
+_RECEIVE, _PIECE = 2**16, 2**17
 _CHECK = "1"
 """The transaction of `check`; those of a replay are numbered from there on, which the broker allows."""
 _REPLY_TO = {
@@ -131,9 +131,10 @@ class OpenWireLane:
         return self._sender.message(message, int(transaction), int(receipt))
 
     def send(self, data: bytes) -> None:
-        """See `Lane`."""
+        """See `Lane`. In pieces: the time-out is for each, however large a body is."""
         try:
-            self._socket.sendall(data)
+            for at in range(0, len(data), _PIECE):
+                self._socket.sendall(data[at : at + _PIECE])
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
 

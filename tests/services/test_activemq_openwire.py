@@ -69,6 +69,15 @@ def test_markers_by_openwire_prove_what_was_sent_until_they_are_forgotten(stomp:
 
 
 @on_classic
+def test_a_large_body_comes_back_whole(stomp: Place) -> None:
+    body = bytes(range(256)) * 40_000
+    stomp.send(body)
+    typed, back = by_openwire(stomp), f"{stomp.queue}.back"
+    published(typed, stomp.queue, outgoing(typed.drain(), Target("queue", back)))
+    assert [r.body == body for r in stomp.drain(back)] == [True]
+
+
+@on_classic
 def test_a_topic_gets_its_letter(stomp: Place) -> None:
     stomp.send(b"a")
     typed = by_openwire(stomp)
