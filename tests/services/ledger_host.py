@@ -32,13 +32,15 @@ class OfAnotherHost(LocalStore):
 
 
 def main(host: str, archive: str, url: str, plan: str, queue_path: str) -> None:
-    """Apply the plan; says how many letters were sent."""
+    """Says that it is ready, waits for a line, applies the plan, and says how many letters were sent."""
     socket.gethostname = lambda: host
     config = configured(Path(archive), url)
     store = OfAnotherHost(archive)
     queue = QueueFile(Path(queue_path))
     queue.pause = 0.002
     with opened(config.ledger, store) as book, brokers(config, queue) as some:
+        print("ready", flush=True)
+        sys.stdin.readline()
         print(apply(store, config, plan, some, book).sent)
 
 

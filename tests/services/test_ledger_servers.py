@@ -131,9 +131,12 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     with brokers(config, queue) as some:
         plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
     hosts = [
-        subprocess.Popen(hosts_word(host, store, ledger_server, plan, queue), stdout=subprocess.PIPE)
+        subprocess.Popen(
+            hosts_word(host, store, ledger_server, plan, queue), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         for host in ("north", "south")
     ]
+    begin_together(hosts)
     wait_for(queue, 300)
     hosts[0].kill()
     hosts[0].communicate()
@@ -143,7 +146,8 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     ledger_server.start()
     assert int(hosts[1].communicate(timeout=120)[0]) > 500
     time.sleep(LEASE)
-    subprocess.run(hosts_word("west", store, ledger_server, plan, queue), check=True, timeout=60)
+    west = hosts_word("west", store, ledger_server, plan, queue)
+    subprocess.run(west, input=b"\n", check=True, timeout=60)
 
     wanted = {one.key for one in planfile.letters(store, plan)}
     arrived = queue.arrived()
@@ -155,6 +159,17 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     assert confirmed | doubtful == wanted, "something was forgotten"
     assert confirmed <= set(arrived)
     assert 0 < len(doubtful) <= config.replay.window
+
+
+def begin_together(hosts: list[subprocess.Popen[bytes]]) -> None:
+    """One that is slow to start would find its work done, and leave nothing in doubt when it is killed."""
+    for host in hosts:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"ready\n"
+    for host in hosts:
+        assert host.stdin is not None
+        host.stdin.write(b"\n")
+        host.stdin.flush()
 
 
 def wait_for(queue: QueueFile, count: int) -> None:
