@@ -1,4 +1,4 @@
-"""Replays to Classic by its own protocol, OpenWire: half the work for the broker, and properties keep types.
+"""Replays to Classic by its own protocol, OpenWire: less work for the broker, and properties keep types.
 
 STOMP stays the way to read, and to look for markers; so before anything is sent a marker goes out by
 OpenWire and is looked for by STOMP. Two addresses of different brokers would send letters that are never

@@ -41,10 +41,9 @@ _OPEN = [
     for package in ("java.nio", "java.util", "java.lang", "jdk.internal.ref", "sun.nio.ch")
     for argument in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
 ] + [
-    "--add-exports",
-    "java.base/jdk.internal.ref=ALL-UNNAMED",
-    "--add-exports",
-    "java.base/sun.nio.ch=ALL-UNNAMED",
+    argument
+    for package in ("jdk.internal.ref", "sun.nio.ch")
+    for argument in ("--add-exports", f"java.base/{package}=ALL-UNNAMED")
 ]
 _CONFIGURATION: Mapping[str, object] = {
     "brokerClusterName": "DefaultCluster",
