@@ -1,5 +1,6 @@
 """RabbitMQ: the connector. The way out is in `rabbitmq_reading`, the way in in `rabbitmq_publishing`."""
 
+import time
 from collections.abc import Mapping, Sequence
 
 import pika
@@ -27,6 +28,8 @@ from dlq.core.settings import Broker, Source
 
 _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
+_RETURN_SECONDS = 2.0
+_ASK_AGAIN_SECONDS = 0.1
 
 
 class RabbitConnector:
@@ -54,7 +57,7 @@ class RabbitConnector:
 
     def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:
         queue = request.source.queue or ""
-        depth = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+        found = _state(link, queue)
         version = link.server_version
         topology = self._learn(queue, version)
         if topology.kind == "stream":
@@ -63,10 +66,11 @@ class RabbitConnector:
         if harm and not request.force:
             raise HarmRefused(f"source {request.source.name}: {harm}")
         notes = [
-            *rabbitmq_inspect.notes_on(topology, request.mode, version, depth.consumer_count),
+            *rabbitmq_inspect.notes_on(topology, request.mode, version, found.consumer_count),
             *topology.notes,
         ]
-        return RabbitReading(link, request, depth.message_count, topology.document(), notes)
+        depth = _returned(link, queue) if topology.kind == "quorum" else found.message_count
+        return RabbitReading(link, request, depth, topology.document(), notes)
 
     def _learn(self, queue: str, version: str) -> Topology:
         """What must fail closes its channel, so it gets a connection of its own."""
@@ -120,6 +124,19 @@ class RabbitConnector:
 
     def close(self) -> None:
         """See `Connector.close`. Readings and publishers hold the connections; each closes its own."""
+
+
+def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
+    return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+
+
+def _returned(link: Link, queue: str) -> int:
+    """Ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
+    taken back what a consumer held that has just gone; so 0 is believed when it lasts."""
+    deadline = time.monotonic() + _RETURN_SECONDS
+    while not (ready := int(_state(link, queue).message_count)) and time.monotonic() < deadline:
+        time.sleep(_ASK_AGAIN_SECONDS)
+    return ready
 
 
 def _poison(broker: Broker) -> PoisonMessage:

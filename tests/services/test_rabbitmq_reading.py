@@ -1,5 +1,6 @@
 """Reading real queues: exact, lossless, and without harm."""
 
+import threading
 import time
 from typing import Any
 
@@ -84,6 +85,18 @@ def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: 
     assert max(counts(properties.headers)[0] for _, properties, _ in rest) == (
         0 if kind == "classic" else once
     )
+
+
+def test_letters_that_a_gone_consumer_held_are_waited_for(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("quorum")
+    rabbit.fill(queue, 25)
+    holder = rabbit.connect()
+    holder.basic_consume(queue, lambda *_: None)
+    rabbit.wait_for(queue, 0)
+    gone = threading.Timer(1.0, holder.connection.close)
+    gone.start()
+    assert len(drain(rabbit, queue)) == 25
+    gone.join()
 
 
 @each_kind
