@@ -67,12 +67,11 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
     """Warn of a ledger on a server that may forget; returns how many servers were looked at."""
     if context.settings.ledger.url == "sqlite":
         return 0
-    from dlq.replay.ledger import opened
+    from dlq.replay.ledger import warnings
 
     try:
-        with opened(context.settings.ledger, context.store) as ledger:
-            for warning in ledger.warnings():
-                context.complain(warning)
+        for warning in warnings(context.settings.ledger, context.store):
+            context.complain(warning)
     except DlqError as error:
         errors.append(error)
         context.complain(str(error))

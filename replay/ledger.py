@@ -4,7 +4,7 @@ Every operation is atomic between processes, and between hosts where the ledger 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -130,8 +130,12 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
     ledger_place.check(settings, store)
-    ledger_place.note(settings, store)
-    return _connected(settings, store)
+    ledger = _connected(settings, store)
+    with ExitStack() as failed:
+        failed.callback(ledger.close)
+        ledger_place.note(settings, store)
+        failed.pop_all()
+    return ledger
 
 
 def _connected(settings: LedgerSettings, store: Store) -> Ledger:
@@ -175,7 +179,7 @@ def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
     if settings.url == "sqlite":
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
     path = own_file(store)
-    if path is None:
+    if path is None or not path.exists():
         raise UsageError(f"there is no {FILE} in the archive {store.location}")
     if not is_server(settings) and file_of(settings, store) == path:
         raise UsageError(f"the ledger is {path} already")
@@ -188,6 +192,7 @@ def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
             total += len(rows)
             new += server.adopt(rows)
     ledger_place.retire(store, path)
+    ledger_place.note(settings, store)
     return total, new
 
 
@@ -199,6 +204,13 @@ def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
         yield ledger
     finally:
         ledger.close()
+
+
+def warnings(settings: LedgerSettings, store: Store) -> Sequence[str]:
+    """What a server, as it is set up, may forget of what it has confirmed. Raises as `open_ledger`."""
+    ledger_place.check(settings, store)
+    with closing(_connected(settings, store)) as ledger:
+        return ledger.warnings()
 
 
 @contextmanager

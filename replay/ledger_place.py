@@ -1,14 +1,15 @@
 """Where the ledger of an archive lies: in the archive's folder, in a file that the configuration names, or
 on a server.
 
-An archive has one ledger: with two of them its letters would be sent twice. A folder shows its `ledger.db`;
-an archive on an object store notes in `ledger.json` which file of which host remembers its replays.
+An archive has one ledger: with two of them its letters would be sent twice. `ledger.json` notes which: the
+archive's own file, a file of one host, or a server.
 """
 
 import json
 import socket
-from operator import itemgetter
+from contextlib import nullcontext
 from pathlib import Path
+from typing import NamedTuple
 
 from dlq.archive.store import Store, built
 from dlq.core.errors import ConfigError, UsageError
@@ -20,6 +21,15 @@ _MOVED = ".moved"
 _NOTE_FORMAT = 1
 _IN_ARCHIVE = "sqlite"
 _ELSEWHERE = "sqlite:///"
+
+
+class _Note(NamedTuple):
+    """What `ledger.json` says; nothing of it: the archive's own file is the ledger."""
+
+    server: str = ""
+    """The kind of server."""
+    host: str = ""
+    path: str = ""
 
 
 def is_server(settings: Ledger) -> bool:
@@ -47,35 +57,59 @@ def own_file(store: Store) -> Path | None:
 
     Raises UsageError when it lies on another host.
     """
-    if store.filesystem is None:
-        path = Path(store.url(FILE))
-        return path if path.exists() else None
-    found = store.get_many([_NOTE])
-    if not found:
+    own = _in_folder(store)
+    if own is not None and own.exists():
+        return own
+    noted = _noted(store)
+    if noted is None or noted.server:
         return None
-    host, path = built(_NOTE, found[_NOTE], itemgetter("host", "path"))
-    if host != socket.gethostname():
+    if not noted.path:
+        return own
+    if noted.host != socket.gethostname():
         raise UsageError(
-            f"the ledger of the archive {store.location} is {path} on {host}: "
+            f"the ledger of the archive {store.location} is {noted.path} on {noted.host}: "
             "replay from there, or move it to a server with `dlq ledger move` there"
         )
-    return Path(path)
+    return Path(noted.path)
+
+
+def _in_folder(store: Store) -> Path | None:
+    """Where an archive in a folder has its own ledger, if it has one."""
+    return Path(store.url(FILE)) if store.filesystem is None else None
+
+
+def _noted(store: Store) -> _Note | None:
+    found = store.get_many([_NOTE])
+    return built(_NOTE, found[_NOTE], lambda document: _Note(**document)) if found else None
 
 
 def check(settings: Ledger, store: Store) -> None:
-    """Raises UsageError when `[ledger] url` is not the ledger that this archive has.
+    """Raises UsageError when `[ledger] url` is not the ledger that this archive has, or that is gone.
 
     What the other one knows would be sent twice.
     """
     own = own_file(store)
     configured = None if is_server(settings) else file_of(settings, store)
+    if configured is not None:
+        check_stays(configured)
+    if own is not None and not own.exists():
+        raise _out_of_reach(store, f"in {own}, which is gone")
     if own is not None and own != configured:
         raise UsageError(
             f"the archive {store.location} has its own {own.name}, unknown to the one in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
-    if configured is not None:
-        check_stays(configured)
+    noted = _noted(store)
+    if configured is not None and noted is not None and noted.server:
+        raise _out_of_reach(store, f"on a server ({noted.server})")
+
+
+def _out_of_reach(store: Store, where: str) -> UsageError:
+    return UsageError(
+        f"what was replayed from the archive {store.location} is known {where}; without that all of it would "
+        f"be sent again. Bring it back, or name it in [ledger] url; only if it is lost, remove {_NOTE} from "
+        "the archive, and every letter counts as never sent"
+    )
 
 
 def check_stays(path: Path) -> None:
@@ -89,14 +123,19 @@ def check_stays(path: Path) -> None:
 
 
 def note(settings: Ledger, store: Store) -> None:
-    """Write down that a file of this host is the ledger of an archive on an object store."""
-    if store.filesystem is None or is_server(settings) or own_file(store) is not None:
+    """Write down which ledger this archive has, the first time that it is opened."""
+    now = _Note()
+    if is_server(settings):
+        now = _Note(server=settings.url.partition(":")[0])
+    elif (path := file_of(settings, store)) != _in_folder(store):
+        now = _Note(host=socket.gethostname(), path=str(path))
+    if _noted(store) == now:
         return
-    path = str(file_of(settings, store))
-    with store.lock("ledger"):
+    hosts_may_differ = bool(now.path) and store.filesystem is not None
+    with store.lock("ledger") if hosts_may_differ else nullcontext():
         check(settings, store)
-        document = {"format": _NOTE_FORMAT, "host": socket.gethostname(), "path": path}
-        store.put(_NOTE, json.dumps(document).encode())
+        said = {name: value for name, value in now._asdict().items() if value}
+        store.put(_NOTE, json.dumps({"format": _NOTE_FORMAT, **said}).encode())
 
 
 def retire(store: Store, path: Path) -> None:
@@ -105,5 +144,4 @@ def retire(store: Store, path: Path) -> None:
         part = Path(f"{path}{end}")
         if part.exists():
             part.rename(f"{part}{_MOVED}")
-    if store.filesystem is not None:
-        store.delete(_NOTE)
+    store.delete(_NOTE)

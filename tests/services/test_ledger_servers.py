@@ -99,6 +99,7 @@ def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger:
     assert keys(some) <= set(table["key"].to_pylist())
 
 
+@pytest.mark.usefixtures("ledger")
 def test_threads_that_race_for_the_same_letters_share_none(config: Settings, store: LocalStore) -> None:
     some = letters(1000)
     claimed: list[str] = []
@@ -200,11 +201,11 @@ def test_a_claim_whose_answer_was_lost_is_not_forgotten(
 
 
 def test_a_ledger_moves_from_the_archive_to_a_server(
-    config: Settings, store: LocalStore, ledger: Ledger
+    config: Settings, ledger: Ledger, tmp_path: Path
 ) -> None:
     some = letters(5)
     ledger.claim("server", some[:1])
-    file = LedgerSettings()
+    file, store = LedgerSettings(), LocalStore(str(tmp_path / "another"))
     store.put("here", b"")
     with opened(file, store) as old:
         old.claim("moved", some)
@@ -219,6 +220,13 @@ def test_a_ledger_moves_from_the_archive_to_a_server(
         as_arrow(file, store)
     with pytest.raises(UsageError, match=r"no ledger\.db"):
         move(config.ledger, store)
+
+
+def test_an_archive_remembers_that_its_ledger_is_on_a_server(config: Settings, store: LocalStore) -> None:
+    open_ledger(config.ledger, store).close()
+    with pytest.raises(UsageError, match="on a server"):
+        open_ledger(LedgerSettings(), store)
+    open_ledger(config.ledger, store).close()
 
 
 def test_a_ledger_that_is_sending_is_not_moved(config: Settings, store: LocalStore) -> None:

@@ -106,7 +106,36 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
     for look_or_send in (as_arrow, open_ledger):
         with pytest.raises(UsageError, match=r"was moved: set \[ledger\] url"):
             look_or_send(config.ledger, store)
-    assert store.list("ledger") == ["ledger.db.moved"]
+    assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
+
+
+def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore) -> None:
+    store.put("here", b"")
+    with opened(config.ledger, store) as own:
+        own.claim("plan", letters(1))
+    Path(store.url("ledger.db")).unlink()
+    for do in (open_ledger, move):
+        with pytest.raises(UsageError, match=r"is gone|there is no ledger\.db"):
+            do(config.ledger if do is open_ledger else LedgerSettings(url="redis://localhost"), store)
+    assert store.list("ledger") == ["ledger.json"]
+    store.delete("ledger.json")
+    with opened(config.ledger, store) as own:
+        assert own.states(["key1"]) == {}
+
+
+def test_without_the_server_that_knows_the_replays_none_is_made(config: Settings, store: LocalStore) -> None:
+    store.put("ledger.json", b'{"format": 1, "server": "postgresql"}')
+    with pytest.raises(UsageError, match=r"on a server \(postgresql\).* name it in \[ledger\] url"):
+        open_ledger(config.ledger, store)
+    assert store.list("ledger") == ["ledger.json"]
+
+
+def test_a_file_elsewhere_is_not_forgotten(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+    store.put("here", b"")
+    with opened(LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db"), store) as book:
+        book.claim("plan", letters(1))
+    with pytest.raises(UsageError, match=r"elsewhere\.db, unknown to the one in \[ledger\] url"):
+        open_ledger(config.ledger, store)
 
 
 def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
