@@ -170,6 +170,13 @@ def exists(settings: LedgerSettings, store: Store) -> bool:
     return path.exists()
 
 
+def check_found(settings: LedgerSettings, store: Store) -> None:
+    """Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
+    count as waiting."""
+    if not exists(settings, store):
+        ledger_place.check_none(store)
+
+
 def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
     """The archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
 

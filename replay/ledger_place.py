@@ -104,6 +104,14 @@ def check(settings: Ledger, store: Store) -> None:
         raise _out_of_reach(store, f"on a server ({noted.server})")
 
 
+def check_none(store: Store) -> None:
+    """Raises UsageError when the archive has a ledger at all."""
+    noted = _noted(store)
+    if noted is not None:
+        file = f"in {noted.path} on {noted.host}" if noted.path else f"in {FILE}, which is gone"
+        raise _out_of_reach(store, f"on a server ({noted.server})" if noted.server else file)
+
+
 def _out_of_reach(store: Store, where: str) -> UsageError:
     return UsageError(
         f"what was replayed from the archive {store.location} is known {where}; without that all of it would "

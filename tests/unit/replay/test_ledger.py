@@ -17,6 +17,7 @@ from dlq.core.settings import Settings
 from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any
 from dlq.replay.sql_engine import server_url
 from dlq.replay.sql_ledger import SqlLedger
+from dlq.replay.verify import verify
 
 
 @pytest.fixture
@@ -118,7 +119,10 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
         with pytest.raises(UsageError, match=r"is gone|there is no ledger\.db"):
             do(config.ledger if do is open_ledger else LedgerSettings(url="redis://localhost"), store)
     assert store.list("ledger") == ["ledger.json"]
+    with pytest.raises(UsageError, match="is gone"):
+        verify(store, config)
     store.delete("ledger.json")
+    assert verify(store, config) == []
     with opened(config.ledger, store) as own:
         assert own.states(["key1"]) == {}
 
