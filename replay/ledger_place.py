@@ -55,7 +55,8 @@ def file_of(settings: Ledger, store: Store) -> Path:
 def own_file(store: Store) -> Path | None:
     """The file that remembers this archive's replays; None when there is none.
 
-    Raises UsageError when it lies on another host.
+    Raises UsageError when it lies on another host. A container has another name each time; next to an archive
+    in a folder, what lies at the noted path is the ledger on every host.
     """
     own = _in_folder(store)
     if own is not None and own.exists():
@@ -65,7 +66,8 @@ def own_file(store: Store) -> Path | None:
         return None
     if not noted.path:
         return own
-    if noted.host != socket.gethostname():
+    is_shared = own is not None and Path(noted.path).exists()
+    if noted.host != socket.gethostname() and not is_shared:
         raise UsageError(
             f"the ledger of the archive {store.location} is {noted.path} on {noted.host}: "
             "replay from there, or move it to a server with `dlq ledger move` there"

@@ -134,12 +134,24 @@ def test_without_the_server_that_knows_the_replays_none_is_made(config: Settings
     assert store.list("ledger") == ["ledger.json"]
 
 
-def test_a_file_elsewhere_is_not_forgotten(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+def test_a_file_elsewhere_is_not_forgotten(
+    config: Settings, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.put("here", b"")
-    with opened(LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db"), store) as book:
+    elsewhere = LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db")
+    with opened(elsewhere, store) as book:
         book.claim("plan", letters(1))
+    monkeypatch.setattr("socket.gethostname", lambda: "a-new-container")
     with pytest.raises(UsageError, match=r"elsewhere\.db, unknown to the one in \[ledger\] url"):
         open_ledger(config.ledger, store)
+    with opened(elsewhere, store) as book:
+        assert book.states(["key1"]) == {"key1": "sending"}
+    (tmp_path / "elsewhere.db").unlink()
+    with pytest.raises(UsageError, match="is gone"):
+        open_ledger(elsewhere, store)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="on a-new-container: replay from there"):
+        open_ledger(elsewhere, store)
 
 
 def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
