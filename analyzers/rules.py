@@ -179,7 +179,7 @@ def _check(verdicts: "DataFrame", rule: UserRule) -> None:
     from pyspark.errors import PySparkException
 
     try:
-        verdicts.filter(f"({rule.where})").schema  # noqa: B018 (asks Spark to resolve the condition)
+        verdicts.filter(f"({rule.where})")  # Spark resolves it at once
     except PySparkException as error:
         reason = (error.getMessage() or str(error)).splitlines()[0]
         raise ConfigError(

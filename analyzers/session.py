@@ -146,7 +146,7 @@ def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
     started: list[subprocess.Popen[bytes]] = []
 
     def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - PySpark's own command
+        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
         return started[-1]
 
     popen, java_gateway.Popen = java_gateway.Popen, remembered

@@ -25,7 +25,7 @@ def send(command: Sequence[str], document: Mapping[str, Any], limit: str, left: 
     seconds = units.seconds(limit)
     seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
     try:
-        process = subprocess.Popen(  # noqa: S603 (the user's own command, as a list)
+        process = subprocess.Popen(  # noqa: S603 (the profile's own command, as a list: no shell reads it)
             list(command), stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), start_new_session=True
         )
     except OSError as error:

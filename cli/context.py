@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dlq.cli import profile
 from dlq.core.configuration import parse
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
+
+
+def to_stderr(line: str) -> None:
+    """A line, at once, also where standard error is a file."""
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,8 @@ class Context:
         """Where tables go."""
         from rich.console import Console
 
-        colors = None if wants_no_escapes(self.no_color) else "auto"
-        return Console(color_system=colors, highlight=False, emoji=False, markup=False)  # type: ignore[arg-type]  # a literal
+        colors: Literal["auto"] | None = None if wants_no_escapes(self.no_color) else "auto"
+        return Console(color_system=colors, highlight=False, emoji=False, markup=False)
 
     def sources(self, names: Sequence[str]) -> list[Source]:
         """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
@@ -87,11 +93,11 @@ class Context:
     def say(self, text: str) -> None:
         """For people, on stderr; nothing with -q."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)  # noqa: T201 (the one place that writes to stderr)
+            to_stderr(text)
 
     def complain(self, text: str) -> None:
         """A problem, on stderr, also with -q; what strangers wrote is escaped."""
-        print(f"dlq: {for_terminal(text)}", file=sys.stderr, flush=True)  # noqa: T201 (as in say)
+        to_stderr(f"dlq: {for_terminal(text)}")
 
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
         """One object on stdout: `render` draws it on a terminal, csv has a heading and one row."""

@@ -1,12 +1,11 @@
 """`dlq run`: what cron calls."""
 
-import sys
 from typing import Annotated
 
 import typer
 
 from dlq.cli import completion
-from dlq.cli.context import Context
+from dlq.cli.context import Context, to_stderr
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core import logs
 from dlq.core.errors import Busy, DlqError, UsageError
@@ -47,7 +46,7 @@ def run(
         raise UsageError(f"--log-format {log_format!r}{suggest(log_format, logs.FORMATS)}; text or json")
     if log_format == "text":
         return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context))
-    log = logs.json_lines(lambda line: print(line, file=sys.stderr, flush=True))  # noqa: T201 (the log)
+    log = logs.json_lines(to_stderr)
     try:
         return _run(context, profile, skip_if_busy, metrics_otlp, log)
     except DlqError as error:

@@ -110,7 +110,7 @@ class Jolokia:
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         """The value of an answer; None when the agent refuses this question."""
-        request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - the scheme was checked
+        request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - __init__ takes http and https only
         try:
             with self._opener.open(request, timeout=units.seconds(self._broker.timeout)) as answer:
                 document = _document(answer.read(_MOST))
