@@ -4,7 +4,7 @@ Every operation is atomic between processes, and between hosts where the ledger 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -131,10 +131,11 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
     """
     ledger_place.check(settings, store)
     ledger = _connected(settings, store)
-    with ExitStack() as failed:
-        failed.callback(ledger.close)
+    try:
         ledger_place.note(settings, store)
-        failed.pop_all()
+    except BaseException:
+        ledger.close()
+        raise
     return ledger
 
 

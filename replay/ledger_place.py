@@ -58,10 +58,13 @@ def own_file(store: Store) -> Path | None:
     Raises UsageError when it lies on another host. A container has another name each time; next to an archive
     in a folder, what lies at the noted path is the ledger on every host.
     """
+    return _own_file(store, _noted(store))
+
+
+def _own_file(store: Store, noted: _Note | None) -> Path | None:
     own = _in_folder(store)
     if own is not None and own.exists():
         return own
-    noted = _noted(store)
     if noted is None or noted.server:
         return None
     if not noted.path:
@@ -90,35 +93,35 @@ def check(settings: Ledger, store: Store) -> None:
 
     What the other one knows would be sent twice.
     """
-    own = own_file(store)
+    noted = _noted(store)
+    own = _own_file(store, noted)
     configured = None if is_server(settings) else file_of(settings, store)
     if configured is not None:
         check_stays(configured)
-    if own is not None and not own.exists():
-        raise _out_of_reach(store, f"in {own}, which is gone")
+    is_gone = own is not None and not own.exists()
+    if noted is not None and (is_gone or (noted.server and configured is not None)):
+        raise _out_of_reach(store, noted)
     if own is not None and own != configured:
         raise UsageError(
             f"the archive {store.location} has its own {own.name}, unknown to the one in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
-    noted = _noted(store)
-    if configured is not None and noted is not None and noted.server:
-        raise _out_of_reach(store, f"on a server ({noted.server})")
 
 
 def check_none(store: Store) -> None:
     """Raises UsageError when the archive has a ledger at all."""
     noted = _noted(store)
     if noted is not None:
-        file = f"in {noted.path} on {noted.host}" if noted.path else f"in {FILE}, which is gone"
-        raise _out_of_reach(store, f"on a server ({noted.server})" if noted.server else file)
+        raise _out_of_reach(store, noted)
 
 
-def _out_of_reach(store: Store, where: str) -> UsageError:
+def _out_of_reach(store: Store, noted: _Note) -> UsageError:
+    file = f"{noted.path} on {noted.host}" if noted.path else FILE
+    ledger = f"on a server ({noted.server})" if noted.server else file
     return UsageError(
-        f"what was replayed from the archive {store.location} is known {where}; without that all of it would "
-        f"be sent again. Bring it back, or name it in [ledger] url; only if it is lost, remove {_NOTE} from "
-        "the archive, and every letter counts as never sent"
+        f"the ledger of the archive {store.location} is {ledger}, which is gone or not what [ledger] url "
+        "names: all that it knows would be sent again. Bring it back, or name it in [ledger] url; only if it "
+        f"is lost, remove {_NOTE} from the archive, and every letter counts as never sent"
     )
 
 

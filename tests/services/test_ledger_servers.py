@@ -99,7 +99,7 @@ def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger:
     assert keys(some) <= set(table["key"].to_pylist())
 
 
-@pytest.mark.usefixtures("ledger")
+@pytest.mark.usefixtures("ledger")  # it is noted by then: threads cannot write one file of a store at once
 def test_threads_that_race_for_the_same_letters_share_none(config: Settings, store: LocalStore) -> None:
     some = letters(1000)
     claimed: list[str] = []

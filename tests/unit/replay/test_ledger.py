@@ -14,10 +14,13 @@ from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
+from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any
+from dlq.replay.plan import make
 from dlq.replay.sql_engine import server_url
 from dlq.replay.sql_ledger import SqlLedger
 from dlq.replay.verify import verify
+from dlq.replay.wanted import Wanted
 
 
 @pytest.fixture
@@ -115,12 +118,15 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
     with opened(config.ledger, store) as own:
         own.claim("plan", letters(1))
     Path(store.url("ledger.db")).unlink()
-    for do in (open_ledger, move):
-        with pytest.raises(UsageError, match=r"is gone|there is no ledger\.db"):
-            do(config.ledger if do is open_ledger else LedgerSettings(url="redis://localhost"), store)
-    assert store.list("ledger") == ["ledger.json"]
-    with pytest.raises(UsageError, match="is gone"):
+    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
+        open_ledger(config.ledger, store)
+    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         verify(store, config)
+    with Brokers(config) as brokers, pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
+        make(store, config, Wanted(), brokers)
+    with pytest.raises(UsageError, match=r"there is no ledger\.db"):
+        move(LedgerSettings(url="redis://localhost"), store)
+    assert store.list("ledger") == ["ledger.json"]
     store.delete("ledger.json")
     assert verify(store, config) == []
     with opened(config.ledger, store) as own:
@@ -147,7 +153,7 @@ def test_a_file_elsewhere_is_not_forgotten(
     with opened(elsewhere, store) as book:
         assert book.states(["key1"]) == {"key1": "sending"}
     (tmp_path / "elsewhere.db").unlink()
-    with pytest.raises(UsageError, match="is gone"):
+    with pytest.raises(UsageError, match=r"elsewhere\.db on a-new-container, which is gone"):
         open_ledger(elsewhere, store)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="on a-new-container: replay from there"):
