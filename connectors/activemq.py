@@ -25,6 +25,8 @@ from dlq.core.settings import Broker, Source
 class StompConnector:
     """One ActiveMQ broker (or several addresses of one)."""
 
+    window = 1000
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         link = Link(broker)

@@ -216,6 +216,10 @@ class Inspection:
 class Connector(Protocol):
     """One broker. Connecting is done on construction, or lazily; either raises BrokerError."""
 
+    window: int
+    """Letters of a replay that may be open at once, unless the user says otherwise. All of them are in doubt
+    when the replay is killed: many where `find` can prove each, fewer where a person may have to."""
+
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         ...

@@ -205,6 +205,8 @@ class MemoryPublisher:
 class MemoryConnector:
     """The connector for `kind = "memory"`; see `dlq.connectors.base.Connector`."""
 
+    window = 1000
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker_at(broker.url or f"memory:{broker.name}")
 

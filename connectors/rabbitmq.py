@@ -35,6 +35,8 @@ _ASK_AGAIN_SECONDS = 0.1
 class RabbitConnector:
     """See `dlq.connectors.base.Connector`. Connects when it is asked something."""
 
+    window = 1000
+
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._choices = parameters(broker)

@@ -37,6 +37,8 @@ _MARGIN = 0.2
 class RocketConnector:
     """One RocketMQ cluster."""
 
+    window = 4000
+
     def __init__(self, broker: Broker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)

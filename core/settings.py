@@ -144,7 +144,8 @@ class Replay:
 
     max_laps: int = 3
     ramp_wait: str = "10s"
-    window: int = 1000
+    window: int | None = None
+    """Letters of a replay that may be open, and so in doubt, at once; None: what suits the broker."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Connector, Outgoing
 from dlq.core.errors import BrokerError, DlqError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
@@ -101,7 +101,11 @@ def applying(
             return run
         started = time.monotonic()
         for broker in header.brokers:
-            _Lane(header, settings, ledger, loader, changes, run, stop).send(store, broker, brokers, progress)
+            connector = brokers.get(broker)
+            claims = Claims(plan, ledger, seconds(settings.ledger.lease))
+            window = settings.replay.window or connector.window
+            lane = _Lane(header, window, claims, loader, changes, run, stop)
+            lane.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
             run.notes += forget(header, brokers)
@@ -139,26 +143,26 @@ class _Lane:
     def __init__(
         self,
         header: Header,
-        settings: Settings,
-        ledger: Ledger,
+        window: int,
+        claims: Claims,
         loader: Loader,
         changes: Edits,
         run: Run,
         stop: Stop,
     ) -> None:
         self._header, self._loader, self._changes, self._run = header, loader, changes, run
+        self._claims = claims
         self._pace = Pace(header.rate, stop)
         self._failure: DlqError | None = None
-        window = max(3, settings.replay.window)
+        window = max(3, window)
         per_second = math.ceil(header.rate) if header.rate else window
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
         self._in_flight = window - 2 * self._chunk
-        self._claims = Claims(header.plan, ledger, seconds(settings.ledger.lease))
 
-    def send(self, store: Store, broker: str, brokers: Brokers, progress: Progress) -> None:
+    def send(self, store: Store, broker: str, connector: Connector, progress: Progress) -> None:
         """Send the plan's letters for `broker`; whatever ends it, the ledger knows."""
         letters = (letter for letter in planfile.letters(store, self._header.plan) if letter.broker == broker)
-        publisher = brokers.get(broker).publisher(self._header.plan, self._in_flight, self._header.witness)
+        publisher = connector.publisher(self._header.plan, self._in_flight, self._header.witness)
         outcomes = self._run.outcomes
         try:
             for sent in publisher.publish(self._outgoing(letters, progress)):

@@ -39,6 +39,8 @@ def confirm(_number: int) -> Outcome:
 class QueueFile:
     """`dlq.connectors.base.Connector`, as far as replay needs it."""
 
+    window = 1000
+
     def __init__(
         self,
         path: Path,

@@ -159,6 +159,7 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     assert len(arrived) == len(set(arrived)), "something was sent twice"
     assert confirmed | doubtful == wanted, "something was forgotten"
     assert confirmed <= set(arrived)
+    assert config.replay.window is not None
     assert 0 < len(doubtful) <= config.replay.window
 
 
