@@ -132,7 +132,7 @@ class Planner:
             self._tally.left_out[_advised_against(advice, wanted) or nowhere] += 1
             return None
         lap = lap_of(record)
-        key = replay_key(record, broker, target, record.source in self._by_key)
+        key = replay_key(record, target, record.source in self._by_key)
         letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target)
         return _Candidate(record, advice, letter)
 

@@ -51,7 +51,7 @@ class QueueFile:
         """`dies_at`: the how-manieth letter makes `publish` raise `error` with the window in flight."""
         self.path, self.fate, self.dies_at, self.error = path, fate, dies_at, error
         self.pause = 0.0
-        self.widest = 0
+        self.most = self.widest = 0
         self.witnesses: list[str] = []
         self.forgotten: list[tuple[str, bool]] = []
         self.keeps_what_was_left = False
@@ -78,7 +78,7 @@ class QueueFile:
         return {target: [target.name] for target in targets}
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> "QueueFile":
-        self.window = window
+        self.most = window
         if witness:
             self.witnesses.append(plan)
         return self
@@ -96,7 +96,7 @@ class QueueFile:
                     if self.error is ConnectionLost:
                         yield from (Sent(number, "in_doubt", "the connection ended") for number in in_flight)
                     raise self.error("the broker is gone")
-                while len(in_flight) >= self.window:
+                while len(in_flight) >= self.most:
                     yield self._answer(in_flight.popleft())
         yield from (self._answer(number) for number in in_flight)
 

@@ -99,6 +99,18 @@ def test_what_came_back_unrouted_goes_with_a_new_plan_not_with_the_old_one(repla
     assert replay.states(plan) == {"confirmed": 10}
 
 
+@pytest.mark.parametrize("key", ["message_id", "header:order"])
+def test_what_was_replayed_is_known_when_its_broker_gets_another_name(replay: Replaying, key: str) -> None:
+    fill(replay.store, 1, key="order-17")
+    renamed = {"shop-eu": replay.config.brokers["shop"]}
+    for brokers in (replay.config.brokers, renamed):
+        (name,) = brokers
+        source = replace(replay.config.sources["orders"], broker=name, key=key)
+        replay.config = replace(replay.config, brokers=brokers, sources={"orders": source})
+        replay.apply(replay.plan(any_advice=True))
+    assert len(replay.queue.arrived()) == 1
+
+
 @pytest.mark.parametrize("window", [2, 3, 10, 40, 1000])
 def test_claimed_and_in_flight_are_never_more_than_the_window(replay: Replaying, window: int) -> None:
     assert most_open(replay, window) <= window

@@ -17,7 +17,7 @@ def message(number: int = 1, queue: str = HALF, unique: str = "7F01", **values: 
 
 
 def key(record: Record, target: Target = PUBLISH, by_business_key: bool = False) -> str:
-    return replay_key(record, "pay", target, by_business_key)
+    return replay_key(record, target, by_business_key)
 
 
 @pytest.mark.parametrize(
