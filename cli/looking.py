@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from dlq.cli.context import Context
+from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -10,10 +11,14 @@ if TYPE_CHECKING:
 
 
 def replays(context: Context) -> "pa.Table | None":
-    """The ledger as a table; None when nothing was ever replayed."""
+    """The ledger as a table; None when nothing was ever replayed, or (said on stderr) it is out of reach."""
     from dlq.replay.ledger import as_arrow
 
-    return as_arrow(context.settings.ledger, context.store)
+    try:
+        return as_arrow(context.settings.ledger, context.store)
+    except UsageError as error:
+        context.complain(f"what was replayed is not known here: {error}")
+        return None
 
 
 def open_views(context: Context) -> "duckdb.DuckDBPyConnection":

@@ -6,7 +6,6 @@ import typer
 
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
-from dlq.cli.looking import replays
 from dlq.core.units import human_bytes
 
 
@@ -33,12 +32,14 @@ def retain(
     Example: dlq retain --compact && dlq retain --compact --apply
     """
     from dlq.archive import housekeeping
+    from dlq.replay.ledger import as_arrow
 
     context: Context = ctx.obj
     rules = context.settings.retain
     if rules.max_age is None and rules.max_size is None:
         context.say("[retain] has neither max_age nor max_size: no letter is removed")
-    work = housekeeping.look(context.store, rules, replays(context), compact)
+    replays = as_arrow(context.settings.ledger, context.store)
+    work = housekeeping.look(context.store, rules, replays, compact)
     done = housekeeping.do(context.store, work) if apply else None
     document = {
         "removed": work.choice.removed,

@@ -18,6 +18,7 @@ EVENTS: Mapping[str, tuple[str, str]] = {
     "source_failed": ("error", "{source}: {error}"),
     "note": ("info", "{source}: {text}"),
     "evidence_missing": ("error", "{error}; its letters are judged without it"),
+    "ledger_missing": ("error", "{error}; what was replayed is not in the report"),
     "analyzed": ("info", "analysis {analysis}: {records} letters in {seconds} s"),
     "analysis_failed": ("error", "analysis: {error}"),
     "no_report": ("info", "there is no analysis yet, so there is no report"),

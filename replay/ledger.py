@@ -171,13 +171,6 @@ def exists(settings: LedgerSettings, store: Store) -> bool:
     return path.exists()
 
 
-def check_found(settings: LedgerSettings, store: Store) -> None:
-    """Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
-    count as waiting."""
-    if not exists(settings, store):
-        ledger_place.check_none(store)
-
-
 def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
     """The archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
 
@@ -223,8 +216,13 @@ def warnings(settings: LedgerSettings, store: Store) -> Sequence[str]:
 
 @contextmanager
 def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | None]:
-    """The ledger, or None when nothing was ever replayed: looking must not make one."""
+    """The ledger, or None when nothing was ever replayed: looking must not make one.
+
+    Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
+    count as waiting.
+    """
     if not exists(settings, store):
+        ledger_place.check_none(store)
         yield None
         return
     with opened(settings, store) as ledger:
@@ -232,7 +230,8 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
 
 
 def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:
-    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed."""
+    """The ledger as a table with the schema REPLAYS; None when nothing was ever replayed. Raises as
+    `opened_if_any`."""
     with opened_if_any(settings, store) as ledger:
         if ledger is None:
             return None

@@ -246,6 +246,5 @@ def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> 
     """Write a plan and return its header. Raises UsageError, ArchiveError, BrokerError."""
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
-    ledgers.check_found(settings.ledger, store)
     with ledgers.opened_if_any(settings.ledger, store) as ledger:
         return Planner(store, settings, brokers, ledger).make(wanted)

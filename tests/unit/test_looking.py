@@ -187,3 +187,26 @@ def test_a_terminal_that_knows_only_ascii_gets_its_report(dlq: Dlq, tmp_path: Pa
 
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"7 dead letters in 1 source" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["ls"], ["show", LETTERS[0].record_id], ["query", "FROM letters"], ["report"], ["export", "-"]],
+)
+def test_looking_goes_on_without_the_ledger_and_says_so(dlq: Dlq, command: list[str]) -> None:
+    Path("archive", "ledger.json").write_text('{"format": 1}')
+    code, out, err = dlq(*command)
+
+    assert (code, bool(out)) == (0, True)
+    assert err.startswith("dlq: what was replayed is not known here: the ledger of the archive ")
+    assert "is ledger.db, which is gone" in err
+
+
+@pytest.mark.parametrize("command", [["retain"], ["replay", "status", "PLAN"]])
+def test_what_depends_on_replays_is_refused_without_the_ledger(dlq: Dlq, command: list[str]) -> None:
+    (plan,) = lines(dlq("replay", "plan")[1])
+    Path("archive", "ledger.json").write_text('{"format": 1}')
+    code, out, err = dlq(*[str(plan["plan"]) if word == "PLAN" else word for word in command])
+
+    assert (code, out) == (2, "")
+    assert "is ledger.db, which is gone" in err

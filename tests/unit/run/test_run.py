@@ -139,6 +139,18 @@ def test_a_store_that_is_away_costs_no_analysis(team: Team) -> None:
     assert missing["error"].startswith("evidence.dedup: ")
 
 
+def test_a_ledger_that_is_gone_costs_no_report(team: Team) -> None:
+    team.profile('mode = "drain"\nreport = ["n.md"]')
+    team.put(2)
+    Path("archive").mkdir()
+    Path("archive", "ledger.json").write_text('{"format": 1, "server": "postgresql"}')
+    done = team.run("--log-format", "json")
+    assert (done.code, done.json["reports"]) == (3, ["n.md"])
+    (missing,) = [event for event in done.events if event["event"] == "ledger_missing"]
+    assert missing["level"] == "error"
+    assert "is on a server (postgresql), which is gone" in missing["error"]
+
+
 def test_a_limit_leaves_the_rest_for_the_next_run(team: Team) -> None:
     team.profile("limit = 2")
     team.put(3)
