@@ -32,7 +32,7 @@ def doctor(
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
-    Warns of a ledger on a server that may forget what was sent.
+    Warns of a ledger that is gone, or on a server that may forget what was sent.
 
     Example: dlq doctor orders
     """
@@ -64,9 +64,8 @@ def doctor(
 
 
 def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
-    """Warn of a ledger on a server that may forget; returns how many servers were looked at."""
-    if context.settings.ledger.url == "sqlite":
-        return 0
+    """Warn of a ledger that is gone, or on a server that may forget; returns whether it counts as looked at:
+    the archive's own does only when it is gone."""
     from dlq.replay.ledger import warnings
 
     try:
@@ -75,7 +74,8 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
     except DlqError as error:
         errors.append(error)
         context.complain(str(error))
-    return 1
+        return 1
+    return int(context.settings.ledger.url != "sqlite")
 
 
 def _inspect(context: Context, source: Source) -> "Inspection":

@@ -208,7 +208,11 @@ def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
 
 
 def warnings(settings: LedgerSettings, store: Store) -> Sequence[str]:
-    """What a server, as it is set up, may forget of what it has confirmed. Raises as `open_ledger`."""
+    """What a server, as it is set up, may forget of what it has confirmed. Raises as `open_ledger`, and as
+    `opened_if_any`; makes no file."""
+    if not exists(settings, store):
+        ledger_place.check_none(store)
+        return ()
     ledger_place.check(settings, store)
     with closing(_connected(settings, store)) as ledger:
         return ledger.warnings()

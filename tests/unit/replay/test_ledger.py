@@ -15,7 +15,7 @@ from dlq.core.errors import ArchiveError, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
-from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any
+from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any, warnings
 from dlq.replay.plan import make
 from dlq.replay.sql_engine import server_url
 from dlq.replay.sql_ledger import SqlLedger
@@ -113,6 +113,13 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
     assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
 
 
+def test_asking_for_warnings_makes_no_ledger(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.db"
+    for where in (config.ledger, LedgerSettings(url=f"sqlite:///{elsewhere}")):
+        assert warnings(where, store) == ()
+    assert (store.list("ledger"), elsewhere.exists()) == ([], False)
+
+
 def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore) -> None:
     store.put("here", b"")
     with opened(config.ledger, store) as own:
@@ -120,6 +127,8 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
     Path(store.url("ledger.db")).unlink()
     with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         open_ledger(config.ledger, store)
+    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
+        warnings(config.ledger, store)
     with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         verify(store, config)
     with Brokers(config) as brokers, pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
