@@ -37,7 +37,7 @@ class Parcel:
         self.numbers: list[int] = []
         self.messages: list[Message] = []
         self.room = _MOST_BYTES
-        self.since, self.tries = time.monotonic(), 0
+        self.since, self.tries = 0.0, 0
 
     def add(self, number: int, message: Message) -> None:
         """One more letter."""

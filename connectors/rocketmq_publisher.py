@@ -35,6 +35,9 @@ _NOT_STORED = (
 )
 _FILL_SECONDS = 0.005
 _OUTBOX_BYTES = 64 * 1024
+_MOST_REQUESTS = 256
+"""A broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one must keep up."""
+_FREE_ENOUGH = 0.75
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 
@@ -53,6 +56,7 @@ class RocketPublisher:
         self._unanswered: set[int] = set()
         self._ways: dict[str, Way] = {}
         self._outbox: dict[str, bytearray] = {}
+        self._busy: list[Parcel] = []
         self._done: list[Sent] = []
         self._over = False
         self._turn = count()
@@ -82,7 +86,7 @@ class RocketPublisher:
     def _fill(self, outgoing: Iterator[Outgoing]) -> None:
         """Take letters while there is room, but not for long: what was taken is to be sent."""
         until = time.monotonic() + _FILL_SECONDS
-        while not self._over and len(self._unanswered) < self._window and time.monotonic() < until:
+        while not self._over and self._load() < 1 and time.monotonic() < until:
             letter = next(outgoing, None)
             if letter is None:
                 self._over = True
@@ -92,12 +96,15 @@ class RocketPublisher:
     def _wait_for_room(self) -> None:
         """Take the answers that are there. A full window is waited for until a quarter of it is free, so
         that many letters are sent together."""
-        is_full = len(self._unanswered) >= self._window
-        enough = self._window * 3 // 4
+        is_full = self._load() >= 1
         if self._waiting:
             self._answers(self._patience() if is_full or self._over else 0.0)
-        while is_full and len(self._unanswered) > enough:
+        while is_full and self._load() > _FREE_ENOUGH:
             self._answers(self._patience())
+
+    def _load(self) -> float:
+        """Which part of what may be in flight is."""
+        return max(len(self._unanswered) / self._window, len(self._waiting) / _MOST_REQUESTS)
 
     def _accounted(self, letter: Outgoing) -> None:
         """Publish one; where that fails before it is in flight, say so before the failure goes on."""
@@ -150,6 +157,7 @@ class RocketPublisher:
         node, _ = parcel.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node, brief=True)
+        parcel.tries, parcel.since = parcel.tries + 1, time.monotonic()
         opaque, data = framed(self._links[node], parcel)
         self._waiting[node, opaque] = parcel
         outbox = self._outbox.setdefault(node, bytearray())
@@ -187,13 +195,15 @@ class RocketPublisher:
             for answer in self._links[node].received():
                 if found := self._waiting.pop((node, answer.opaque), None):
                     self._take(found, answer)
+        if self._busy:
+            time.sleep(_BUSY_WAIT)
+            busy, self._busy = self._busy, []
+            self._again(busy)
 
     def _take(self, parcel: Parcel, answer: Frame) -> None:
-        """A broker that was too busy to look at it gets it again."""
-        if answer.code == Code.BUSY and parcel.tries < _BUSY_TRIES:
-            time.sleep(_BUSY_WAIT)
-            parcel.tries, parcel.since = parcel.tries + 1, time.monotonic()
-            self._again([parcel])
+        """What a broker was too busy to look at goes again, a little later."""
+        if answer.code == Code.BUSY and parcel.tries <= _BUSY_TRIES:
+            self._busy.append(parcel)
             return
         outcome, detail = outcome_of(answer, is_empty=not parcel.messages[0].body)
         if outcome == "refused" and answer.code != Code.BUSY and len(parcel.numbers) > 1:
