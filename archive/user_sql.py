@@ -12,7 +12,7 @@ import duckdb
 
 from dlq.core import clock
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 
 _BATCH_ROWS = 1000
 _UNKNOWN_COLUMN = re.compile(r'Referenced column "([^"]*)"|does not have a column named "([^"]*)"')

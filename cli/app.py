@@ -6,12 +6,9 @@ import re
 import select
 import signal
 import sys
-import tempfile
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
-from importlib.metadata import version
 from types import FrameType
 from typing import Annotated, NoReturn
 
@@ -20,7 +17,7 @@ import typer
 from dlq.cli.context import OUTPUTS, Context, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError, UsageError
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
 COMMANDS = (
@@ -39,6 +36,8 @@ _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"dlq {version('dlq')}")
         raise typer.Exit()
 
@@ -82,8 +81,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_common)
     for name in COMMANDS:
-        if os.path.exists(os.path.join(os.path.dirname(__file__), f"{name}.py")):
-            import_module(f"dlq.cli.{name}").register(app)
+        import_module(f"dlq.cli.{name}").register(app)
     return app
 
 
@@ -200,6 +198,9 @@ def _complain(text: str, code: ExitCode) -> ExitCode:
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:
+    import tempfile
+    import traceback
+
     if {"-v", "--verbose"} & set(hoist(arguments)):
         traceback.print_exception(error)
     with tempfile.NamedTemporaryFile("w", prefix="dlq-error-", suffix=".txt", delete=False) as file:

@@ -4,23 +4,21 @@ import csv
 import json
 import os
 import sys
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from dlq.cli import profile
-from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
-from dlq.core.settings import Settings, Source, suggest
+from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal, json_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from dlq.archive.store import Store
+    from dlq.core.settings import Settings, Source
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
@@ -44,8 +42,13 @@ class Context:
     no_color: bool = False
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> "Settings":
         """The configuration; without any file, the defaults (enough for import, analyze, report)."""
+        import tomllib
+
+        from dlq.cli import profile
+        from dlq.core.configuration import parse
+
         path = config_path(self.config)
         if path is None:
             return parse({}, os.environ)
@@ -80,7 +83,7 @@ class Context:
         colors: Literal["auto"] | None = None if wants_no_escapes(self.no_color) else "auto"
         return Console(color_system=colors, highlight=False, emoji=False, markup=False)
 
-    def sources(self, names: Sequence[str]) -> list[Source]:
+    def sources(self, names: Sequence[str]) -> "list[Source]":
         """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
         known = self.settings.sources
         for name in names:

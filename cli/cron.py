@@ -3,17 +3,18 @@
 import os
 import shutil
 import sys
-from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dlq.cli import completion, schedules
 from dlq.cli.context import Context, config_path, write_line
 from dlq.cli.schedules import Call
-from dlq.core.settings import Settings
 from dlq.core.units import seconds
+
+if TYPE_CHECKING:
+    from dlq.core.settings import Settings
 
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 
@@ -54,6 +55,8 @@ def _text(crontab: str, units: dict[str, str], kubernetes: str) -> str:
 
 
 def _call(context: Context, name: str, every: str) -> Call:
+    from importlib.metadata import version
+
     from dlq.cli.profile import named
 
     profile = named(context.settings, name)
@@ -93,7 +96,7 @@ def _environment() -> dict[str, str]:
     return {"PATH": ":".join(folders), **({"JAVA_HOME": home} if home else {})}
 
 
-def _secrets(settings: Settings) -> list[str]:
+def _secrets(settings: "Settings") -> list[str]:
     holders = [*settings.brokers.values(), *settings.evidence.values(), settings.ledger]
     names = [getattr(holder, key, None) for holder in holders for key in ("password_env", "secret_key_env")]
     return sorted({name for name in names if name})

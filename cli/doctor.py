@@ -10,10 +10,10 @@ from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError
-from dlq.core.settings import Source
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Inspection
+    from dlq.core.settings import Source
 
 _COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error")
 
@@ -78,7 +78,7 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
     return int(context.settings.ledger.url != "sqlite")
 
 
-def _inspect(context: Context, source: Source) -> "Inspection":
+def _inspect(context: Context, source: "Source") -> "Inspection":
     from dlq.connectors import open_connector
 
     connector = open_connector(context.settings.brokers[source.broker])

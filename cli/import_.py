@@ -8,7 +8,6 @@ from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
-from dlq.core.settings import Source
 
 if TYPE_CHECKING:
     from dlq.archive.store import Store
@@ -40,6 +39,7 @@ def import_(
 
     from dlq.capture.pull import PullOptions, pull
     from dlq.connectors.file import FileConnector
+    from dlq.core.settings import Source
 
     context: Context = ctx.obj
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", source):

@@ -9,7 +9,7 @@ import typer
 from dlq.cli import completion
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from dlq.core import units
 from dlq.core.errors import ConfigError, UsageError
-from dlq.core.settings import Profile, Settings, Source, suggest
+from dlq.core.settings import Profile, Settings, Source
+from dlq.core.suggestions import suggest
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Mode

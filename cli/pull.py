@@ -11,11 +11,11 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.progress import pull_progress
 from dlq.core import units
 from dlq.core.errors import DlqError, UsageError
-from dlq.core.settings import Source
 
 if TYPE_CHECKING:
     from dlq.capture.pull import PullResult
     from dlq.connectors.base import Mode
+    from dlq.core.settings import Source
 
 _MODE_HELP = (
     "copy leaves the messages where they are, drain removes them once they are durable "
@@ -79,7 +79,7 @@ def pull(
     return ExitCode.PARTLY if any(result.partial for result in results) else ExitCode.DONE
 
 
-def pull_one(context: Context, source: Source, mode: "Mode", **options: Any) -> "PullResult":
+def pull_one(context: Context, source: "Source", mode: "Mode", **options: Any) -> "PullResult":
     """Pull one source and say on stderr what a person should know of it."""
     from dlq.capture.pull import PullOptions
     from dlq.capture.pull import pull as capture

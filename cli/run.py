@@ -10,7 +10,7 @@ from dlq.cli.exit import ExitCode, code_of
 from dlq.core import logs
 from dlq.core.errors import Busy, DlqError, UsageError
 from dlq.core.logs import Log
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
 

@@ -18,7 +18,7 @@ from dlq.core.errors import UsageError
 from dlq.core.identity import content_id
 from dlq.core.keys import KeyReader
 from dlq.core.record import COLUMNS, Death, Record
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 
 _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")

@@ -15,8 +15,8 @@ from dlq.core.settings import (
     Profile,
     Settings,
     Source,
-    suggest,
 )
+from dlq.core.suggestions import suggest
 
 _MODES = ("copy", "drain")
 _REDIS = ("redis", "rediss")

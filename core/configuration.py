@@ -24,8 +24,8 @@ from dlq.core.settings import (
     Settings,
     Source,
     Spark,
-    suggest,
 )
+from dlq.core.suggestions import suggest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}

@@ -1,7 +1,5 @@
 """The configuration as frozen values; `dlq.core.configuration` makes them."""
 
-import difflib
-import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -171,9 +169,3 @@ class Settings:
     ledger: Ledger = field(default_factory=Ledger)
     replay: Replay = field(default_factory=Replay)
     spark: Spark = field(default_factory=Spark)
-
-
-def suggest(wrong: str, known: typing.Iterable[str]) -> str:
-    """`; did you mean 'queue'?`, or nothing where no name is near."""
-    near = difflib.get_close_matches(wrong, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""

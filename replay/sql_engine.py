@@ -9,7 +9,8 @@ import sqlalchemy as sa
 from dlq.connectors.secrets import password_of
 from dlq.connectors.sql_drivers import DRIVERS
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
-from dlq.core.settings import Ledger, suggest
+from dlq.core.settings import Ledger
+from dlq.core.suggestions import suggest
 
 _SQLITE_BUSY_SECONDS = 60
 _SQLITE_SETTINGS = (

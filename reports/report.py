@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from dlq.archive import analyses, views
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
-from dlq.core.settings import Mask, suggest
+from dlq.core.settings import Mask
+from dlq.core.suggestions import suggest
 from dlq.core.text import json_for_terminal
 from dlq.reports import compare, retention, sample, summary
 from dlq.reports.files import write_text

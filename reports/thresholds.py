@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
-from dlq.core.settings import suggest
+from dlq.core.suggestions import suggest
 
 STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held")
 NAMES = (
