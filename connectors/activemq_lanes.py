@@ -9,6 +9,9 @@ from dlq.connectors.activemq_marker import check_rights, marker
 from dlq.connectors.base import Outgoing
 from dlq.connectors.stomp_frames import encode
 
+ROLLED_BACK = "marked rollback only"
+"""Classic's answer to COMMIT where it had refused a letter."""
+
 
 class Lane(Protocol):
     """A connection that sends transactions; each command is made first, then sent with others.

@@ -16,6 +16,7 @@ from itertools import count
 
 from dlq.connectors import openwire
 from dlq.connectors.activemq_hygiene import content, types_of
+from dlq.connectors.activemq_lanes import ROLLED_BACK
 from dlq.connectors.activemq_link import Link, refusal, unanswered
 from dlq.connectors.activemq_marker import check_rights, committed, marker_body, marker_queue
 from dlq.connectors.activemq_socket import open_socket, openwire_address_of, password_for
@@ -28,6 +29,7 @@ from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE, _PIECE = 2**16, 2**17
+_REASON_SECONDS = 0.5
 _CHECK = "1"
 """The transaction of `check`; those of a replay are numbered from there on, which the broker allows."""
 _REPLY_TO = {
@@ -171,8 +173,22 @@ class OpenWireLane:
         self._answered.update(answer.receipt for answer in answers if answer.error is None)
         refused = {a.receipt: self._refusal(a.error) for a in answers if a.error is not None}
         self._refused |= refused
-        for first in refused.values():
-            raise first
+        if refused:
+            raise self._explained(*refused.values())
+
+    def _explained(self, first: BrokerError, *others: BrokerError) -> BrokerError:
+        """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
+        if ROLLED_BACK not in str(first):
+            return first
+        reason, until = next(iter(others), None), time.monotonic() + _REASON_SECONDS
+        while reason is None and time.monotonic() < until:
+            try:
+                self._read(_REASON_SECONDS)
+            except ConnectionLost:
+                return first
+            except BrokerError as error:
+                reason = error
+        return first if reason is None else type(reason)(f"{reason} ({first})")
 
     def _refusal(self, said: str) -> BrokerError:
         return refusal(self._place, shorten(for_terminal(said), 300))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.activemq_lanes import Lane
+from dlq.connectors.activemq_lanes import ROLLED_BACK, Lane
 from dlq.connectors.base import Outgoing, Sent
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 
@@ -28,8 +28,8 @@ _BATCH_SECONDS = 0.5
 _PIECE = 32 * 2**10
 _USED_ID = "AMQ339013"
 """Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
-_NOTHING_STORED = (_USED_ID, "marked rollback only")
-"""Answers to COMMIT. The second is Classic's, where a letter was refused and that is said too late."""
+_NOTHING_STORED = (_USED_ID, ROLLED_BACK)
+"""Answers to COMMIT."""
 
 
 class _Transaction(NamedTuple):

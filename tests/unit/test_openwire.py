@@ -1,15 +1,21 @@
 """OpenWire: what is sent, byte for byte, and answers whole, byte by byte, cut off, or of something else."""
 
 import contextlib
+import socket
 import struct
+import threading
+import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors import openwire
+from dlq.connectors.activemq_openwire import OpenWireLane
 from dlq.connectors.openwire_answers import MAX_FRAME, Answer, Reader
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.settings import Broker
 
 
 def framed(kind: int, rest: bytes, answers: int | None = None) -> bytes:
@@ -139,3 +145,52 @@ def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another
     one, two = sender.message(letter, 1), sender.message(letter, 1)
     assert len(one) == len(two)
     assert [(a, b) for a, b in zip(one, two, strict=True) if a != b] == [(1, 2)]
+
+
+LOGIN = GREETING + framed(30, b"", answers=1)
+ROLLED_BACK = framed(31, thrown("XAException", "Transaction marked rollback only"), answers=2)
+FORBIDDEN = framed(16, thrown("SecurityException", "not authorized"))
+
+
+@pytest.fixture
+def connected() -> Callable[..., OpenWireLane]:
+    """A connection to a broker that greets, takes the login, and says the rest piece by piece."""
+
+    def connect(*answers: bytes) -> OpenWireLane:
+        server = socket.create_server(("127.0.0.1", 0))
+
+        def serve() -> None:
+            with server, server.accept()[0] as client:
+                for piece in (LOGIN, *answers):
+                    client.sendall(piece)
+                    time.sleep(0.05)
+                client.recv(1)
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = server.getsockname()[1]
+        urls = ("stomp://127.0.0.1:1", f"tcp://127.0.0.1:{port}")
+        return OpenWireLane(Broker("legacy", "activemq", urls[0], openwire_url=urls[1]))
+
+    return connect
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [ROLLED_BACK, FORBIDDEN],
+        [ROLLED_BACK + FORBIDDEN],
+        [ROLLED_BACK, framed(30, b"", answers=9), FORBIDDEN],
+    ],
+)
+def test_why_a_transaction_was_rolled_back_is_said_when_it_comes_later(
+    connected: Callable[..., OpenWireLane], answers: list[bytes]
+) -> None:
+    lane = connected(*answers)
+    with pytest.raises(BrokerError, match=r"not authorized \(.*marked rollback only\)"):
+        lane.wait_for("2")
+    assert lane.was_refused("2")
+
+
+def test_a_rollback_without_a_reason_is_told_as_it_is(connected: Callable[..., OpenWireLane]) -> None:
+    with pytest.raises(BrokerError, match=r"Transaction marked rollback only$"):
+        connected(ROLLED_BACK).wait_for("2")
