@@ -23,6 +23,7 @@ public class Letters {
     public static void main(String[] arguments) throws Exception {
         DefaultMQProducer producer = new DefaultMQProducer("java");
         producer.setNamesrvAddr(arguments[0]);
+        producer.setSendMsgTimeout(30000);
         producer.setCompressMsgBodyOverHowmuch(1000);
         producer.start();
         byte[] large = new byte[20000];
@@ -118,7 +119,7 @@ def connected(client, servers):
     return client
 
 def send(servers, topic):
-    producer = connected(Producer("native"), servers)
+    producer = connected(Producer("native", timeout=30000), servers)
     for body in (b"small", b"large " * 2000):
         message = Message(topic)
         message.set_keys("k1 k2")
