@@ -15,12 +15,10 @@ from dlq.cli.profile import Task
 from dlq.cli.pull import KEYS
 from dlq.cli.time_limit import Clock, OutOfTime, time_limit
 from dlq.core.clock import iso, now
-from dlq.core.errors import DlqError, UsageError
+from dlq.core.errors import DlqError
 from dlq.core.logs import Log
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from dlq.capture.pull import PullResult
     from dlq.core.settings import Source
 
@@ -145,6 +143,7 @@ class Run:
     def _gather(self) -> None:
         """The report's document, of this run's analysis, or of the one before where this one failed."""
         from dlq.archive import analyses
+        from dlq.cli.looking import replays
         from dlq.reports import report
 
         if analyses.latest(self._context.store) is None:
@@ -152,17 +151,9 @@ class Run:
             return
         masks = self._context.settings.mask if self._task.profile.mask else None
         as_html = any(format_ == "html" for format_, _path in self._task.reports)
-        self._report = report.make(self._context.store, self._replays(), masks, None, as_html)
-
-    def _replays(self) -> "pa.Table | None":
-        """A ledger that is gone must be mended, but what died tonight is reported all the same."""
-        from dlq.replay.ledger import as_arrow
-
-        try:
-            return as_arrow(self._context.settings.ledger, self._context.store)
-        except UsageError as error:
-            self._fail("ledger_missing", error, code_of(error))
-            return None
+        # A ledger that is gone must be mended, but what died tonight is reported all the same.
+        known = replays(self._context, lambda error: self._fail("ledger_missing", error, code_of(error)))
+        self._report = report.make(self._context.store, known, masks, None, as_html)
 
     def _write_report(self, format_: str, path: str) -> None:
         from dlq.reports import report

@@ -174,21 +174,21 @@ class OpenWireLane:
         refused = {a.receipt: self._refusal(a.error) for a in answers if a.error is not None}
         self._refused |= refused
         if refused:
-            raise self._explained(*refused.values())
+            raise self._explained(next(iter(refused.values())))
 
-    def _explained(self, first: BrokerError, *others: BrokerError) -> BrokerError:
+    def _explained(self, refused: BrokerError) -> BrokerError:
         """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
-        if ROLLED_BACK not in str(first):
-            return first
-        reason, until = next(iter(others), None), time.monotonic() + _REASON_SECONDS
-        while reason is None and time.monotonic() < until:
-            try:
+        if ROLLED_BACK not in str(refused):
+            return refused
+        until = time.monotonic() + _REASON_SECONDS
+        with contextlib.suppress(BrokerError):  # the reason, which is kept, or the end of the connection
+            while not self._reasons() and time.monotonic() < until:
                 self._read(_REASON_SECONDS)
-            except ConnectionLost:
-                return first
-            except BrokerError as error:
-                reason = error
-        return first if reason is None else type(reason)(f"{reason} ({first})")
+        reason = next(iter(self._reasons()), None)
+        return refused if reason is None else type(reason)(f"{reason} ({refused})")
+
+    def _reasons(self) -> list[BrokerError]:
+        return [error for error in self._refused.values() if ROLLED_BACK not in str(error)]
 
     def _refusal(self, said: str) -> BrokerError:
         return refusal(self._place, shorten(for_terminal(said), 300))

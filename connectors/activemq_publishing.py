@@ -29,7 +29,7 @@ _PIECE = 32 * 2**10
 _USED_ID = "AMQ339013"
 """Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
 _NOTHING_STORED = (_USED_ID, ROLLED_BACK)
-"""Answers to COMMIT."""
+"""Answers to COMMIT that say so."""
 
 
 class _Transaction(NamedTuple):

@@ -32,7 +32,7 @@ _COLORS = 8
 def render(document: Document) -> str:
     """The whole file. `document` must hold `sample` (dlq.reports.sample)."""
     safe = _visible(document)
-    styles, library, script = (_asset(name) for name in ("report.css", "chart.umd.min.js", "report.js"))
+    styles, library, script = map(_own, ("report.css", "chart.umd.min.js", "report.js"))
     template = _environment().from_string(_asset("report.html.jinja"))
     return template.render(
         document=safe,
@@ -42,14 +42,19 @@ def render(document: Document) -> str:
         samples={row["fingerprint"]: row["failure_text"] for row in safe["sample"]["failures"]},
         matrix={(row["cause"], row["source"]): row["letters"] for row in safe["matrix"]},
         data=_script_data(_for_script(safe)),
-        styles=Markup(styles),  # noqa: S704 (our own files, hashed below; nothing of strangers is in them)
-        scripts=[Markup(library), Markup(script)],  # noqa: S704
+        styles=styles,
+        scripts=[library, script],
         policy=_policy(styles, library, script),
     )
 
 
 def _asset(name: str) -> str:
     return files("dlq.reports").joinpath(name).read_text(encoding="utf-8")
+
+
+def _own(name: str) -> Markup:
+    """A style sheet or script as it is."""
+    return Markup(_asset(name))  # noqa: S704 (a file of this package: nothing of strangers is in it)
 
 
 def _environment() -> Environment:

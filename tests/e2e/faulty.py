@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import count
 from typing import Any
+from unittest.mock import patch
 
 from dlq.capture import pull
 from dlq.cli import app
@@ -51,7 +52,7 @@ def broker_away(_number: int) -> None:
     def refuse(_self: Any, _request: Any) -> Any:
         raise Unreachable("no answer from the shop")
 
-    MemoryConnector.read = refuse  # type: ignore[method-assign]
+    patch.object(MemoryConnector, "read", refuse).start()
 
 
 def connection_cut(number: int) -> None:
@@ -63,7 +64,7 @@ def connection_cut(number: int) -> None:
             broker.faults.cut_reading_after = left.pop()
         return read(self, request)
 
-    MemoryConnector.read = cutting  # type: ignore[method-assign]
+    patch.object(MemoryConnector, "read", cutting).start()
 
 
 def clock_jump(days: int) -> None:

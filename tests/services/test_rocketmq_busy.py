@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event
-from unittest.mock import Mock
+from unittest.mock import patch
 
 import pytest
 from archives import letter
@@ -60,9 +60,8 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
         )
         eventually(lambda: connector.audience([Target("topic", "orders")]) == {})
         publisher = connector.publisher("plan", 2000)
-        again = Mock(side_effect=publisher._again)
-        publisher._again = again  # type: ignore[method-assign]  # to see that the broker was busy
-        with stuttering(cluster.pid("broker-a")):
+        to_see_it_busy = patch.object(publisher, "_again", wraps=publisher._again)
+        with to_see_it_busy as again, stuttering(cluster.pid("broker-a")):
             outcomes = {sent.number: sent.outcome for sent in publisher.publish(letters)}
         publisher.close()
         assert again.called

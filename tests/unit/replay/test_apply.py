@@ -111,31 +111,6 @@ def test_what_was_replayed_is_known_when_its_broker_gets_another_name(replay: Re
     assert len(replay.queue.arrived()) == 1
 
 
-@pytest.mark.parametrize("window", [2, 3, 10, 40, 1000])
-def test_claimed_and_in_flight_are_never_more_than_the_window(replay: Replaying, window: int) -> None:
-    assert most_open(replay, window) <= window
-
-
-def test_without_a_window_the_brokers_own_counts(replay: Replaying, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(QueueFile, "window", 16)
-    assert most_open(replay, None) <= 16
-
-
-def most_open(replay: Replaying, window: int | None) -> int:
-    """How many of 120 letters were claimed and not answered at once, when all were sent in this window."""
-    fill(replay.store, 120)
-    replay.config = replace(replay.config, replay=replace(replay.config.replay, window=window))
-    plan = replay.plan()
-    open_at_once: list[int] = []
-
-    def look(_run: Run) -> None:
-        open_at_once.append(replay.states(plan).get("sending", 0))
-
-    replay.apply(plan, progress=look)
-    assert replay.states(plan) == {"confirmed": 120}
-    return max(open_at_once)
-
-
 BREAKS = [1, 10, 11, 30, 31, 100]
 
 
