@@ -106,7 +106,7 @@ def measure(version: str, letters: int) -> dict[str, object]:
     """All figures on one broker."""
     folder = Path(tempfile.mkdtemp(prefix="dlq-bench-"))
     typed = folder / "openwire"
-    with ActiveMq(version, heap="1g") as broker:
+    with ActiveMq(version, heap="1g", jvm=[]) as broker:
         configure(folder, broker)
         fill(broker, "bench.java", letters)
         received = java(broker, "receive", letters, "bench.java")

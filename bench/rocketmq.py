@@ -151,7 +151,7 @@ def main() -> None:
         "sendMessageThreadPoolNums": 4,
     }
     found: dict[str, list[Figure]] = {}
-    with RocketMQ(options.version, **room) as cluster:
+    with RocketMQ(options.version, jvm=["-XX:+UseSerialGC"], **room) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         fill(driver, options.letters, options.size)
         classes = compiled(cluster)

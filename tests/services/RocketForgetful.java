@@ -10,7 +10,8 @@ public class RocketForgetful {
     public static void main(String[] args) throws Exception {
         ClientServiceProvider provider = ClientServiceProvider.loadService();
         SimpleConsumer consumer = provider.newSimpleConsumerBuilder()
-                .setClientConfiguration(ClientConfiguration.newBuilder().setEndpoints(args[0]).enableSsl(false).build())
+                .setClientConfiguration(ClientConfiguration.newBuilder().setEndpoints(args[0]).enableSsl(false)
+                        .setRequestTimeout(Duration.ofSeconds(30)).build())  // a loaded machine takes more than 3
                 .setConsumerGroup(args[1])
                 .setAwaitDuration(Duration.ofSeconds(10))
                 .setSubscriptionExpressions(Map.of(args[2], FilterExpression.SUB_ALL))

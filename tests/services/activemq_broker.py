@@ -14,9 +14,14 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import IO, Self
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from services.jvm import QUICK
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[1] / ".brokers"
@@ -82,8 +87,8 @@ class ActiveMq:
     artemis = False
     user = password = ""
 
-    def __init__(self, version: str, *options: str, heap: str = "512m") -> None:
-        self.version, self.heap, self.options = version, heap, options
+    def __init__(self, version: str, *options: str, heap: str = "512m", jvm: Sequence[str] = QUICK) -> None:
+        self.version, self.options, self.jvm = version, options, (f"-Xmx{heap}", *jvm)
         if "users" in options:
             self.user, self.password = "dlq", "right"
         self.home = install(version)
@@ -155,7 +160,7 @@ class ActiveMq:
         agent = next((self.home / "agent").glob("*.jar"))
         keys = [f"-Djavax.net.ssl.keyStore={self.folder}/keys.p12", "-Djavax.net.ssl.keyStorePassword=secret"]
         return [
-            "java", f"-Xmx{self.heap}", *keys,
+            "java", *self.jvm, *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
             "-cp", f"{self.home}/*", str(HERE / "ActiveMqBroker.java"),
             str(self.folder / "data"), str(self.stomp), str(self.openwire),
@@ -180,7 +185,7 @@ class ActiveMq:
         }
         settings = [f"-D{name}={value}" for name, value in given.items()]
         jars = install(CLASSIC[0]) if self.artemis else self.home
-        command = ["java", *settings, "-cp", f"{jars}/*", str(program), *arguments]
+        command = ["java", *QUICK, *settings, "-cp", f"{jars}/*", str(program), *arguments]
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.PIPE, text=True
         )

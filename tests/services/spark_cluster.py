@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pyspark
+from services.jvm import QUICK
 
 _CLASS = str(Path(str(pyspark.__file__)).with_name("bin") / "spark-class")
 _PACKAGE = "org.apache.spark.deploy"
@@ -44,7 +45,12 @@ class SparkCluster:
         self._wait("Registering worker", self._workers)
 
     def _run(self, *words: str) -> None:
-        given = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m"}
+        given = {
+            **os.environ,
+            "SPARK_LOCAL_IP": HOST,
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": " ".join(QUICK),
+        }
         with (self._folder / "log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen([_CLASS, *words], env=given, stdout=log, stderr=log, start_new_session=True)

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from services.jvm import QUICK
 from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually
 from services.rocketmq_fixtures import connector_of, read_all
@@ -134,9 +135,8 @@ def test_a_cluster_that_wants_tls_is_read_by_tls(tmp_path: Path) -> None:
     (tmp_path / "tls.properties").write_text(
         "".join(f"tls.{name}={value}\n" for name, value in properties.items())
     )
-    with RocketMQ(
-        "5.5.0", jvm=("-Dtls.config.file=" + str(tmp_path / "tls.properties"), "-Dtls.server.mode=permissive")
-    ) as cluster:
+    tls = f"-Dtls.config.file={tmp_path}/tls.properties", "-Dtls.server.mode=permissive"
+    with RocketMQ("5.5.0", jvm=(*QUICK, *tls)) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         driver.create_topic("orders")
         driver.dead_letter("orders", "pay", bytes(100_000))

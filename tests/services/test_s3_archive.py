@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from services.jvm import QUICK
 from services.s3_server import JARS, S3Server
 from services.spark_cluster import SparkCluster
 from store_contract import Opening, StoreContract
@@ -166,6 +167,8 @@ url = "sqlite:///{folder}/ledger.db"
 [spark.conf]
 "spark.jars" = "{jars}"
 "spark.executor.memory" = "512m"
+"spark.driver.extraJavaOptions" = "-Xss16m {quick}"
+"spark.executor.extraJavaOptions" = "-Xss16m {quick}"
 "spark.sql.shuffle.partitions" = "2"
 "spark.sql.adaptive.enabled" = "false"
 "spark.sql.codegen.factoryMode" = "NO_CODEGEN"
@@ -179,7 +182,9 @@ class House:
     def __init__(self, folder: Path, archive: str) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        text = CONFIGURATION.format(archive=archive, folder=folder, jars=f"{JARS}/*.jar")
+        text = CONFIGURATION.format(
+            archive=archive, folder=folder, jars=f"{JARS}/*.jar", quick=" ".join(QUICK)
+        )
         (folder / "dlq.toml").write_text(text)
         lines = (json.dumps(letter) + "\n" for letter in OTHERS)
         (folder / "letters.jsonl").write_text("".join(lines))
