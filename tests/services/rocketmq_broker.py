@@ -36,7 +36,8 @@ _HERE = Path(__file__).parent
 _BROKERS = _HERE.parent.parent / ".brokers"
 _POM = _HERE / "rocketmq-pom.xml"
 _GRPC_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.1.0"
-_PORTS = itertools.count(20_000 + os.getpid() % 400 * 100, 10)
+_PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
+"""Below those that the system gives to outgoing connections."""
 _OPEN = [
     argument
     for package in ("java.nio", "java.util", "java.lang", "jdk.internal.ref", "sun.nio.ch")
@@ -232,7 +233,7 @@ class RocketMQ:
             try:
                 self._spawn_once(name, main, heap, ready, arguments or ("-c", f"{self.folder}/{name}.conf"))
             except RuntimeError as error:
-                if "bind(" not in str(error) or not attempts_left:
+                if "Address already in use" not in str(error) or not attempts_left:
                     raise
                 time.sleep(3)
             else:

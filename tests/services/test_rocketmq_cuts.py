@@ -46,7 +46,7 @@ def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
     rocket: Rocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = dead(rocket)
-    random, started = Random(1), now() - 1_000_000
+    random, started = Random(1), now()
     waiting = outgoing(numbered(record, 2000), Target("topic", rocket.topic))
     doubtful: dict[int, Outgoing] = {}
     with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
