@@ -43,7 +43,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
 JARS = {
     "rabbitmq4": ["rabbitmq4_install.py"],
     "activemq": ["activemq_broker.py", "install"],
-    "rocketmq": ["rocketmq_broker.py", "install"],
+    "rocketmq": ["rocketmq_install.py"],
     "s3": ["s3_server.py", "install"],
 }
 """Name -> the program beside this one that fetches it into .brokers."""

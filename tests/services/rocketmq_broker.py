@@ -1,7 +1,6 @@
-"""Private RocketMQ clusters for tests: name server and brokers from Maven Central.
+"""Private RocketMQ clusters for tests: name server and brokers.
 
-    python tests/services/rocketmq_broker.py install [VERSION]   into .brokers/rocketmq-<version>/, once
-    python tests/services/rocketmq_broker.py [VERSION]           start, print the URL, stop on Ctrl-C
+    python tests/services/rocketmq_broker.py [VERSION]   start, print the URL, stop on Ctrl-C
 
 4.9 listens on all addresses, and so does the HA port of every version: where root allows it the Java
 processes live in a network namespace of their own, and only this host reaches them, over a pair of
@@ -19,23 +18,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from hashlib import sha256
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from services.jvm import QUICK
+from services.rocketmq_install import VERSIONS, install
 from services.rocketmq_namespace import namespace
 
 from dlq.connectors import lenient_json
 from dlq.connectors.remoting import Ask
 from dlq.connectors.rocketmq_link import Access, Link
 
-VERSIONS = ("5.5.0", "4.9.7")
-_HERE = Path(__file__).parent
-_BROKERS = _HERE.parent.parent / ".brokers"
-_POM = _HERE / "rocketmq-pom.xml"
-_GRPC_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.1.0"
 _PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
 """Below those that the system gives to outgoing connections."""
 _OPEN = [
@@ -70,40 +64,6 @@ _CONFIGURATION: Mapping[str, object] = {
     "transactionOpBatchInterval": 100,
     "transactionMetricFlushInterval": 200,  # 5.x waits for the first flush without sleeping, 10 s if not told
 }
-
-
-def folder(version: str) -> Path:
-    """Where the jars of `version` lie; other jars go elsewhere."""
-    return _BROKERS / f"rocketmq-{version}-{sha256(_POM.read_bytes()).hexdigest()[:8]}"
-
-
-def install(version: str) -> Path:
-    """Fetch the jars by Maven; returns at once when they are there."""
-    target = folder(version)
-    if not (target / ".complete").exists():
-        profile = ["-Pproxy"] if has_proxy(version) else []
-        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Drocketmq.version={version}", *profile]
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
-        subprocess.run([*command, *goal], check=True)
-        if profile:
-            goal = ["dependency:copy", f"-Dartifact={_GRPC_CLIENT}", f"-DoutputDirectory={target / 'grpc'}"]
-            subprocess.run(["mvn", "-q", "-B", *goal], check=True)
-        (target / ".complete").touch()
-    return target
-
-
-def has_proxy(version: str) -> bool:
-    """Whether gRPC clients can reach it."""
-    return version >= "5"
-
-
-def why_missing(version: str) -> str | None:
-    """Why `version` cannot be started here; None when it can."""
-    if shutil.which("java") is None:
-        return "there is no java"
-    if not (folder(version) / ".complete").exists() and shutil.which("mvn") is None:
-        return "neither its jars nor mvn are here"
-    return None
 
 
 class RocketMQ:
@@ -289,10 +249,6 @@ class RocketMQ:
 
 def main(arguments: list[str]) -> None:
     """The command line that the module's docstring shows."""
-    if arguments[:1] == ["install"]:
-        for version in arguments[1:] or VERSIONS:
-            print(install(version))
-        return
     with RocketMQ(arguments[0] if arguments else VERSIONS[0]) as broker:
         print(f"url = {broker.url}", flush=True)
         try:

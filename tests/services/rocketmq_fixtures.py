@@ -6,9 +6,10 @@ from functools import cache
 from itertools import count
 
 import pytest
-from services import rocketmq_broker
-from services.rocketmq_broker import VERSIONS, RocketMQ
+from services import rocketmq_install
+from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver
+from services.rocketmq_install import VERSIONS
 
 from dlq.connectors.base import Batch, Checkpoint, Mode, ReadRequest
 from dlq.connectors.rocketmq import RocketConnector
@@ -23,7 +24,7 @@ on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS)
 @cache
 def why_missing(version: str) -> str | None:
     """Why there is no broker of this version on this machine; None when there is one."""
-    return rocketmq_broker.why_missing(version)
+    return rocketmq_install.why_missing(version)
 
 
 @dataclass

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from services.rocketmq_broker import VERSIONS, RocketMQ, has_proxy
+from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually, unique_key
 from services.rocketmq_fixtures import connector_of, read_all
+from services.rocketmq_install import VERSIONS, has_proxy
 
 from dlq.analyzers.job import analyze
 from dlq.archive import views
