@@ -58,7 +58,7 @@ _CLUSTER: Mapping[str, str] = {
 }
 # A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
 # interpreted expressions, a compiler that does little, and no plan that is made again between stages.
-_FEW: Mapping[str, str] = {
+FEW: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_DEEP_STACKS}",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -79,7 +79,7 @@ def configuration(
     the archive is on S3 and nothing says how to get there.
     """
     chosen = master or settings.master
-    here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(_FEW if few else {})}
+    here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(FEW if few else {})}
     where = here if chosen.startswith("local") else _CLUSTER
     stored = s3a.configuration(location, settings.conf)
     return {**_BASE, **where, **stored, **settings.conf, "spark.master": chosen}

@@ -151,7 +151,8 @@ def main() -> None:
         "sendMessageThreadPoolNums": 4,
     }
     found: dict[str, list[Figure]] = {}
-    with RocketMQ(options.version, jvm=["-XX:+UseSerialGC"], **room) as cluster:
+    both_compilers = ["-XX:+UseSerialGC"]
+    with RocketMQ(options.version, jvm=both_compilers, **room) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         fill(driver, options.letters, options.size)
         classes = compiled(cluster)

@@ -8,12 +8,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from archives import letter, write_analysis
 
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
-from dlq.connectors.base import Outcome, Outgoing, Outline, Presence, Sent, Target
+from dlq.connectors.base import Connector, Outcome, Outgoing, Outline, Presence, Sent, Target
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
@@ -134,8 +135,8 @@ def settings(archive: Path, **tables: dict[str, object]) -> Settings:
 
 
 def brokers(settings: Settings, queue: QueueFile) -> Brokers:
-    """All of a configuration's brokers are this one queue."""
-    return Brokers(settings, lambda _broker: queue)  # type: ignore[arg-type,return-value]  # replay's part only
+    """All of a configuration's brokers are this one queue, which has of a connector what replay needs."""
+    return Brokers(settings, lambda _broker: cast(Connector, queue))
 
 
 def fill(
@@ -170,9 +171,9 @@ class Replaying:
     def __init__(self, store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> None:
         self.store, self.config, self.queue, self.ledger = store, config, queue, ledger
 
-    def plan(self, **wanted: object) -> str:
+    def plan(self, **wanted: Any) -> str:
         with brokers(self.config, self.queue) as opened:
-            return make(self.store, self.config, Wanted(**wanted), opened).plan  # type: ignore[arg-type]
+            return make(self.store, self.config, Wanted(**wanted), opened).plan
 
     def apply(
         self, plan: str, stop: Stop | None = None, progress: Callable[[Run], None] = lambda _: None

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import datetime, timedelta, tzinfo
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -77,8 +77,7 @@ def clock_jump(days: int) -> None:
         def now(cls, tz: tzinfo | None = None) -> "Jumped":
             return super().now(tz) + timedelta(days=days)
 
-    assert Jumped.now(UTC) is not None
-    pull.datetime = Jumped  # type: ignore[misc]
+    patch.object(pull, "datetime", Jumped).start()
 
 
 FAULTS: Mapping[str, Callable[[int], None]] = {

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.jvm import QUICK
 from services.s3_server import JARS, S3Server
 from services.spark_cluster import SparkCluster
 from store_contract import Opening, StoreContract
 
+from dlq.analyzers.session import FEW
 from dlq.archive import s3_lock
 from dlq.archive.s3 import S3Store
 from dlq.archive.store import open_store
@@ -167,12 +167,8 @@ url = "sqlite:///{folder}/ledger.db"
 [spark.conf]
 "spark.jars" = "{jars}"
 "spark.executor.memory" = "512m"
-"spark.driver.extraJavaOptions" = "-Xss16m {quick}"
-"spark.executor.extraJavaOptions" = "-Xss16m {quick}"
-"spark.sql.shuffle.partitions" = "2"
-"spark.sql.adaptive.enabled" = "false"
-"spark.sql.codegen.factoryMode" = "NO_CODEGEN"
-"spark.sql.codegen.wholeStage" = "false"
+{few}
+"spark.executor.extraJavaOptions" = "{java}"
 """
 
 
@@ -182,9 +178,9 @@ class House:
     def __init__(self, folder: Path, archive: str) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        text = CONFIGURATION.format(
-            archive=archive, folder=folder, jars=f"{JARS}/*.jar", quick=" ".join(QUICK)
-        )
+        few = "\n".join(f'"{name}" = "{value}"' for name, value in FEW.items())
+        java = FEW["spark.driver.extraJavaOptions"]
+        text = CONFIGURATION.format(archive=archive, folder=folder, jars=f"{JARS}/*.jar", few=few, java=java)
         (folder / "dlq.toml").write_text(text)
         lines = (json.dumps(letter) + "\n" for letter in OTHERS)
         (folder / "letters.jsonl").write_text("".join(lines))
