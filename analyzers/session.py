@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dlq.analyzers import s3a
+from dlq.analyzers import class_data, s3a
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
@@ -46,24 +46,28 @@ _BASE: Mapping[str, str] = {
 }
 # Java's pattern matcher recurses; an overflow in a task would end the whole JVM.
 _DEEP_STACKS = "-Xss16m"
+_OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {_DEEP_STACKS}",
+    _OPTIONS: f"-XX:+UseParallelGC {_DEEP_STACKS}",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
 _CLUSTER: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": _DEEP_STACKS,
+    _OPTIONS: _DEEP_STACKS,
     "spark.executor.extraJavaOptions": _DEEP_STACKS,
 }
 # A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
-# interpreted expressions, a compiler that does little, and no plan that is made again between stages.
+# interpreted expressions, a compiler that does little, no plan that is made again between stages, no
+# search for filters that follow from others, small pages of memory instead of many of 64 MiB.
 FEW: Mapping[str, str] = {
-    "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {_DEEP_STACKS}",
+    _OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m {_DEEP_STACKS}",
+    "spark.buffer.pageSize": "2m",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
 }
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
 # can read; all the rest (an object store's secret key among it) is handed over inside the process.
@@ -119,13 +123,13 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    _require_java()
+    java = _java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     before = SparkConf(loadDefaults=False)
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
     with tempfile.TemporaryFile() as log:
         try:
-            gateway = SparkContext._gateway or _launched(before, {"stdout": log, "stderr": log})
+            gateway = SparkContext._gateway or _launched(before, java, log)
             SparkContext._ensure_initialized(gateway=gateway)
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
             inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
@@ -137,8 +141,8 @@ def _start(conf: dict[str, str]) -> "SparkSession":
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
 
 
-def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
-    """A JVM that writes to `outputs`. When its start is interrupted it is ended: PySpark forgets it, and
+def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
+    """A JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
     without the folder where it should say its port it would wait for ever."""
     # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
     # learn its pid.
@@ -149,9 +153,11 @@ def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
         started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
         return started[-1]
 
+    options = conf.get(_OPTIONS, "")
+    conf.set(_OPTIONS, f"{options} {class_data.option(java, _jars(), options)}")
     popen, java_gateway.Popen = java_gateway.Popen, remembered
     try:
-        return java_gateway.launch_gateway(conf, dict(outputs))
+        return java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})
     except BaseException:
         for process in started:
             process.kill()
@@ -160,15 +166,24 @@ def _launched(conf: "SparkConf", outputs: Mapping[str, IO[bytes]]) -> Any:
         java_gateway.Popen = popen
 
 
-def _require_java() -> None:
+def _java() -> Path:
+    """The program that PySpark starts."""
     home = os.environ.get("JAVA_HOME")
-    found = Path(home, "bin", "java").exists() if home else shutil.which("java") is not None
-    if not found:
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
         where = f"in JAVA_HOME = {home}" if home else "on PATH"
         raise UsageError(
             f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
             "or set JAVA_HOME"
         )
+    return Path(found).resolve()
+
+
+def _jars() -> Path:
+    """Where the jars of the Spark lie that PySpark starts."""
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
 
 
 def _fault(log: IO[bytes]) -> str:

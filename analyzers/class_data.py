@@ -1,0 +1,57 @@
+"""Spark's classes as Java keeps them (JEP 350), written once, so that later analyses start with less work.
+
+The first JVM writes them when it ends; Java checks that a file fits its own version and Spark's jars, and
+goes on without one otherwise. It writes the head of the file last, so half a file is none.
+"""
+
+import os
+import shlex
+import time
+from hashlib import sha256
+from pathlib import Path
+
+_STALE = 3600
+"""Seconds after which a file that is of no use is written anew: who began it is gone, or did not write it."""
+_OF_THE_USER = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
+
+
+def option(java: Path, jars: Path, chosen: str = "") -> str:
+    """The JVM's option to map the class data of this Java and these jars, or to write them at its end.
+
+    Empty where `chosen`, the options so far, has one already, where another JVM is writing them, and where
+    there is no folder to write to.
+    """
+    if any(word in chosen for word in _OF_THE_USER):
+        return ""
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    name = sha256(f"{java}\n{jars}".encode()).hexdigest()[:16]
+    file = Path(caches, "dlq", f"spark-{name}.jsa")
+    try:
+        if _usable(file, java, jars):
+            return f"-XX:SharedArchiveFile={shlex.quote(str(file))}"
+        if _claimed(file):
+            return f"-XX:ArchiveClassesAtExit={shlex.quote(str(file))}"
+    except OSError:
+        pass
+    return ""
+
+
+def _usable(file: Path, java: Path, jars: Path) -> bool:
+    """It has a head, and neither Java nor Spark was installed after it was written."""
+    installed = max(path.stat().st_ctime for path in (java, jars))
+    if not file.exists() or file.stat().st_mtime < installed:
+        return False
+    with file.open("rb") as written:
+        return any(written.read(4))
+
+
+def _claimed(file: Path) -> bool:
+    """Whether this process is the one that may write the file: an empty one tells the others."""
+    if file.exists() and time.time() - file.stat().st_mtime > _STALE:
+        file.unlink()
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        file.open("xb").close()
+    except FileExistsError:
+        return False
+    return True
