@@ -12,6 +12,7 @@ from pathlib import Path
 
 _STALE = 3600
 """Seconds after which a file that is of no use is written anew: who began it is gone, or did not write it."""
+_UNUSED = 30 * 86_400
 _OF_THE_USER = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
 
 
@@ -46,9 +47,14 @@ def _usable(file: Path, java: Path, jars: Path) -> bool:
 
 
 def _claimed(file: Path) -> bool:
-    """Whether this process is the one that may write the file: an empty one tells the others."""
-    if file.exists() and time.time() - file.stat().st_mtime > _STALE:
+    """Whether this process is the one that may write the file: an empty one tells the others. Files of
+    other Sparks that nobody has used for long go."""
+    now = time.time()
+    if file.exists() and now - file.stat().st_mtime > _STALE:
         file.unlink()
+    for other in file.parent.glob("spark-*.jsa"):
+        if now - other.stat().st_atime > _UNUSED:
+            other.unlink()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         file.open("xb").close()

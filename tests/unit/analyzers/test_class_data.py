@@ -12,6 +12,7 @@ from dlq.analyzers.class_data import option
 
 HEAD = b"\xf0\x0b\xab\xa2"
 AN_HOUR_AGO = time.time() - 3601
+A_MONTH_AGO = time.time() - 31 * 86_400
 SCRIPT = """
 from pathlib import Path
 from dlq.analyzers.session import session
@@ -66,6 +67,13 @@ def test_each_java_and_each_spark_has_a_file_of_its_own(java: Path, jars: Path, 
     option(java, jars)
     assert option(java, jars.parent) != ""
     assert len(list(cache.iterdir())) == 2
+
+
+def test_files_that_nobody_used_for_a_month_go(java: Path, jars: Path, cache: Path) -> None:
+    option(java, jars)
+    os.utime(the_file(cache), (A_MONTH_AGO, A_MONTH_AGO))
+    option(java, jars.parent)
+    assert the_file(cache).stat().st_mtime > A_MONTH_AGO
 
 
 @pytest.mark.parametrize("half", [b"", bytes(4096)])
