@@ -24,15 +24,15 @@ def option(java: Path, jars: Path, chosen: str = "") -> str:
     """
     if any(word in chosen for word in _OF_THE_USER):
         return ""
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     name = sha256(f"{java}\n{jars}".encode()).hexdigest()[:16]
-    file = Path(caches, "dlq", f"spark-{name}.jsa")
     try:
+        caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        file = Path(caches, "dlq", f"spark-{name}.jsa")
         if _usable(file, java, jars):
             return f"-XX:SharedArchiveFile={shlex.quote(str(file))}"
         if _claimed(file):
             return f"-XX:ArchiveClassesAtExit={shlex.quote(str(file))}"
-    except OSError:
+    except (OSError, RuntimeError):  # the second: this user has no home
         pass
     return ""
 

@@ -105,6 +105,17 @@ def test_without_a_folder_to_write_to_java_starts_as_ever(java: Path, jars: Path
     assert option(java, jars) == ""
 
 
+def test_a_user_without_a_home_goes_without(
+    java: Path, jars: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)
+    monkeypatch.chdir(tmp_path)
+    assert option(java, jars) == ""
+    assert {path.name for path in tmp_path.iterdir()} == {"java", "jars"}
+
+
 @pytest.mark.spark
 def test_a_second_session_maps_what_the_first_one_wrote(cache: Path) -> None:
     def mapped() -> str:
