@@ -42,7 +42,7 @@ class Link:
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
         self._heard = self._sent = time.monotonic()
-        self._asked = False
+        self._asked = self._greeted = False
         self._receipts: set[bytes] = set()
         self._refused: dict[str, BrokerError] = {}
         try:
@@ -84,6 +84,7 @@ class Link:
                 if frame.command == b"ERROR":
                     said = _said(headers_of(frame.head))
                     raise AccessDenied(f"{self.place}: the broker refused: {said}; check user and password")
+                self._greeted = True
                 return frame
         raise Unreachable(f"{self.place}: no answer; is this the STOMP port?")
 
@@ -176,7 +177,8 @@ class Link:
     def _lost(self, error: OSError | None) -> ConnectionLost:
         said = self._reader.last_error()
         silent = (error.strerror or str(error)) if error else "closed by the broker"
-        reason = shorten(for_terminal(said), 300) if said else silent
+        hint = "" if self._greeted else "; is this the STOMP port?"
+        reason = shorten(for_terminal(said), 300) if said else silent + hint
         return ConnectionLost(f"{self.place}: the connection ended: {reason}")
 
     def refusal(self, headers: Mapping[str, str]) -> BrokerError:

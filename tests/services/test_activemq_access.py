@@ -1,6 +1,8 @@
 """Connecting to ActiveMQ: TLS, users, several addresses, and what is said when it fails."""
 
 import os
+import socket
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -71,3 +73,12 @@ def test_nobody_at_any_address_is_unreachable(by_tls: Broker) -> None:
 def test_the_port_of_another_protocol_is_said(guarded: ActiveMq) -> None:
     with pytest.raises((Unreachable, ConnectionLost), match="STOMP port"):
         Link(replace(settings_of(guarded), url=f"stomp://dlq@127.0.0.1:{guarded.openwire}", timeout="2s"))
+
+
+def test_an_end_before_a_word_was_said_may_be_the_wrong_port(by_tls: Broker) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hangs_up = threading.Thread(target=lambda: listener.accept()[0].close())
+        hangs_up.start()
+        with pytest.raises(ConnectionLost, match=r"the connection ended: .*; is this the STOMP port"):
+            Link(replace(by_tls, url=f"stomp://dlq@127.0.0.1:{listener.getsockname()[1]}"))
+        hangs_up.join()
