@@ -194,7 +194,8 @@ class OpenWireLane:
         return refusal(self._place, shorten(for_terminal(said), 300))
 
     def _lost(self, reason: str) -> ConnectionLost:
-        return ConnectionLost(f"{self._place}: the connection ended: {reason}")
+        hint = "" if self._reader.version else "; is this the OpenWire port?"
+        return ConnectionLost(f"{self._place}: the connection ended: {reason}{hint}")
 
     def close(self) -> None:
         """See `Lane`."""

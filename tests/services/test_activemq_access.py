@@ -3,14 +3,16 @@
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from services.activemq_broker import CLASSIC, ActiveMq, free_ports
 from services.activemq_fixtures import certificate, settings_of
 
 from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq_openwire import OpenWireLane
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 
@@ -75,10 +77,17 @@ def test_the_port_of_another_protocol_is_said(guarded: ActiveMq) -> None:
         Link(replace(settings_of(guarded), url=f"stomp://dlq@127.0.0.1:{guarded.openwire}", timeout="2s"))
 
 
-def test_an_end_before_a_word_was_said_may_be_the_wrong_port(by_tls: Broker) -> None:
+@pytest.mark.parametrize(
+    ("connect", "setting", "scheme", "port"),
+    [(Link, "url", "stomp", "STOMP"), (OpenWireLane, "openwire_url", "tcp", "OpenWire")],
+)
+def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
+    by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str, port: str
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         hangs_up = threading.Thread(target=lambda: listener.accept()[0].close())
         hangs_up.start()
-        with pytest.raises(ConnectionLost, match=r"the connection ended: .*; is this the STOMP port"):
-            Link(replace(by_tls, url=f"stomp://dlq@127.0.0.1:{listener.getsockname()[1]}"))
+        wrong: Any = {setting: f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"}
+        with pytest.raises(ConnectionLost, match=f"the connection ended: .*; is this the {port} port"):
+            connect(replace(by_tls, **wrong))
         hangs_up.join()
