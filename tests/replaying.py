@@ -181,9 +181,9 @@ class Replaying:
         with brokers(self.config, self.queue) as opened:
             return apply(self.store, self.config, plan, opened, self.ledger, stop, progress)
 
-    def reconcile(self, plan: str, **words: object) -> dict[str, int]:
+    def reconcile(self, plan: str, **words: Any) -> dict[str, int]:
         with brokers(self.config, self.queue) as opened:
-            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))  # type: ignore[arg-type]
+            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))
         return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
 
     def states(self, plan: str) -> dict[str, int]:

@@ -5,6 +5,7 @@ python tests/services/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE
 
 import socket
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -27,7 +28,7 @@ def configured(archive: Path, url: str) -> Settings:
 class OfAnotherHost(LocalStore):
     """The archive as another host sees it: a lock of one host does not keep the other out."""
 
-    def lock(self, name: str):  # type: ignore[no-untyped-def]
+    def lock(self, name: str) -> AbstractContextManager[None]:
         return super().lock(f"{name}-{socket.gethostname()}")
 
 

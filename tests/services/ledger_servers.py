@@ -6,6 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,8 +25,8 @@ def postgres_folder() -> Path | None:
     return found[-1] if found else None
 
 
-class Server:
-    """A server in a folder of its own. `url` is what `[ledger] url` takes."""
+class Server(ABC):
+    """A server in a folder of its own."""
 
     kind = ""
     user = ""
@@ -38,16 +39,18 @@ class Server:
             shutil.chown(self.folder, self.user)
         self.prepare()
 
+    @abstractmethod
     def prepare(self) -> None:
         """Make the data folder."""
 
+    @abstractmethod
     def command(self) -> Sequence[str]:
         """What runs the server."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def url(self) -> str:
-        raise NotImplementedError
+        """What `[ledger] url` takes."""
 
     def as_user(self, *words: str) -> list[str]:
         """Database servers refuse to run as root."""
@@ -146,6 +149,9 @@ class Redis(Server):
     def __init__(self, *options: str) -> None:
         self.options = options or ("--appendonly", "yes", "--appendfsync", "always")
         super().__init__()
+
+    def prepare(self) -> None:
+        """Redis needs no more than the folder."""
 
     def command(self) -> Sequence[str]:
         places = ["--dir", str(self.folder), "--bind", "127.0.0.1", "--port", str(self.port)]
