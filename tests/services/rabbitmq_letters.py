@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
+from typing import Any
 
 import pika
 from services.rabbitmq_fixtures import Rabbit
@@ -14,6 +15,7 @@ from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
+_LAST = "the last message"
 _plans = count(1)
 
 
@@ -60,19 +62,32 @@ def until_it_ends(
     return sent, None
 
 
+def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[str, Any]]:
+    """Of all messages in a queue, in order; they stay there unless they are taken.
+
+    A last message of our own ends them: a quorum queue that is busy or has no leader says that it is empty
+    (`rabbit_quorum_queue:stat` waits for 250 ms), and hands out 2,000 when no prefetch is named.
+    """
+    channel = rabbit.connect()
+    channel.basic_qos(prefetch_count=65_535)
+    channel.basic_publish("", queue, b"", pika.BasicProperties(type=_LAST), mandatory=True)
+    found = []
+    for method, properties, _ in channel.consume(queue, inactivity_timeout=60):
+        assert method, f"{len(found)} messages of {queue} came, and then none for a minute"
+        if properties.type == _LAST:
+            channel.basic_ack(method.delivery_tag)
+            break
+        found.append(properties.headers)
+    if take:
+        channel.basic_ack(0, multiple=True)
+    channel.connection.close()
+    rabbit.wait_for(queue, 0 if take else len(found))
+    return found
+
+
 def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
     """Of all messages in a queue; they stay there."""
-    number = settled_depth(rabbit, queue)
-    channel = rabbit.channel.connection.channel()
-    channel.basic_qos(prefetch_count=65_535)
-    found: list[str] = []
-    channel.basic_consume(
-        queue, lambda _channel, _method, properties, _body: found.append(properties.headers["dlq_replay_id"])
-    )
-    wait_until(lambda: channel.connection.process_data_events(0.1) or len(found) >= number)
-    channel.close()
-    rabbit.wait_for(queue, number)
-    return found
+    return [found["dlq_replay_id"] for found in headers_of_all(rabbit, queue)]
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:

@@ -23,7 +23,6 @@ from services.rabbitmq_letters import (
     letter,
     new_plan,
     replay_ids,
-    settled_depth,
     to_queue,
     until_it_ends,
     wait_until,
@@ -61,7 +60,7 @@ def _client(broker: Broker, plan: str, queue: str) -> "subprocess.Popen[str]":
 
 @on_private_nodes
 @pytest.mark.parametrize("kind", KINDS)
-def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Rabbit, kind: str) -> None:
+def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, kind: str) -> None:
     queue, plan = rabbit.queue(kind), new_plan()
     wait_until_the_node_is_no_newcomer(rabbit)
     since = now()
@@ -73,18 +72,16 @@ def test_after_kill_9_the_witness_holds_exactly_what_the_target_holds(rabbit: Ra
     client.send_signal(signal.SIGKILL)
     said = client.stdout.read()
     client.wait()
-    depth = settled_depth(rabbit, queue)
-    rabbit.wait_for(queue_of(plan), depth)
-    target = set(replay_ids(rabbit, queue))
-    assert target == set(replay_ids(rabbit, queue_of(plan)))
-    last = max(int(found.removeprefix("id-")) for found in target)
+    target, witness = set(replay_ids(rabbit, queue)), set(replay_ids(rabbit, queue_of(plan)))
+    may_lack = kind == "quorum" and rabbit.version < (4,)
+    assert target <= witness if may_lack else target == witness
+    last = max(int(found.removeprefix("id-")) for found in witness)
     asked = [letter(number, to_queue(queue)) for number in range(last - 500, last + 500)]
     connector = RabbitConnector(broker)
-    found = connector.find(plan, asked, since)
-    assert {n for n, presence in found.items() if presence == "sent"} == {
-        given.number for given in asked if given.provenance["dlq_replay_id"] in target
+    there = "unknown" if may_lack else "sent"
+    assert connector.find(plan, asked, since) == {
+        given.number: there if given.provenance["dlq_replay_id"] in witness else "not_sent" for given in asked
     }
-    assert "unknown" not in found.values()
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(plan, witness=True)
     assert set(connector.find(plan, asked, since).values()) == {"unknown"}
