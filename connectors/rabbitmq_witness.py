@@ -4,7 +4,8 @@ A plan publishes through an exchange of its own that is bound to the target queu
 queue; routing to both is one step of the broker. So after a dead client or a cut connection the
 witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
 lack some of them: see `_may_lack`. After a node restart the witness proves nothing: of unconfirmed letters
-either queue may then hold some that the other lost.
+either queue may then hold some that the other lost. The same is so after a cluster's nodes lost each other
+for a while, which nothing tells of later.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
 route, and the broker would confirm them instead of returning them.
