@@ -13,6 +13,7 @@ route, and the broker would confirm them instead of returning them.
 
 import time
 from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing
 from typing import Any
 
 from pika import exceptions, spec
@@ -24,6 +25,7 @@ from dlq.connectors.rabbitmq_connecting import connect, parameters, refusal, tra
 from dlq.connectors.rabbitmq_hygiene import address_of
 from dlq.connectors.rabbitmq_management import Management, ManagementError
 from dlq.connectors.rabbitmq_publishing import REPLAY_ID, RabbitPublisher, connection_name
+from dlq.connectors.rabbitmq_topology import version_of
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.settings import Broker
@@ -110,32 +112,29 @@ def forget(broker: Broker, plan: str) -> None:
 def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
-    if not _proves(broker, plan, since):
-        return found
     asked = [letter for letter in outgoing if letter.target.kind == "queue"]
-    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
-    if seen is None:
+    if not broker.management_url:
         return found
-    doubtful = _may_lack(broker, {letter.target.name for letter in asked})
-    for letter in asked:
-        there: Presence = "unknown" if letter.target.name in doubtful else "sent"
-        found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else "not_sent"
+    with closing(Management(broker)) as management:
+        try:
+            if not _proves(management, plan, since):
+                return found
+            doubtful = _may_lack(management, {letter.target.name for letter in asked})
+        except ManagementError:
+            return found
+    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
+    if seen is not None:
+        for letter in asked:
+            there: Presence = "unknown" if letter.target.name in doubtful else "sent"
+            found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else "not_sent"
     return found
 
 
-def _proves(broker: Broker, plan: str, since: int) -> bool:
+def _proves(management: Management, plan: str, since: int) -> bool:
     """No node has restarted, the dead publisher's connection is gone, and no policy empties the witness."""
-    if not broker.management_url:
-        return False
-    management = Management(broker)
-    try:
-        gone = _wait_for_the_end_of(connection_name(plan), management)
-        nodes = management.get("nodes") or []
-        witness = management.get("queues", management.vhost, queue_of(plan)) or {}
-    except ManagementError:
-        return False
-    finally:
-        management.close()
+    gone = _wait_for_the_end_of(connection_name(plan), management)
+    nodes = management.get("nodes") or []
+    witness = management.get("queues", management.vhost, queue_of(plan)) or {}
     return (
         gone
         and bool(nodes)
@@ -153,23 +152,17 @@ def _was_up(node: Mapping[str, Any], since: int) -> bool:
     )
 
 
-def _may_lack(broker: Broker, queues: set[str]) -> set[str]:
+def _may_lack(management: Management, queues: set[str]) -> set[str]:
     """Those of the queues that may lack a letter that the witness holds.
 
     Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
     drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
     seen on 3.10.8).
     """
-    management = Management(broker)
-    try:
-        version = str((management.get("overview") or {}).get("rabbitmq_version", ""))
-        if int(version.partition(".")[0] or 0) >= 4:
-            return set()
-        described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
-    except ManagementError:
-        return queues
-    finally:
-        management.close()
+    version = (management.get("overview") or {}).get("rabbitmq_version", "")
+    if version_of(version) >= (4,):
+        return set()
+    described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
     return {name for name, queue in described.items() if queue.get("type") == "quorum"}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
+from typing import Any
 
 import pytest
 from services import rocketmq_install
@@ -71,7 +72,8 @@ class Rocket:
     def request(self, mode: Mode = "drain", group: str | None = None, **more: object) -> ReadRequest:
         """A request for this test's group."""
         source = Source("s", "pay", group=group or self.group)
-        return ReadRequest(**{"source": source, "mode": mode, "pull_id": "p", **more})  # type: ignore[arg-type]  # test sugar
+        wanted: dict[str, Any] = {"source": source, "mode": mode, "pull_id": "p", **more}
+        return ReadRequest(**wanted)
 
     def read(self, resume: Checkpoint | None = None, **more: object) -> Seen:
         """Read everything."""
@@ -90,7 +92,8 @@ def read_all(connector: RocketConnector, request: ReadRequest) -> Seen:
 
 def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:
     """A connector to a cluster of the tests."""
-    return RocketConnector(Broker("pay", "rocketmq", **{"url": getattr(cluster, "url", ""), **changes}))  # type: ignore[arg-type]  # test sugar
+    settings: dict[str, Any] = {"url": getattr(cluster, "url", ""), **changes}
+    return RocketConnector(Broker("pay", "rocketmq", **settings))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -64,7 +64,9 @@ def test_the_hashes_of_shine_are_read_as_text_json_and_java_strings(
 ) -> None:
     client.hset("shop:distributed_msg_prepare", "W1", '{"bizId": "order"}')
     client.hset("shop:distributed_msg_ready", '"c_order_10.0.0.1_1795000000000"', "{}")
-    client.hset(java("shop:distributed_msg_rollback"), java("M3"), b"\xac\xed\x00\x05sr\x00")  # type: ignore[arg-type]
+    client.execute_command(
+        "HSET", java("shop:distributed_msg_rollback"), java("M3"), b"\xac\xed\x00\x05sr\x00"
+    )
     client.hincrbyfloat("shop:receive_retries", "M4", 2)
     client.hset("distributed_msg_ready", "another application's", "{}")
     found = read(settings(redis_url, "shine-mq", prefix="shop:").evidence["pay"])
