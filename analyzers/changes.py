@@ -1,36 +1,45 @@
 """What is different from the analysis before."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
-from dlq.analyzers.reading import read_files, spark_schema
-from dlq.archive.analyses import VERDICTS, Analysis
+import pyarrow.parquet as pq
+
+from dlq.archive.analyses import Analysis
 from dlq.archive.store import Store
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+
+def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str | None]:
+    """How often each value of a column is in these files of verdicts; one batch is in memory at a time."""
+    found: Counter[str | None] = Counter()
+    for values in _values(store, verdicts, column):
+        counts = values.value_counts()
+        found.update(
+            dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
+        )
+    return found
+
+
+def _values(store: Store, files: Iterable[str], column: str) -> Iterator[Any]:
+    for name in files:
+        with pq.ParquetFile(store.parquet(name), read_dictionary=[column]) as file:
+            yield from (batch.column(0) for batch in file.iter_batches(columns=[column]))
 
 
 def against(
-    spark: "SparkSession",
-    store: Store,
-    last: Analysis | None,
-    counts: Mapping[str, int],
-    verdicts: Sequence[str],
+    store: Store, last: Analysis | None, causes: Mapping[str, int], verdicts: Iterable[str]
 ) -> dict[str, Any]:
     """`{since: analysis, causes: {cause: difference}, new_fingerprints: n}`; empty for the first one."""
     if last is None:
         return {}
-    causes = {
-        cause: counts.get(cause, 0) - last.causes.get(cause, 0) for cause in sorted({*counts, *last.causes})
-    }
-    schema = spark_schema(VERDICTS)
-    before, after = (
-        read_files(spark, store, files, schema).select("fingerprint").distinct()
-        for files in (last.tables["verdicts"], verdicts)
+    names = sorted({*causes, *last.causes})
+    differences = {name: causes.get(name, 0) - last.causes.get(name, 0) for name in names}
+    before, now = (
+        counted(store, files, "fingerprint").keys() for files in (last.tables["verdicts"], verdicts)
     )
     return {
         "since": last.analysis,
-        "causes": {cause: difference for cause, difference in causes.items() if difference},
-        "new_fingerprints": after.join(before, on="fingerprint", how="left_anti").count(),
+        "causes": {name: difference for name, difference in differences.items() if difference},
+        "new_fingerprints": len(now - before - {None}),
     }

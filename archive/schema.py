@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlq.core.columns import Column, Columns, Maps, Packed, Same
 from dlq.core.record import COLUMNS, Death, Record
@@ -121,19 +122,34 @@ def to_table(records: Sequence[Record]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SEGMENT)
 
 
-def _death(entry: Mapping[str, Any]) -> Death:
-    return Death(**{**entry, "routing_keys": tuple(entry["routing_keys"] or ())})
+def to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
+    """The death histories of a segment, read column by column."""
+    histories: list[tuple[Death, ...]] = []
+    for chunk in column.chunks:
+        entries = chunk.flatten()
+        parts = dict(zip((f.name for f in DEATH), map(_entry_values, entries.flatten()), strict=True))
+        parts["routing_keys"] = [tuple(keys or ()) for keys in parts["routing_keys"]]
+        deaths = list(map(Death._make, zip(*parts.values(), strict=True)))
+        ends = list(accumulate((length or 0 for length in pc.list_value_length(chunk).to_pylist()), initial=0))
+        histories += [tuple(deaths[begin:end]) for begin, end in pairwise(ends)]
+    return histories
+
+
+def _entry_values(array: pa.Array) -> list[Any]:
+    times = pa.types.is_timestamp(array.type)
+    values: list[Any] = (array.cast(pa.int64()) if times else array).to_pylist()
+    return values
 
 
 _READERS: Mapping[str, Any] = {
     "keys": lambda keys: tuple(keys or ()),
-    "deaths": lambda deaths: tuple(_death(d) for d in deaths or ()),
     "body": lambda body: body or b"",
 }
 
 
-def _maps(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
-    """Names and values are read as two long columns: pyarrow's own way costs twice as much."""
+def maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
+    """The maps of a column. Names and values are read as two long columns: pyarrow's own way costs twice as
+    much."""
     for chunk in column.chunks:
         offsets = chunk.offsets.to_pylist()
         first, end = offsets[0], offsets[-1]
@@ -164,11 +180,9 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if pa.types.is_map(column.type):
-        return list(_maps(column))
+        return list(maps_of(column))
     if name == "deaths":
-        column = column.cast(
-            pa.list_(pa.struct([(f.name, pa.int64() if f.name == "time" else f.type) for f in DEATH]))
-        )
+        return to_deaths(column)
     values: list[Any] = column.to_pylist()
     return [_READERS[name](v) for v in values] if name in _READERS else values
 

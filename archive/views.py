@@ -3,8 +3,8 @@
     records       every committed record (segments without a manifest do not exist)
     verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
-    letters       every column of record and verdict, and replay_state
-    ls            the twenty columns of letters that `dlq ls` shows
+    letters       every column of record and verdict, replay_state, and analysis: where the verdict is from
+    ls            the columns of letters that `dlq ls` shows
 
 The SQL of users runs on the same connection. It can read these views and nothing else: only the
 archive's committed files are open to it, and the configuration is locked.
@@ -14,7 +14,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 
 import duckdb
@@ -27,8 +27,10 @@ from dlq.archive.store import Store
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
     "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
-    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state",
+    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state", "analysis",
 )  # fmt: skip
+PREVIEW = "preview"
+"""The `analysis` of a verdict that no analysis has made."""
 REPLAYS = pa.schema(
     [
         ("record_id", pa.string()),
@@ -47,7 +49,11 @@ LETTER_COLUMNS = (
     *SEGMENT.names,
     *(name for name in analyses.VERDICTS.names if name not in SEGMENT.names),
     "replay_state",
+    "analysis",
 )
+
+Page = Mapping[str, Set[str]]
+"""Some letters: a segment's file, as DuckDB names it -> the ids of those of its letters."""
 
 _NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
 _BATCH_ROWS = 10_000
@@ -56,13 +62,18 @@ _MEMORY = "2GB"
 
 
 def connect(
-    store: Store, replays: pa.Table | None = None, analysis: str | None = None, before: str | None = None
+    store: Store,
+    replays: pa.Table | None = None,
+    analysis: str | None = None,
+    before: str | None = None,
+    preview: pa.Table | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
-    the latest; with `before`, another analysis, its verdicts are the view verdicts_before. Times come back
-    in UTC. Raises UsageError, ArchiveError, FormatTooNew.
+    the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `preview` (columns
+    VERDICTS) is what letters shows of letters without a verdict. Times come back in UTC. Raises UsageError,
+    ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
     segments = [store.url(manifest.segment) for manifest in manifests.every(store) if manifest.rows]
@@ -79,6 +90,7 @@ def connect(
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, earlier)
         _given(connection, "replays", REPLAYS if replays is None else replays)
+        _judged(connection, chosen.analysis if chosen else None, preview)
         _letters(connection)
         _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
     return connection
@@ -158,6 +170,27 @@ def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None
     connection.execute(f"CREATE TEMP VIEW records AS SELECT {columns} FROM _stored")
 
 
+def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None, preview: pa.Table | None) -> None:
+    """Verdicts, and previews of letters that have none, each with the `analysis` that it is from."""
+    told = "NULL" if analysis is None else _literal(analysis)
+    connection.execute("CREATE TEMP TABLE _previewed AS SELECT * FROM verdicts LIMIT 0")
+    connection.execute(f"""
+        CREATE TEMP VIEW _judged AS
+        SELECT *, {told}::VARCHAR AS analysis FROM verdicts
+        UNION ALL SELECT *, {_literal(PREVIEW)} FROM _previewed""")
+    if preview is not None:
+        add_preview(connection, preview)
+
+
+def add_preview(connection: duckdb.DuckDBPyConnection, preview: pa.Table) -> None:
+    """Let letters and ls show this (columns VERDICTS) of letters without a verdict."""
+    _given(connection, "_preview", preview)
+    with user_sql.guarded(connection):
+        connection.execute(
+            "INSERT INTO _previewed SELECT * FROM _preview ANTI JOIN verdicts USING (record_id)"
+        )
+
+
 def _letter_column(name: str) -> str:
     if name in _VERDICT_WINS:
         return f'CASE WHEN v.record_id IS NULL THEN r."{name}" ELSE v."{name}" END AS "{name}"'
@@ -171,12 +204,18 @@ def _letters(connection: duckdb.DuckDBPyConnection) -> None:
         CREATE TEMP VIEW _placed AS
         SELECT {", ".join(map(_letter_column, LETTER_COLUMNS))}, r.segment_file, r.segment_row
         FROM _stored r
-        LEFT JOIN verdicts v ON v.record_id = r.record_id
+        LEFT JOIN _judged v ON v.record_id = r.record_id
         LEFT JOIN (
             SELECT record_id, arg_max(state, updated_at) AS replay_state FROM replays GROUP BY record_id
         ) p ON p.record_id = r.record_id""")
     connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
+
+
+def previewed(connection: duckdb.DuckDBPyConnection) -> int:
+    """How many letters have a preview and no verdict."""
+    (count,) = next(user_sql.run(connection, "SELECT count(*) FROM _previewed").rows)
+    return int(count)
 
 
 def newest(columns: Iterable[str], checked: str, limit: int) -> str:
@@ -185,16 +224,33 @@ def newest(columns: Iterable[str], checked: str, limit: int) -> str:
     return f"SELECT {_quoted(columns)} FROM _placed WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
 
 
-def on_the_first_page(connection: duckdb.DuckDBPyConnection, limit: int) -> str:
-    """A condition that only the `limit` last dead letters fulfil.
+def first_page(connection: duckdb.DuckDBPyConnection, limit: int) -> Page:
+    """The `limit` last dead letters.
 
     The records alone say which these are, so that only they need their verdicts: with a million letters
     that is half the time.
     """
-    sql = f"SELECT record_id, segment_file FROM _stored ORDER BY {_NEWEST_FIRST} LIMIT {limit}"
-    found = list(user_sql.run(connection, sql).rows)
-    ids, files = (", ".join(map(_literal, sorted({row[place] for row in found}))) for place in (0, 1))
-    return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if found else "(true)"
+    return _page(connection, f"ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
+
+
+def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> Page:
+    """One letter, which may lie under several sources."""
+    return _page(connection, f"WHERE record_id = {_literal(record_id)}")
+
+
+def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
+    page: dict[str, set[str]] = {}
+    for file, record_id in user_sql.run(
+        connection, f"SELECT segment_file, record_id FROM _stored {rest}"
+    ).rows:
+        page.setdefault(file, set()).add(record_id)
+    return page
+
+
+def on_page(page: Page) -> str:
+    """A condition that only the letters of a page fulfil."""
+    files, ids = (", ".join(map(_literal, sorted(each))) for each in (page, set().union(*page.values())))
+    return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(true)"
 
 
 def segment_rows(

@@ -19,7 +19,7 @@ from typing import Any
 import letters
 from in_pandas import verdicts
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import manifests
 from dlq.archive.analyses import latest
 from dlq.archive.store import LocalStore, Store

@@ -194,7 +194,7 @@ def report(name: str, n: Mapping[str, int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    from dlq.analyzers.session import session
+    from dlq.analyzers.spark.session import session
     from dlq.core.settings import Spark
 
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5

@@ -6,7 +6,6 @@ duplicates. Bodies are about 500 bytes and differ.
 """
 
 import json
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -68,7 +67,7 @@ def _deaths(n: int, *entries: tuple[str, str, int]) -> dict[str, Any]:
     }
     return {
         "deaths": history,
-        "headers": {"trace": f"t-{n}", **named, "x-death": json.dumps([asdict(d) for d in history])},
+        "headers": {"trace": f"t-{n}", **named, "x-death": json.dumps([d._asdict() for d in history])},
     }
 
 

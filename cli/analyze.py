@@ -44,7 +44,7 @@ def analyze(
 
     Example: dlq analyze --since 24h
     """
-    from dlq.analyzers.job import analyze as run
+    from dlq.analyzers.spark.job import analyze as run
     from dlq.capture import evidence
 
     context: Context = ctx.obj

@@ -16,7 +16,7 @@ from dlq.core.record import COLUMNS as RECORD_COLUMNS
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
     "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
-    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state",
+    "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state", "analysis",
 )  # fmt: skip
 """As `dlq.archive.views` has them, which takes too long to import here; a test compares them."""
 

@@ -41,11 +41,14 @@ def export(
 
     Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
     """
-    from dlq.cli.looking import open_views
+    from dlq.cli.looking import add_preview, open_views
     from dlq.connectors.file import open_binary
 
     context: Context = ctx.obj
-    lines = _lines(context, open_views(context), where, mask)
+    connection = open_views(context)
+    if where is not None:
+        add_preview(context, connection)
+    lines = _lines(context, connection, where, mask)
     first = next(lines, None)
     try:
         with open_binary(file, "wb") as sink:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import completion, died
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
@@ -31,7 +31,7 @@ def import_(
     """Add letters from a JSONL file to the archive.
 
     A line that cannot be read is named with its number and the reason; the others are imported. Importing the
-    same file again adds nothing.
+    same file again adds nothing. It ends with what the new letters died of, each judged alone.
 
     Example: zcat letters.jsonl.gz | dlq import - --source orders
     """
@@ -55,7 +55,10 @@ def import_(
         "refused": len(result.left_letters),
         "known": result.recaptured,
     }
-    context.emit({"source": source, "pull_id": result.pull_id, **counts}, lambda: _say(context, counts))
+    new = died.of(context, [result.pull_id])
+    document = {"source": source, "pull_id": result.pull_id, **counts}
+    document["causes"] = new.causes and new.causes[result.pull_id]
+    context.emit(document, lambda: _say(context, counts, new))
     if result.captured and (twins := _also_elsewhere(context.store, result.pull_id)):
         context.complain(
             f"{twins} of these letters lie in the archive under another source, too: every count has them "
@@ -77,7 +80,8 @@ def _also_elsewhere(store: "Store", pull_id: str) -> int:
     return int(count)
 
 
-def _say(context: Context, counts: dict[str, int]) -> None:
+def _say(context: Context, counts: dict[str, int], new: died.Died) -> None:
     context.console.print(
         f"{counts['records']} letters ({counts['known']} known before), {counts['refused']} lines refused"
     )
+    died.show(context, new)

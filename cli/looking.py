@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
+    from dlq.archive.views import Page
+
 
 def replays(context: Context, missing: Callable[[UsageError], None] | None = None) -> "pa.Table | None":
     """The ledger as a table; None when nothing was ever replayed, or it is out of reach, which `missing` is
@@ -31,3 +33,19 @@ def open_views(context: Context) -> "duckdb.DuckDBPyConnection":
     from dlq.archive.views import connect
 
     return connect(context.store, replays(context))
+
+
+def add_preview(
+    context: Context, connection: "duckdb.DuckDBPyConnection", page: "Page | None" = None
+) -> str | None:
+    """Let the views show what is known at once of letters (all, or those on `page`) that no analysis has
+    judged. Returns what people should know of that, if anything."""
+    from dlq.analyzers.preview import preview
+    from dlq.archive import views
+    from dlq.reports import previews
+
+    seen = preview(context.store, context.settings, page)
+    if seen.verdicts is None:
+        return previews.too_many(seen.letters)
+    views.add_preview(connection, seen.verdicts)
+    return previews.LIMITS if views.previewed(connection) else None

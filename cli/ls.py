@@ -54,22 +54,24 @@ def ls(
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
-    body_size, laps, replay_state; and every other column of the view letters.
+    body_size, laps, replay_state, analysis (the one that judged it, or preview); and every other column of
+    the view letters.
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
     from dlq.archive.user_sql import condition, run
-    from dlq.archive.views import LS_COLUMNS, newest, on_the_first_page
-    from dlq.cli.looking import open_views
+    from dlq.archive.views import LS_COLUMNS, first_page, newest, on_page
+    from dlq.cli.looking import add_preview, open_views
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None
     most = _IN_A_TABLE if limit is None and context.output == "table" else limit
-    chosen = _chosen(columns) if columns is not None else _fitting(context) if for_eyes else LS_COLUMNS
     checked = condition(where)
     connection = open_views(context)
-    page = on_the_first_page(connection, most + 1) if most and where is None else checked
-    found = run(connection, newest(chosen, page, most + 1 if most else 0))
+    page = first_page(connection, most + 1) if most and where is None else None
+    note = add_preview(context, connection, page)
+    chosen = _chosen(columns) if columns is not None else _fitting(context, note) if for_eyes else LS_COLUMNS
+    found = run(connection, newest(chosen, on_page(page) if page else checked, most + 1 if most else 0))
     first = next(found.rows, None)
     if first is None:
         context.say("no letters" if where else "the archive is empty: dlq pull or dlq import fills it")
@@ -81,10 +83,13 @@ def ls(
         context.emit_rows(chosen, shown)
     if most and next(found.rows, None):
         context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
+    if note and context.output == "table":
+        context.say(note)
 
 
-def _fitting(context: Context) -> Sequence[str]:
-    return WIDE if context.console.width >= _WIDE_FROM else NARROW
+def _fitting(context: Context, note: str | None) -> Sequence[str]:
+    columns = WIDE if context.console.width >= _WIDE_FROM else NARROW
+    return (*columns, "analysis") if note else columns
 
 
 def _chosen(columns: str) -> Sequence[str]:
@@ -118,8 +123,10 @@ _SHORT: Mapping[str, Callable[[Any], str]] = {
     "record_id": lambda record_id: record_id[:12],
     "dead_at": lambda moment: moment[:16].replace("T", " "),
     "exception_class": lambda name: name.rpartition(".")[2],
+    "analysis": lambda name: name if name == "preview" else "",
 }
-"""For eyes: a prefix that still addresses its letter, minutes, the class without its package."""
+"""For eyes: a prefix that still addresses its letter, minutes, the class without its package, and what is no
+analysis."""
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> str:

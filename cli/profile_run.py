@@ -125,7 +125,7 @@ class Run:
         self.outcome.sources.append(facts)
 
     def _analyze(self) -> None:
-        from dlq.analyzers.job import analyze
+        from dlq.analyzers.spark.job import analyze
         from dlq.archive import manifests
         from dlq.capture import evidence
 

@@ -52,7 +52,7 @@ def pull(
     """Capture dead letters into the archive, up to the number that is there at the start.
 
     A drain acknowledges a message only after it is durable on disk. A second pull after a crash adds
-    nothing twice.
+    nothing twice. It ends with what the new letters died of, each judged alone (up to 20,000 of them).
 
     Example: dlq pull orders --mode drain --max-time 5m
     """
@@ -109,10 +109,19 @@ def _report(context: Context, result: "PullResult") -> None:
 
 
 def _show(context: Context, results: list[dict[str, Any]]) -> None:
-    rows = [[result[key] for key in KEYS] for result in results]
-    if context.output == "json":
-        context.emit({"sources": [dict(zip(KEYS, row, strict=True)) for row in rows]})
-    else:
-        context.emit_rows(KEYS, rows)
+    from dlq.cli import died
+
+    new = died.of(context, [result["pull_id"] for result in results])
     if context.output == "table":
+        context.emit_rows(KEYS, [[result[key] for key in KEYS] for result in results])
+        died.show(context, new)
         context.say("Next: dlq analyze, then dlq report")
+        return
+    columns = (*KEYS, "causes")
+    rows = [
+        [*(result[key] for key in KEYS), new.causes and new.causes[result["pull_id"]]] for result in results
+    ]
+    if context.output == "json":
+        context.emit({"sources": [dict(zip(columns, row, strict=True)) for row in rows]})
+    else:
+        context.emit_rows(columns, rows)

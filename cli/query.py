@@ -23,16 +23,19 @@ def query(
 
     Views: records, verdicts, incidents, bursts (of suppressed duplicates), transactions,
     client_log (of the latest analysis),
-    replays (the ledger), letters (every column of record and verdict, and replay_state),
-    ls (the columns of dlq ls).
+    replays (the ledger), letters (every column of record and verdict, replay_state and analysis),
+    ls (the columns of dlq ls). Where no analysis has judged a letter yet, its verdict in letters and ls is a
+    preview, and analysis says so.
     Times are UTC. Their columns: dlq query "describe letters"
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
     from dlq.archive.user_sql import run, single_select
-    from dlq.cli.looking import open_views
+    from dlq.cli.looking import add_preview, open_views
 
     context: Context = ctx.obj
     checked = single_select(sys.stdin.read() if sql == "-" else sql)
-    found = run(open_views(context), checked)
+    connection = open_views(context)
+    add_preview(context, connection)
+    found = run(connection, checked)
     context.emit_rows(found.columns, found.rows)

@@ -86,12 +86,22 @@ def plan(
     with Brokers(context.settings) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
     differences = list(edits.differences(context.store, header, changes))
+    if not header.letters:
+        _say_what_was_not_judged(context)
     if apply_now:
         for line in differences:
             context.say(line)
         return carry_out(context, header.plan, plan_document(header))
     context.emit(plan_document(header), lambda: show_plan(context, header, differences))
     return ExitCode.DONE
+
+
+def _say_what_was_not_judged(context: Context) -> None:
+    """Who saw previews may have chosen by them."""
+    from dlq.analyzers.preview import unread
+
+    if letters := sum(manifest.rows for manifest in unread(context.store)):
+        context.say(f"{letters:,} letters have no verdict of an analysis, which plans rest on: dlq analyze")
 
 
 def apply(

@@ -49,14 +49,18 @@ def report(
 ) -> int:
     """Report the latest analysis: how many died, why, since when, and what to do.
 
+    Letters that it has not seen are previewed, each judged alone, if they are 20,000 at most; --fail-on and
+    "Next" rest on the analysis.
+
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
     duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
+    from dlq.analyzers.preview import preview
     from dlq.cli.looking import replays
+    from dlq.reports import previews, thresholds
     from dlq.reports import report as reports
-    from dlq.reports import thresholds
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [])
@@ -64,7 +68,13 @@ def report(
     if chosen is None and context.output == "csv":
         raise UsageError("a report is more than one table; for CSV: dlq ls -o csv, or dlq query SQL -o csv")
     masks = context.settings.mask if mask else None
-    document = reports.make(context.store, replays(context), masks, compare, chosen == "html")
+    seen = preview(context.store, context.settings)
+    if seen.verdicts is None:
+        context.say(previews.too_many(seen.letters))
+    ledger, as_html = replays(context), chosen == "html"
+    document = reports.make(context.store, ledger, masks, compare, as_html, seen.verdicts)
+    if bounds and document["analysis"] is None:
+        raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:
         reports.write(document, chosen or "terminal", out)
         context.say(f"report written to {out}")

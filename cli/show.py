@@ -9,6 +9,8 @@ import typer
 from dlq.cli.context import Context
 
 if TYPE_CHECKING:
+    import duckdb
+
     from dlq.reports.body import Preview
 
 
@@ -26,6 +28,9 @@ def show(
         bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
     full: Annotated[bool, typer.Option("--full", help="The whole body, however long.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which rules looked at it, what each saw, and what follows.")
+    ] = False,
 ) -> None:
     """Show one letter: why it died, the way it went, its content, and what to do with it.
 
@@ -35,17 +40,56 @@ def show(
     """
     from dlq.cli.looking import open_views
     from dlq.reports import letter as letters
-    from dlq.reports import letter_text
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
-    letter = letters.gather(open_views(context), record_id)
-    if mask:
-        letter = Masker(context.settings.mask).document(letter)
-    context.emit(
-        letters.with_readable_body(letter),
-        lambda: letter_text.render(context.console, letter, _preview(letter, full)),
-    )
+    connection = open_views(context)
+    letter = _gather(context, connection, record_id)
+    masker = Masker(context.settings.mask) if mask else None
+    if masker is not None:
+        letter = masker.document(letter)
+    if explain:
+        steps = {"explain": _explained(context, connection, letter)}
+        letter |= steps if masker is None else masker.document(steps)
+    context.emit(letters.with_readable_body(letter), lambda: _draw(context, letter, full))
+
+
+def _gather(context: Context, connection: "duckdb.DuckDBPyConnection", record_id: str) -> dict[str, Any]:
+    """The letter, with a preview of its verdict where no analysis has judged it."""
+    from dlq.archive.views import page_of
+    from dlq.cli.looking import add_preview
+    from dlq.reports import letter as letters
+
+    letter = letters.gather(connection, record_id)
+    if letters.is_analysed(letter):
+        return letter
+    add_preview(context, connection, page_of(connection, letter["record_id"]))
+    return letters.gather(connection, letter["record_id"])
+
+
+def _explained(
+    context: Context, connection: "duckdb.DuckDBPyConnection", letter: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    from dlq.analyzers import topology
+    from dlq.archive.views import segment_rows
+    from dlq.core.record import COLUMNS
+    from dlq.replay.letters import Place
+    from dlq.replay.load import Loader
+    from dlq.reports import explain
+
+    where = f"record_id = '{letter['record_id']}'"
+    row = next(segment_rows(connection, where, ["record_id"])).to_pylist()[0]
+    place = Place(row["record_id"], row["stem"], row["row"])
+    (record,) = Loader(context.store, COLUMNS).records([place])
+    return explain.gather(letter, record, topology.facts(context.store, context.settings))
+
+
+def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
+    from dlq.reports import explain, letter_text
+
+    letter_text.render(context.console, letter, _preview(letter, full))
+    if "explain" in letter:
+        explain.render(context.console, letter, context.settings)
 
 
 def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":

@@ -5,7 +5,6 @@
 """
 
 import base64
-import dataclasses
 import json
 from collections.abc import Mapping
 from hashlib import sha256
@@ -149,7 +148,7 @@ def _column(name: str, value: Any) -> Any:
 def _death(entry: Any) -> Death:
     if not isinstance(entry, dict):
         raise UsageError(f"record.deaths must hold objects, not {entry!r}")
-    known = [field.name for field in dataclasses.fields(Death)]
+    known = Death._fields
     for name in entry:
         if name not in known:
             raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}")
@@ -205,7 +204,7 @@ def _portable(name: str, value: Any) -> Any:
         return iso(value)
     if name == "deaths":
         return [
-            {**dataclasses.asdict(death), "time": None if death.time is None else iso(death.time)}
+            {**death._asdict(), "time": None if death.time is None else iso(death.time)}
             for death in value
         ]
     return list(value) if isinstance(value, tuple) else value

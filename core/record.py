@@ -6,7 +6,6 @@ one for every message and nothing else is both this cheap and immutable.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 NOTHING: Mapping[str, str] = {}
@@ -17,15 +16,17 @@ FLAG_INNER_NUL = 1
 """STOMP `flags`: the body came without content-length and holds a NUL, so its end is a conclusion."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """One entry of a death history, most recent first in `Record.deaths` (RabbitMQ: x-death)."""
+class Death(NamedTuple):
+    """One entry of a death history, most recent first in `Record.deaths` (RabbitMQ: x-death).
+
+    Its `count` hides a tuple's own method of that name, which nobody asks of a death.
+    """
 
     reason: str | None = None
     queue: str | None = None
     exchange: str | None = None
     routing_keys: tuple[str, ...] = ()
-    count: int | None = None
+    count: int | None = None  # type: ignore[assignment]
     time: int | None = None
     original_expiration: str | None = None
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from dlq.core import clock
 from dlq.core.units import human_seconds
+from dlq.reports.previews import LIMITS
 
 Document = Mapping[str, Any]
 
@@ -27,7 +28,20 @@ def sentences(document: Document) -> list[str]:
         _why(document["causes"]),
         _what_to_do(document),
         *_urgent(document["counts"]),
+        *_previewed(document["previewed"]),
     ]
+
+
+def basis(document: Document) -> str:
+    """What the report rests on."""
+    made = f"{minutes(document['created_at'])} UTC"
+    name = document["analysis"]
+    return f"analysis {name} of {made}" if name else f"a preview of {made}, before any analysis"
+
+
+def _previewed(letters: int) -> list[str]:
+    said = "1 letter is" if letters == 1 else f"{letters:,} letters are"
+    return [f"{said} only previewed. {LIMITS}"] if letters else []
 
 
 def _plural(count: int, noun: str) -> str:

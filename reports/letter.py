@@ -5,10 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.analyzers.rules_rocketmq import DISCARDED, FINISHED, HALF
+from dlq.analyzers.rules.rocketmq import DISCARDED, HALF, OP
 from dlq.archive.user_sql import run
+from dlq.archive.views import PREVIEW
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
+from dlq.reports.previews import LIMITS
 
 if TYPE_CHECKING:
     import duckdb
@@ -91,7 +93,7 @@ def is_analysed(letter: Mapping[str, Any]) -> bool:
 def end_of(letter: Mapping[str, Any]) -> str:
     """How it came to lie where it lies. A transaction's messages do not die: they are stored, until the
     broker gives one up."""
-    lives = letter["dead_letter_queue"] in (HALF, FINISHED) or letter["transaction_state"]
+    lives = letter["dead_letter_queue"] in (HALF, OP) or letter["transaction_state"]
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
@@ -101,6 +103,8 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     plan = f"dlq replay plan --where \"record_id in ('{record_id}')\""
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
+    if letter["analysis"] == PREVIEW:
+        return [{"command": "dlq analyze", "why": f"plans rest on analyses. {LIMITS}"}]
     if letter["cause"] is None:
         return []  # evidence beside a letter, and nothing that goes anywhere
     if letter["replay_state"] == "confirmed":

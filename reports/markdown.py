@@ -7,7 +7,7 @@ from typing import Any
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import incidents, sparkline
-from dlq.reports.headline import failure, minutes, sentences
+from dlq.reports.headline import basis, failure, minutes, sentences
 
 Document = Mapping[str, Any]
 
@@ -33,7 +33,8 @@ def render(document: Document) -> str:
         if content:
             parts += [f"## {title}", content]
     parts += ["## Next", "\n".join(_step(step) for step in document["next"])]
-    parts.append(f"Analysis {escape(document['analysis'])} of {minutes(document['created_at'])} UTC")
+    based = basis(document)
+    parts.append(escape(based[0].upper() + based[1:]))
     return "\n\n".join(parts) + "\n"
 
 

@@ -17,13 +17,14 @@ class _Step(NamedTuple):
     why: str
 
 
+_UNJUDGED = "{letters} without a verdict of an analysis; plans and thresholds rest on those"
 _STEPS = (
     _Step(
         lambda n, _waiting: n["in_doubt"] + n["sending"],
         f'dlq query "{_RISKY}"',
         "{n} replays may or may not have arrived: reconcile their plans before anything is sent again",
     ),
-    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", "{letters} came after this analysis"),
+    _Step(lambda n, _waiting: n["no_verdict"], "dlq analyze", _UNJUDGED),
     _Step(
         lambda _n, waiting: waiting.get("replay", 0),
         "dlq replay plan --where \"advice = 'replay'\"",
@@ -52,9 +53,11 @@ _STEPS = (
 )
 
 
-def next_steps(document: Document) -> list[dict[str, str]]:
-    """`{command, why}` for everything that is left to do; each command can be copied as it stands."""
-    waiting = {row["advice"]: row["waiting"] for row in document["advice"]}
+def next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str, str]]:
+    """`{command, why}` for everything that is left to do; each command can be copied as it stands.
+
+    `waiting`: how many letters wait, by the advice of an analysis.
+    """
     counted = [(step, step.counted(document["counts"], waiting)) for step in _STEPS]
     steps = [
         {"command": step.command, "why": step.why.format(n=f"{n:,}", letters=_letters(n))}

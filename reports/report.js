@@ -78,7 +78,7 @@
       element("header", {}, title, close),
       list([["cause", letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
         ["source", letter.source], ["lies in", letter.dead_letter_queue], [isDead ? "died in" : "meant for", letter.origin], ["attempts", letter.attempts],
-        ["laps", letter.laps], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
+        ["laps", letter.laps], ["verdict of", letter.analysis], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
       ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), isDead ? "dead since" : letter.end]])),
       ...block("Failure", text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
       ...block("Identity", list([["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["body", `${letter.body_size ?? 0} bytes`]])),

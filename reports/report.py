@@ -30,19 +30,21 @@ def make(
     masks: Sequence[Mask] | None = None,
     before: str | None = None,
     with_letters: bool = False,
+    preview: "pa.Table | None" = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
-    `masks` (None: as it is) masks everything in it; `with_letters` adds what HTML needs. Raises
-    UsageError when there is no analysis.
+    `masks` (None: as it is) masks everything in it; `with_letters` adds what HTML needs; `preview` (columns
+    VERDICTS) is what it shows of letters without a verdict. Raises UsageError when there is neither an
+    analysis nor a preview.
     """
     analysis = analyses.latest(store)
-    if analysis is None:
+    if analysis is None and (preview is None or not preview.num_rows):
         raise UsageError("no analysis yet: run dlq analyze")
     if before is not None:
         _known(store, before)
     masker = None if masks is None else Masker(masks)
-    with views.connect(store, replays, before=before) as connection:
+    with views.connect(store, replays, before=before, preview=preview) as connection:
         document = summary.gather(connection, analysis)
         document["retention"] = retention.gather(connection, store)
         if before is not None:

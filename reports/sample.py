@@ -49,7 +49,7 @@ _ROWS = """
     SELECT l.record_id, source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
            incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
            published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state,
-           transaction_state
+           transaction_state, analysis
     FROM letters l JOIN sample s ON s.record_id = l.record_id
     ORDER BY s.place, s.kind"""
 _STORY = f"""

@@ -4,13 +4,14 @@ DuckDB counts, over the views; no letter is loaded into Python. One pass groups 
 small table of facts, from which the rest is summed up.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
-from dlq.core.clock import iso
+from dlq.core.clock import iso, now
 from dlq.reports import incidents, timeline
 from dlq.reports.next_steps import next_steps
 from dlq.reports.thresholds import STATES
@@ -27,7 +28,7 @@ _FACTS = """
     CREATE TEMP TABLE facts AS
     SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
            coalesce(advice, 'no_verdict') AS advice, fingerprint,
-           coalesce(replay_state, 'none') AS replay_state,
+           coalesce(replay_state, 'none') AS replay_state, coalesce(analysis = 'preview', false) AS previewed,
            time_bucket(to_seconds({step}), coalesce(dead_at, captured_at), {origin}) AS bucket,
            count(*) AS letters, min(coalesce(dead_at, captured_at)) AS first,
            max(coalesce(dead_at, captured_at)) AS last, sum(body_size) AS body_bytes,
@@ -61,7 +62,7 @@ _FINGERPRINTS = f"""
         FROM facts WHERE fingerprint IS NOT NULL
         GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP})
     SELECT top.*, v.cause, v.advice, v.exception_class, v.exception_message, v.exception_family, v.origin
-    FROM top JOIN verdicts v ON v.record_id = top.example ORDER BY letters DESC, top.fingerprint"""
+    FROM top JOIN _judged v ON v.record_id = top.example ORDER BY letters DESC, top.fingerprint"""
 _DUPLICATES = """
     SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
            count(*)::BIGINT AS letters
@@ -70,8 +71,15 @@ _TRANSACTIONS = """
     SELECT state, count(*)::BIGINT AS transactions, sum(coalesce(copies, 1))::BIGINT AS copies,
            max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
     FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
+# What analyses alone have said: thresholds and next steps rest on it.
+_JUDGED = f"""
+    SELECT if(previewed, 'no_verdict', cause) AS cause, if(previewed, 'no_verdict', advice) AS advice,
+           previewed, sum(letters)::BIGINT AS letters,
+           coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
+    FROM facts GROUP BY ALL"""
 _HOW_MANY = """
-    SELECT (SELECT count(DISTINCT fingerprint) FROM facts) AS fingerprints, count(*)::BIGINT AS incidents,
+    SELECT (SELECT count(DISTINCT fingerprint) FROM facts WHERE NOT previewed) AS fingerprints,
+           count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing
     FROM incidents"""
 _LISTS: Mapping[str, str] = {
@@ -86,27 +94,33 @@ _LISTS: Mapping[str, str] = {
 }
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis) -> Document:
-    """The whole report of `analysis` (the one that `connection`'s views show). Times are ISO 8601, UTC."""
+def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -> Document:
+    """The whole report of `analysis` (the one that `connection`'s views show; None: of a preview alone).
+
+    `previewed` is how many letters are only previewed; `counts` and `next` take no account of what a preview
+    says. Times are ISO 8601, UTC.
+    """
     (total, first, last) = next(run(connection, _SPAN).rows)
     step = timeline.step_seconds(first, last)
     list(run(connection, _FACTS.format(step=step, origin=timeline.ORIGIN)).rows)
     document: Document = {
-        "analysis": analysis.analysis,
-        "created_at": analysis.created_at,
+        "analysis": analysis.analysis if analysis else None,
+        "created_at": analysis.created_at if analysis else iso(now()),
         "letters": total,
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: objects(connection, sql) for name, sql in _LISTS.items()},
         "incidents": incidents.gather(connection, TOP),
         "timeline": timeline.gather(connection, first, last, step),
-        "client_log": analysis.extra.get("client_log"),
+        "client_log": analysis.extra.get("client_log") if analysis else None,
     }
+    judged = objects(connection, _JUDGED)
+    document["previewed"] = sum(row["letters"] for row in judged if row["previewed"])
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     _explain(document["advice"], "advice", ADVICE, total)
-    document["counts"] = {**_counts(document), **objects(connection, _HOW_MANY)[0]}
-    document["next"] = next_steps(document)
+    document["counts"] = {**_counts(document, judged), **objects(connection, _HOW_MANY)[0]}
+    document["next"] = next_steps(document, _total(judged, "advice", "waiting"))
     return document
 
 
@@ -124,10 +138,16 @@ def _explain(rows: list[Document], name: str, meanings: Mapping[str, str], total
         row["share"] = row["letters"] / total
 
 
-def _counts(document: Document) -> dict[str, int]:
+def _total(rows: Sequence[Document], name: str, number: str) -> Mapping[str, int]:
+    total: Counter[str] = Counter()
+    for row in rows:
+        total[row[name]] += row[number]
+    return total
+
+
+def _counts(document: Document, judged: Sequence[Document]) -> dict[str, int]:
     """What a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
-    by_cause = {row["cause"]: row["letters"] for row in document["causes"]}
-    by_advice = {row["advice"]: row["letters"] for row in document["advice"]}
+    by_cause, by_advice = (_total(judged, name, "letters") for name in ("cause", "advice"))
     by_state = {row["replay_state"]: row["letters"] for row in document["replay_states"]}
     return {
         "total": document["letters"],

@@ -11,7 +11,7 @@ from rich.text import Text
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import incidents_text, sparkline
-from dlq.reports.headline import failure, minutes, sentences
+from dlq.reports.headline import basis, failure, minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
 
 Document = Mapping[str, Any]
@@ -30,9 +30,7 @@ def render(console: Console, document: Document) -> None:
         if content is not None:
             console.print(Text(f"\n{title}", style="bold cyan"), Padding(content, (0, 0, 0, 2), expand=False))
     _next(console, document["next"])
-    console.print(
-        Text(f"\nanalysis {document['analysis']} of {minutes(document['created_at'])} UTC", style="dim")
-    )
+    console.print(Text(f"\n{_safe(basis(document))}", style="dim"))
 
 
 def _safe(value: Any) -> str:

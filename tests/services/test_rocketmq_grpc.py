@@ -8,7 +8,7 @@ from services.rocketmq_driver import Driver, eventually, unique_key
 from services.rocketmq_fixtures import connector_of, read_all
 from services.rocketmq_install import VERSIONS, has_proxy
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull

@@ -9,7 +9,7 @@ from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually, unique_key
 from services.rocketmq_fixtures import connector_of, on_every_version, read_all
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull

@@ -11,7 +11,7 @@ import pytest
 from services.rocketmq_driver import Driver, Half, eventually, unique_key
 from services.rocketmq_fixtures import Rocket
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull

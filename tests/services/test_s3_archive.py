@@ -15,7 +15,7 @@ from services.s3_server import JARS, S3Server
 from services.spark_cluster import SparkCluster
 from store_contract import Opening, StoreContract
 
-from dlq.analyzers.session import FEW
+from dlq.analyzers.spark.session import FEW
 from dlq.archive import s3_lock
 from dlq.archive.s3 import S3Store
 from dlq.archive.store import open_store

@@ -46,7 +46,7 @@ def test_ls_gives_a_pipe_one_object_a_letter_the_newest_first(dlq: Dlq) -> None:
 
     assert (code, err) == (0, "")
     assert [row["record_id"] for row in lines(out)] == [record.record_id for record in reversed(LETTERS)]
-    assert len(lines(out)[0]) == 20
+    assert len(lines(out)[0]) == 21
 
 
 def test_ls_says_on_stderr_that_there_are_more(dlq: Dlq) -> None:
@@ -134,7 +134,63 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
 
-    assert lines(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
+    assert lines(dlq("query", "-")[1]) == [{"cause": "unknown", "n": 2}, {"cause": "expired", "n": 5}]
+
+
+def test_letters_that_no_analysis_has_judged_are_previewed_and_marked(dlq: Dlq) -> None:
+    found = lines(dlq("ls")[1])
+
+    assert [(row["cause"], row["analysis"]) for row in found[:3]] == [
+        ("unknown", "preview"), ("unknown", "preview"), ("expired", "20260101T000000"),
+    ]  # fmt: skip
+    assert len(lines(dlq("ls", "--where", "analysis = 'preview'")[1])) == 2
+    assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] == "preview"
+
+
+def test_people_are_told_in_a_line_what_a_preview_cannot_know(dlq: Dlq) -> None:
+    _code, out, err = dlq("-o", "table", "ls")
+
+    assert out.splitlines()[1].split()[-1] == "preview"
+    assert "preview" not in out.splitlines()[-1]
+    assert err == (
+        "A preview judges each letter alone; dlq analyze also knows duplicates, transactions, bursts, "
+        "incidents and your own rules.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("where", "counted"),
+    [(None, {"no_verdict": 2}), ("cause = 'unknown'", {}), ("cause is null", {"no_verdict": 2})],
+)
+def test_a_plan_rests_on_the_analysis_alone(dlq: Dlq, where: str | None, counted: dict[str, int]) -> None:
+    code, out, err = dlq("replay", "plan", *(["--where", where] if where else []))
+    left_out = json.loads(out)["left_out"]
+
+    assert code == 0
+    assert {name: n for name, n in left_out.items() if name == "no_verdict"} == counted
+    assert "have no verdict of an analysis" in err
+
+
+def test_a_report_shows_previews_and_counts_them_nowhere(dlq: Dlq) -> None:
+    document = json.loads(dlq("report", "--fail-on", "unknown > 0")[1])
+
+    assert {row["cause"]: row["letters"] for row in document["causes"]} == {"expired": 5, "unknown": 2}
+    assert document["previewed"] == document["counts"]["no_verdict"] == 2
+    assert document["counts"]["unknown"] == 0
+    assert "2 letters are only previewed." in dlq("-o", "table", "report")[1]
+
+
+def test_a_report_before_any_analysis_is_of_previews(
+    dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(LocalStore(str(tmp_path / "new")), "p-0", LETTERS)
+    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "new"))
+
+    for format_ in ("terminal", "json", "markdown", "html"):
+        code, out, _err = dlq("report", "--format", format_)
+        assert (code, "preview" in out) == (0, True)
+    refused = "dlq: no analysis yet, and --fail-on rests on one: run dlq analyze\n"
+    assert dlq("report", "--fail-on", "total > 0") == (2, "", refused)
 
 
 def test_show_gives_everything_as_json(dlq: Dlq) -> None:

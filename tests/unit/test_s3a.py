@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dlq.analyzers import s3a
-from dlq.analyzers.session import configuration
+from dlq.analyzers.spark import s3a
+from dlq.analyzers.spark.session import configuration
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 

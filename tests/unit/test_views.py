@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from archives import MINUTE, letter, write_analysis, write_segment
 
-from dlq.archive import manifests, user_sql, views
+from dlq.archive import analyses, manifests, user_sql, views
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, UsageError
 
@@ -45,7 +45,7 @@ def test_ls_has_the_columns_of_the_design_in_order(store: LocalStore) -> None:
     assert list(rows.columns) == [
         "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
         "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
-        "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state",
+        "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state", "analysis",
     ]  # fmt: skip
 
 
@@ -100,6 +100,56 @@ def test_the_newest_state_of_the_ledger_is_the_replay_state(store: LocalStore, l
     )
 
     assert look("SELECT replay_state FROM ls ORDER BY record_id", replays=ledger) == [("confirmed",), (None,)]
+
+
+def previews(*verdicts: dict[str, Any]) -> pa.Table:
+    return pa.Table.from_pylist(list(verdicts), analyses.VERDICTS)
+
+
+def test_a_letter_without_a_verdict_shows_its_preview(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2), letter(3)])
+    write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "expired", "origin": "a"}])
+    known = previews(
+        {"record_id": letter(1).record_id, "cause": "unknown", "origin": "b"},
+        {"record_id": letter(2).record_id, "cause": "overflow", "origin": None},
+    )
+
+    assert look("SELECT cause, origin, analysis FROM letters ORDER BY record_id", preview=known) == [
+        ("expired", "a", "a1"),
+        ("overflow", None, "preview"),
+        (None, "orders", None),
+    ]
+
+
+def test_without_an_analysis_previews_are_all_there_is(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    known = previews({"record_id": letter(1).record_id, "cause": "expired"})
+
+    assert look("SELECT cause, analysis FROM ls ORDER BY record_id", preview=known) == [
+        ("expired", "preview"),
+        (None, None),
+    ]
+
+
+@pytest.mark.parametrize("view", ["verdicts", "incidents", "transactions"])
+def test_a_preview_is_in_no_view_of_an_analysis(store: LocalStore, look: Ask, view: str) -> None:
+    write_segment(store, "p-0", [letter(1)])
+
+    assert look(f"SELECT * FROM {view}", preview=previews({"record_id": letter(1).record_id})) == []
+
+
+def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    write_segment(store, "q-0", [letter(3)])
+    connection = views.connect(store)
+    page = views.first_page(connection, 2)
+
+    assert page == {
+        store.url("segments/source=orders/date=2026-11-21/p-0.parquet"): {letter(2).record_id},
+        store.url("segments/source=orders/date=2026-11-21/q-0.parquet"): {letter(3).record_id},
+    }
+    found = user_sql.run(connection, views.newest(["record_id"], views.on_page(page), 0))
+    assert [row[0] for row in found.rows] == [letter(3).record_id, letter(2).record_id]
 
 
 def test_times_are_utc_and_bytes_stay_readable(store: LocalStore, look: Ask) -> None:

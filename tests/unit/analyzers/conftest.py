@@ -1,4 +1,4 @@
-"""One Spark session for all of these tests: it is left running between them."""
+"""What the analyzers' tests share: verdicts on single letters, and one Spark session for the few that need it."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from unit.analyzers.letters import frame
 
-from dlq.analyzers.classify import classify
-from dlq.analyzers.session import session
-from dlq.analyzers.topology import Facts
+from dlq.analyzers.rules import Facts, judge
+from dlq.analyzers.spark.session import session
 from dlq.archive.store import LocalStore
 from dlq.core.record import Record
-from dlq.core.settings import Rule, Spark
+from dlq.core.settings import Spark
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
@@ -29,16 +27,12 @@ def spark() -> Iterator[SparkSession]:
         yield started
 
 
-@pytest.fixture(scope="session")
-def judge(spark: SparkSession) -> Judge:
-    """Records -> their stage 1 rows, in the same order."""
+@pytest.fixture(scope="session", name="judge")
+def _judge() -> Judge:
+    """Records -> their verdicts, in the same order."""
 
-    def run(
-        *records: Record, facts: Facts | None = None, rules: tuple[Rule, ...] = ()
-    ) -> list[dict[str, Any]]:
-        numbered = [letter._replace(record_id=f"{number:032x}") for number, letter in enumerate(records)]
-        rows = classify(frame(spark, numbered), facts or Facts(), rules).collect()
-        return [row.asDict() for row in sorted(rows, key=lambda row: str(row.record_id))]
+    def run(*records: Record, facts: Facts | None = None) -> list[dict[str, Any]]:
+        return [judge(letter, facts or Facts())._asdict() for letter in records]
 
     return run
 

@@ -3,11 +3,6 @@
 import json
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-
-from dlq.analyzers.reading import spark_schema
-from dlq.archive.schema import SEGMENT, to_table
 from dlq.connectors.interchange import parse_line, record_of
 from dlq.core.record import Death, Record
 
@@ -27,10 +22,3 @@ def died(*deaths: tuple[Any, ...], **columns: Any) -> Record:
 def imported(document: dict[str, Any]) -> Record:
     """A letter as `dlq import` makes it."""
     return record_of(parse_line(json.dumps(document)), "orders", "shop", "1", lambda mid, _h, _p, _b: mid)
-
-
-def frame(spark: SparkSession, records: list[Record]) -> DataFrame:
-    """Records as Spark reads them from the archive, with their bodies."""
-    rows = to_table(records).to_pylist(maps_as_pydicts="strict")
-    made = spark.createDataFrame([tuple(row[name] for name in SEGMENT.names) for row in rows], spark_schema())
-    return made.withColumn("body_text", F.col("body").cast("string"))

@@ -7,8 +7,8 @@ from pyspark.sql import SparkSession
 from unit.analyzers.letters import died, frame, record
 
 from dlq.analyzers.classify import classify, judged_schema
-from dlq.analyzers.job import across as look_across
-from dlq.analyzers.topology import Facts
+from dlq.analyzers.spark.job import across as look_across
+from dlq.analyzers.rules import Facts
 from dlq.core.causes import ADVICE
 from dlq.core.record import Record
 from dlq.core.settings import Settings

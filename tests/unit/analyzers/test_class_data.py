@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from dlq.analyzers.class_data import option
+from dlq.analyzers.spark.class_data import option
 
 HEAD = b"\xf0\x0b\xab\xa2"
 AN_HOUR_AGO = time.time() - 3601
 A_MONTH_AGO = time.time() - 31 * 86_400
 SCRIPT = """
 from pathlib import Path
-from dlq.analyzers.session import session
+from dlq.analyzers.spark.session import session
 from dlq.core.settings import Spark
 
 with session(Spark(master="local[1]"), few=True) as spark:

@@ -7,7 +7,7 @@ from unit.analyzers.rocket_letters import dead, letter
 
 from dlq.analyzers import duplicates, duplicates_rocketmq
 from dlq.analyzers.classify import classify
-from dlq.analyzers.topology import Facts
+from dlq.analyzers.rules import Facts
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.spark

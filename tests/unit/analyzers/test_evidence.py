@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from unit.analyzers.letters import died
 from unit.analyzers.rocket_letters import BORN, MINUTE, dead
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import analyses, evidence
 from dlq.archive.evidence import Snapshot
 from dlq.archive.store import LocalStore

@@ -1,13 +1,8 @@
 """Class, message and family of exceptions, and fingerprints that last."""
 
-from typing import Any
+import time
 
-import pytest
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-
-from dlq.analyzers.exceptions import explain
-from dlq.analyzers.rule import FIELDS
+from dlq.analyzers.rules.exceptions import Failure, explain, fingerprint
 
 JAVA = (
     "org.springframework.amqp.ListenerExecutionFailedException: Listener threw\n"
@@ -77,26 +72,48 @@ TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [
 ]
 
 
-def explained(spark: SparkSession, texts: list[Any], partitions: int = 1) -> list[Any]:
-    rows = [(n, text, "orders", "application_error") for n, text in enumerate(texts)]
-    made = spark.createDataFrame(rows, "n int, error_text string, dead_letter_queue string, cause string")
-    fields = {
-        **{name: F.lit(None).cast(kind) for name, kind in FIELDS.items()},
-        "error_text": F.col("error_text"),
-    }
-    fields |= {"cause": F.col("cause"), "mechanism": F.lit("framework")}
-    verdict = F.struct(*(value.alias(name) for name, value in fields.items()))
-    decided = made.repartition(partitions).withColumn("verdict", verdict).drop("error_text", "cause")
-    return sorted(explain(decided).collect(), key=lambda row: int(row.n))
+def read(text: str | None) -> Failure:
+    return explain(None, None, text)
 
 
-def test_class_message_and_family_are_those_of_the_root_cause(spark: SparkSession) -> None:
-    rows = explained(spark, [text for text, _ in TABLE])
-    said = [(row.exception_class, row.exception_message, row.exception_family) for row in rows]
+def printed(text: str | None) -> str:
+    return fingerprint("application_error", "framework", "orders", read(text))
+
+
+def test_class_message_and_family_are_those_of_the_root_cause() -> None:
+    said = [read(text)[:3] for text, _ in TABLE]
     assert said == [expected for _, expected in TABLE]
 
 
-def test_a_fingerprint_joins_what_differs_only_in_numbers_and_lines(spark: SparkSession) -> None:
+def test_a_verdict_s_own_class_and_message_count_where_the_text_has_none() -> None:
+    assert explain("a.PayException", "no money", "some words")[:3] == (
+        "a.PayException",
+        "no money",
+        "business",
+    )
+    assert explain("a.PayException", "no money", JAVA)[:2] == read(JAVA)[:2]
+    assert explain("a.PayException", "no money", "   ")[:2] == ("a.PayException", "no money")
+    assert explain("", "java.lang.Error: x", None)[:2] == ("java.lang.Error", "x")
+
+
+def test_a_place_is_the_first_own_frame_or_the_message_s_template() -> None:
+    places = [read(text).place for text in (JAVA, DOTNET, PYTHON, NODE)]
+    assert places == ["com.shop.Stock.take", "Shop.Gateway.Call", "work.py in pay", "takeStock"]
+    assert read("order 4711 of 'Ann' failed: 7f3a9c1e").place == "order ? of ? failed: ?"
+    assert read("a.B: x\n\tat com.shop.Svc$$Lambda$14/0x08.run(Unknown Source)").place == "com.shop.Svc"
+
+
+def test_words_end_where_they_did_for_java() -> None:
+    """Letters of all alphabets belong to a word, and accents to their letter; `²` does not."""
+    texts = ("ü1234abcd", "u\u03081234abcd", "²1234abcd", "1234abcd²", "订单1234abcd")
+    assert [read(text).place for text in texts] == ["ü?abcd", "u\u0308?abcd", "²?", "?²", "订单?abcd"]
+    families = [
+        read(text).exception_family for text in ("sql", "²sql", "ésql", "ſql", "HTTP 504²", "HTTP 504é")
+    ]
+    assert families == ["database", "database", "other", "other", "timeout", "other"]
+
+
+def test_a_fingerprint_joins_what_differs_only_in_numbers_and_lines() -> None:
     texts = [
         JAVA,
         JAVA.replace("17", "99").replace(":42", ":51"),  # another article, another release
@@ -106,19 +123,25 @@ def test_a_fingerprint_joins_what_differs_only_in_numbers_and_lines(spark: Spark
         "order 12 of 'Bob' at 2026-11-03T09:00:00Z failed: 00aa11bb",
         "order 12 of 'Bob' was refused",
     ]
-    prints = [row.fingerprint for row in explained(spark, texts)]
+    prints = [printed(text) for text in texts]
     assert prints[0] == prints[1]
     assert prints[4] == prints[5]
     assert len(set(prints)) == 5
 
 
-def test_a_fingerprint_is_the_same_in_every_partition_and_run(spark: SparkSession) -> None:
-    prints = {row.fingerprint for row in explained(spark, [JAVA] * 8, partitions=4)}
-    assert prints == {"2662373bf8eeba17"}
+def test_a_fingerprint_is_the_same_in_every_run() -> None:
+    assert printed(JAVA) == "2662373bf8eeba17"
 
 
-@pytest.mark.timeout(120)
-def test_a_hostile_text_costs_no_more_than_its_length(spark: SparkSession) -> None:
+def test_without_an_exception_a_fingerprint_says_where_letters_of_this_cause_died() -> None:
+    nothing = read(None)
+    here = fingerprint("expired", "ttl", "orders", nothing)
+    assert here == fingerprint("expired", "ttl", "orders", read("  "))
+    others = [("expired", "ttl", "bills"), ("expired", None, "orders"), ("expired", None, None)]
+    assert len({here, *(fingerprint(*other, nothing) for other in others)}) == 4
+
+
+def test_a_hostile_text_costs_no_more_than_its_length() -> None:
     hostile = [
         "a." * 200_000,
         "A" * 400_000,
@@ -127,4 +150,7 @@ def test_a_hostile_text_costs_no_more_than_its_length(spark: SparkSession) -> No
         "(" * 300_000,
         "x: " * 100_000,
     ]
-    assert len(explained(spark, hostile)) == len(hostile)
+    started = time.thread_time()
+    for text in hostile:
+        explain(text, text, text)
+    assert time.thread_time() - started < 5

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from unit.analyzers.letters import died
 
 from dlq.analyzers import incidents
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore

@@ -7,7 +7,7 @@ from archives import write_segment
 from pyspark.sql import SparkSession
 from unit.analyzers.letters import died, record
 
-from dlq.analyzers.job import analyze
+from dlq.analyzers.spark.job import analyze
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.spark
 
 SCRIPT = """
 import signal
-from dlq.analyzers.session import session
+from dlq.analyzers.spark.session import session
 from dlq.core.settings import Spark
 
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,7 +10,7 @@ from unit.analyzers.rocket_letters import BORN, MINUTE, letter
 
 from dlq.analyzers import transactions
 from dlq.analyzers.classify import classify
-from dlq.analyzers.topology import Facts
+from dlq.analyzers.rules import Facts
 from dlq.analyzers.transaction_facts import NodeFacts
 from dlq.core.record import Record
 

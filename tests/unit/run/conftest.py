@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from running import Team, judged
 
-from dlq.analyzers import job
+from dlq.analyzers.spark import job
 from dlq.connectors import memory
 
 

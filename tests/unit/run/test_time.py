@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from running import Team
 
-from dlq.analyzers import job
+from dlq.analyzers.spark import job
 from dlq.cli.time_limit import OutOfTime, time_limit
 from dlq.connectors import memory
 

@@ -1,0 +1,276 @@
+"""What to do with a letter, and why, in words for somebody at 3 a.m.: one table, the first line that holds.
+
+Never `replay` without evidence that a replay can work: what nobody knows is looked at first.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from dlq.analyzers.groups.duplicates import Duplicate
+from dlq.core.settings import Rule as UserRule
+
+_NONE = Duplicate()
+
+
+class Known(NamedTuple):
+    """All that is known of a letter when it is advised."""
+
+    cause: str | None
+    max_laps: int
+    mechanism: str | None = None
+    exception_family: str | None = None
+    laps: int | None = None
+    user_rule: str | None = None
+    beside_the_letter: bool = False
+    transaction_state: str | None = None
+    store_state: str | None = None
+    duplicate: Duplicate | None = None
+    message_id: str | None = None
+    keys: str | None = None
+    """RocketMQ's KEYS."""
+    burst_reason: str | None = None
+    """What its burst says of a suppressed duplicate (`bursts.reason`)."""
+
+    def gist(self) -> "Known":
+        """What decides: without the words that are each letter's own, since most letters are alike."""
+        duplicate = self.duplicate and self.duplicate._replace(duplicate_group=None)
+        message_id = self.message_id and "an id"
+        return self._replace(message_id=message_id, keys=None, burst_reason=None, duplicate=duplicate)
+
+    @property
+    def twin(self) -> Duplicate:
+        """What it is to other letters."""
+        return self.duplicate or _NONE
+
+    @property
+    def repeats(self) -> str | None:
+        """Its kind of duplicate, unless it is the first of them."""
+        return self.twin.duplicate_kind if self.twin.first_of_group is False else None
+
+    @property
+    def exception(self) -> str | None:
+        """The family of the exception that it died of."""
+        died_of_one = self.cause in ("application_error", "redelivery_exhausted")
+        return self.exception_family if died_of_one else None
+
+
+class Advice(NamedTuple):
+    """A line of the table. `reason` may depend on what else is known."""
+
+    when: Callable[[Known], bool]
+    advice: str
+    reason: str | Callable[[Known], str]
+
+
+def advise(known: Known, user_rules: Sequence[UserRule] = ()) -> tuple[str, str]:
+    """What to do with it, and why; the user's rules come first."""
+    for rule in user_rules:
+        if rule.advice and rule.name == known.user_rule:
+            return rule.advice, rule.reason or f"your rule {rule.name} says so"
+    line = _line(known.gist())
+    return line.advice, line.reason if isinstance(line.reason, str) else line.reason(known)
+
+
+@lru_cache(maxsize=4096)
+def _line(gist: Known) -> Advice:
+    return next(line for line in ADVICE if line.when(gist))
+
+
+def _of_discarded(known: Known) -> str:
+    """Where to look a discarded transaction up, and what the two ways back mean."""
+    if known.user_rule is not None:
+        return "the transaction's outcome is unknown: look its key up in the business database"
+    return (
+        "it was never delivered, as far as the broker knows: look "
+        f"{known.keys or known.message_id or 'its body'} up in the business database. If it was committed "
+        "there, publish it (--to origin forces the commit); if its producer is up and can tell, resume the "
+        "check (--to resume) and let it decide"
+    )
+
+
+def _of_suppressed(known: Known) -> str:
+    if known.burst_reason is not None and known.user_rule is None:
+        return known.burst_reason
+    return (
+        "the client took it for a duplicate; that does not prove that it was processed: look before sending"
+    )
+
+
+ADVICE: tuple[Advice, ...] = (
+    Advice(
+        lambda known: known.laps is not None and known.laps >= known.max_laps,
+        "never",
+        "it was replayed and died again too often: another replay will not help",
+    ),
+    Advice(
+        lambda known: known.beside_the_letter,
+        "never",
+        "the broker's own record of a transaction; the letter that stands for it has the verdict",
+    ),
+    Advice(
+        lambda known: known.transaction_state == "committed",
+        "never",
+        "its transaction was committed: the message was delivered",
+    ),
+    Advice(
+        lambda known: known.transaction_state == "rolled_back",
+        "never",
+        "its transaction was rolled back: the business decided so",
+    ),
+    Advice(
+        lambda known: known.transaction_state == "ended",
+        "check_first",
+        "its transaction has ended and nothing shows how: look its key up in the business database",
+    ),
+    Advice(
+        lambda known: known.transaction_state == "ready",
+        "hold",
+        "its producer's coordinator holds it as ready and sends it again by itself, under the same id",
+    ),
+    Advice(
+        lambda known: known.transaction_state == "prepared",
+        "check_first",
+        "its producer's coordinator does not know yet whether the work was done: look there",
+    ),
+    Advice(
+        lambda known: known.store_state in ("consumed", "consumed_before"),
+        "never",
+        "its consumer's dedup store says that it was consumed: a replay is swallowed while that record "
+        "lasts, and does the work twice afterwards",
+    ),
+    Advice(
+        lambda known: known.store_state == "consuming",
+        "hold",
+        "its consumer's dedup store says that it is being consumed, or that a consumer crashed half-way: "
+        "look again when that record has expired",
+    ),
+    Advice(
+        lambda known: known.store_state == "abandoned",
+        "check_first",
+        "its consumer's dedup store says that a consumer began and never ended: part of the work may be done",
+    ),
+    Advice(lambda known: known.cause == "transaction_pending", "hold", "its transaction has no outcome yet"),
+    Advice(
+        lambda known: known.cause in ("check_max_exceeded", "check_skipped"), "check_first", _of_discarded
+    ),
+    Advice(lambda known: known.cause == "suppressed_duplicate", "check_first", _of_suppressed),
+    Advice(
+        lambda known: known.cause == "duplicate_from_store",
+        "check_first",
+        "the broker met its id twice: the first copy may have been processed",
+    ),
+    Advice(
+        lambda known: known.twin.exact_copy is True,
+        "never",
+        "the same message again, byte for byte: the first of its group stands for it",
+    ),
+    Advice(
+        lambda known: known.twin.repeats_id,
+        "check_first",
+        "another letter has the same message id and a different body: find out which one is right",
+    ),
+    Advice(
+        lambda known: known.repeats == "same_key",
+        "check_first",
+        "another letter has the same business key: sending both may do the work twice",
+    ),
+    Advice(
+        lambda known: known.repeats == "same_body" and not known.message_id,
+        "check_first",
+        "an identical letter died at the same place and neither has an id: they may be one message twice",
+    ),
+    Advice(
+        lambda known: known.repeats == "business_resend",
+        "check_first",
+        "the application sent the same work again under a new id: both may do it twice",
+    ),
+    Advice(lambda known: known.cause == "unknown", "check_first", "nothing says why it is here"),
+    Advice(
+        lambda known: known.cause == "expired",
+        "check_first",
+        "nobody consumed it in time: it may be too late for it, or the consumer was away",
+    ),
+    Advice(
+        lambda known: known.store_state == "too_old",
+        "check_first",
+        "it died longer ago than its consumer's dedup store remembers: whether it was consumed since, "
+        "only the business data know",
+    ),
+    Advice(
+        lambda known: known.store_state == "unasked",
+        "check_first",
+        "a store that may know whether it was processed did not answer: dlq analyze, once that is back",
+    ),
+    Advice(
+        lambda known: known.cause == "overflow",
+        "fix_first",
+        "nothing is wrong with it, the queue was full: make room first, or others die for it",
+    ),
+    Advice(
+        lambda known: known.cause == "unroutable",
+        "fix_first",
+        "no binding took it: mend the binding or the routing key, then replay to the exchange",
+    ),
+    Advice(
+        lambda known: known.cause == "unreadable",
+        "fix_first",
+        "the broker could not read it: mend the message (replay plan --edit) before it goes back",
+    ),
+    Advice(
+        lambda known: known.exception in ("timeout", "connection", "throttled"),
+        "replay",
+        "what it needed was away or slow: replay once that is back",
+    ),
+    Advice(
+        lambda known: known.exception == "duplicate",
+        "check_first",
+        "the consumer found its work done already: it may have been processed",
+    ),
+    Advice(
+        lambda known: known.exception == "database",
+        "fix_first",
+        "the consumer's database refused it: mend that, then replay",
+    ),
+    Advice(
+        lambda known: known.exception == "auth",
+        "fix_first",
+        "the consumer had no right to do it: mend rights or credentials, then replay",
+    ),
+    Advice(
+        lambda known: known.exception in ("serialization", "validation"),
+        "fix_first",
+        "the consumer cannot read or accept it as it is: mend the consumer or the message, then replay",
+    ),
+    Advice(
+        lambda known: known.exception == "not_found",
+        "check_first",
+        "what it refers to was not there: look whether it is by now",
+    ),
+    Advice(
+        lambda known: known.exception == "bug",
+        "fix_first",
+        "a fault in the consumer's code: mend it, then replay",
+    ),
+    Advice(
+        lambda known: known.cause == "application_error",
+        "fix_first",
+        "the application parked it with an error of its own: understand that, then replay",
+    ),
+    Advice(
+        lambda known: known.cause == "redelivery_exhausted",
+        "fix_first",
+        "every attempt failed or ended with a crash: find out why in the consumer's log, then replay",
+    ),
+    Advice(
+        lambda known: known.mechanism == "retry_loop",
+        "fix_first",
+        "it was refused each time it came round: waiting does not help, mend the consumer, then replay",
+    ),
+    Advice(
+        lambda known: known.cause == "poison_ack",
+        "fix_first",
+        "the consumer refused it and gave no reason: its log at that time has it",
+    ),
+    Advice(lambda _: True, "check_first", "no advice fits its cause"),
+)

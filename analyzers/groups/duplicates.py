@@ -1,0 +1,158 @@
+"""Duplicates: letters that are, or may be, the same message again.
+
+Letters are compared within one broker, and by where they died: the same message dead at two
+consumers' queues is each consumer's own letter (`several_groups`, a note), not a duplicate; the same
+message in two dead-letter queues, dead at one queue, is. A letter without an id never groups by id.
+
+RocketMQ's leave more. UNIQ_KEY is the producer's; ORIGIN_MESSAGE_ID says which stored message was sent back
+(an offset id, or UNIQ_KEY itself when the client fell back to sending). Same key, same origin: delivered
+twice. Same key, other origin: the producer's retry, born anew each time, or a half message committed twice,
+whose time of birth both real messages keep. Consumers leave no name, so a redelivery cannot be told from a
+rebalance.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+KINDS = ("rabbitmq", "activemq", "artemis", "memory")
+"""Broker kinds whose letters `of_letter` compares."""
+
+SIGNS = ("same_message_id", "same_key", "same_body", "several_groups")
+"""What letters of KINDS can share; stronger kinds first."""
+
+ROCKETMQ_SIGNS = ("by_id", "by_business", "of_message")
+"""What RocketMQ's can share: an id, or a business key and a body, in one dead-letter topic; an id in all of
+a broker."""
+
+_ELSEWHERE = ("several_groups", "of_message")
+"""Only letters of several places have these in common."""
+
+_GROUPS = ("same_key", "same_message_id", "same_body")
+"""The widest relation names the group: a business key spans resends under new message ids."""
+
+_OF_COORDINATED: Mapping[str, str] = {"same_message_id": "producer_resend", "same_key": "business_resend"}
+"""What a coordinator does on purpose: it sends again under the same id until the broker confirms."""
+
+
+class Duplicate(NamedTuple):
+    """What a letter is to others. A flag that is None cannot be told."""
+
+    duplicate_group: str | None = None
+    duplicate_kind: str | None = None
+    first_of_group: bool | None = None
+    """It is the oldest."""
+    repeats_id: bool = False
+    """An older letter has its message id."""
+    exact_copy: bool | None = False
+    """And the same body."""
+
+
+class Shared(NamedTuple):
+    """A sign of a letter, and what all the letters that have it come to. A letter that lacks an id (a key, a
+    body) has no such sign."""
+
+    kind: str
+    """One of SIGNS or ROCKETMQ_SIGNS."""
+    sign: int
+    """A hash, with its sign bit."""
+    size: int
+    first_record_id: str
+    """Of the oldest letter."""
+    first_body_sha256: str | None
+    several_origins: bool = False
+    """More than one ORIGIN_MESSAGE_ID, where they have one."""
+    one_birth: bool = False
+    """One time of birth, where they have one."""
+    all_committed: bool = False
+    any_fallback: bool | None = None
+    """A client sent one of them itself. None: that is known of none."""
+    several_places: bool = False
+    """They died at several queues, or of several consumers' groups."""
+
+
+def of_letter(
+    record_id: str, body_sha256: str | None, coordinated: bool, shared: Iterable[Shared]
+) -> Duplicate:
+    """A letter of KINDS, and its signs; `coordinated`: its producer has a transactions' coordinator."""
+    met = _met(shared)
+    kind = next((kind for kind in SIGNS if kind in met), None)
+    group = next((met[kind] for kind in _GROUPS if kind in met), None)
+    repeats, exact = _repeats(met.get("same_message_id"), record_id, body_sha256)
+    return Duplicate(
+        duplicate_group=name_of(group.sign) if group else None,
+        duplicate_kind=_OF_COORDINATED.get(kind, kind) if coordinated and kind else kind,
+        first_of_group=group.first_record_id == record_id if group else None,
+        repeats_id=repeats,
+        exact_copy=exact,
+    )
+
+
+def of_rocketmq_letter(
+    record_id: str, body_sha256: str | None, replayed: bool | None, shared: Iterable[Shared]
+) -> Duplicate | None:
+    """A letter in `%DLQ%<group>`, and its signs; None when it is alone. `replayed`: it is a replay."""
+    met = _met(shared)
+    by_id, by_business = met.get("by_id"), met.get("by_business")
+    kind = next((kind for kind, holds in _ROCKETMQ_KINDS if holds(met, replayed is True)), None)
+    if kind is None:
+        return None
+    named, oldest = by_business or by_id, by_id or by_business
+    repeats, exact = _repeats(None if kind == "replay_returned" else by_id, record_id, body_sha256)
+    return Duplicate(
+        duplicate_group=name_of(named.sign) if named else None,
+        duplicate_kind=kind,
+        first_of_group=oldest.first_record_id == record_id if oldest else None,
+        repeats_id=repeats,
+        exact_copy=exact,
+    )
+
+
+def name_of(sign: int) -> str:
+    """A group's name: its hash in hexadecimal digits, without zeros before them."""
+    return f"{sign & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+Met = Mapping[str, Shared]
+
+
+def _met(shared: Iterable[Shared]) -> Met:
+    """The signs that others have too, by kind."""
+    return {one.kind: one for one in shared if one.size > 1 and _counts(one)}
+
+
+def _counts(shared: Shared) -> bool:
+    return shared.several_places or shared.kind not in _ELSEWHERE
+
+
+def _repeats(oldest: Shared | None, record_id: str, body_sha256: str | None) -> tuple[bool, bool | None]:
+    """Whether a letter repeats the oldest one, and whether the bodies are the same; None: one is unknown."""
+    if oldest is None or oldest.first_record_id == record_id:
+        return False, False
+    if oldest.first_body_sha256 is None or body_sha256 is None:
+        return True, None
+    return True, oldest.first_body_sha256 == body_sha256
+
+
+def _is_replay(met: Met, replayed: bool) -> bool:
+    return "by_id" in met and replayed
+
+
+def _is_double_commit(met: Met, _: bool) -> bool:
+    group = met.get("by_id")
+    return group is not None and group.several_origins and group.all_committed and group.one_birth
+
+
+def _is_resend(met: Met, _: bool) -> bool:
+    group = met.get("by_id")
+    return group is not None and group.several_origins and group.any_fallback is False
+
+
+_ROCKETMQ_KINDS: tuple[tuple[str, Callable[[Met, bool], bool]], ...] = (
+    ("replay_returned", _is_replay),
+    ("double_commit", _is_double_commit),
+    ("producer_resend", _is_resend),
+    ("redelivery_or_rebalance", lambda met, _: "by_id" in met),
+    ("business_resend", lambda met, _: "by_business" in met),
+    ("several_groups", lambda met, _: "of_message" in met),
+)
+"""The first line that holds."""

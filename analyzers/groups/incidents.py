@@ -1,0 +1,247 @@
+"""Incidents: letters that died in a burst, for the same kind of reason, wherever they lay.
+
+1. Letters are counted by failure (its fingerprint) in slots of five minutes. What is usual for a failure is
+   its average over its history; slots that stand far out count only up to where that begins.
+2. Slots above the usual, less than half an hour apart, are a run. A run, or one slot of it, that stands
+   far out (half a dozen letters, six standard deviations, four times the usual) is a burst.
+3. What rose a little in many failures of one kind at once, and stands far out together, is a burst too.
+4. Bursts of one kind, less than half an hour apart, are one incident, across sources and brokers.
+
+A letter whose time of death is unknown counts where it was published. Suppressed duplicates of a known
+connection are left to `bursts`.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from math import fsum, sqrt
+from typing import NamedTuple, TypeVar
+
+K = TypeVar("K", int, str)
+_SECOND = 1_000_000
+
+SLOT = 300
+"""Seconds."""
+GAP = 1_800 // SLOT
+"""Slots without a burst that end an incident."""
+UNREMARKABLE = 4
+"""So many letters at once never stand out by themselves."""
+_DAY = 86_400 // SLOT
+_QUIET, _WEEK = 2 * _DAY, 7 * _DAY
+"""Before its first letter an archive is taken for quiet, up to two days; a failure, up to a week."""
+RECENT = 28 * _DAY
+"""Slots without a letter after which a failure is new again."""
+
+DEPENDENCY = ("timeout", "connection", "database", "throttled")
+"""Families of exceptions that come together when something that many services need is down."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Slot(NamedTuple):
+    """How many letters of a failure died in one slot, which is counted from the epoch; and who they are. Times
+    are microseconds since the epoch."""
+
+    fingerprint: str
+    slot: int
+    letters: int
+    first_at: int = 0
+    first_record_id: str = ""
+    last_at: int = 0
+    sources: Sequence[str] = ()
+    causes: Sequence[str] = ()
+
+
+class Found(NamedTuple):
+    """A slot that is part of an incident, and the failure's slot before it."""
+
+    slot: Slot
+    incident_id: str
+    before: int | None
+
+
+class Incident(NamedTuple):
+    """A row of the archive's table."""
+
+    incident_id: str
+    start: int
+    peak: int
+    """When its fullest slot began, or itself."""
+    end: int
+    size: int
+    sources: list[str]
+    causes: list[str]
+    fingerprint: str
+    """Of its most frequent failure."""
+    first_record_id: str
+    ongoing: bool
+    """Its last letter died less than half an hour before the last pull."""
+    new: bool
+    """Its most frequent failure had no letter in the four weeks before it."""
+
+
+class _Failure(NamedTuple):
+    """The slots of one failure, in time."""
+
+    slots: Sequence[Slot]
+    usual: float
+    """Letters a slot."""
+    spread: float
+    """A variance: letters often come in clumps."""
+
+
+def kind_of(exception_family: str | None, cause: str) -> str:
+    """The kind of reason for which a letter died."""
+    if exception_family in DEPENDENCY:
+        return "dependency"
+    return cause if exception_family is None else exception_family
+
+
+def in_parts(slots: Iterable[Slot], most: int = 500_000) -> Iterator[list[Slot]]:
+    """The slots of one kind, sorted by failure and time, in parts of so many that memory holds at once.
+
+    A failure is never split. Each part is looked through by itself: failures of two parts that rose a little
+    together are not seen, and bursts of two parts are incidents of their own unless they began in one slot.
+    """
+    part: list[Slot] = []
+    for _, of_failure in groupby(slots, key=lambda one: one.fingerprint):
+        failure = list(of_failure)
+        if part and len(part) + len(failure) > most:
+            yield part
+            part = []
+        part += failure
+    if part:
+        yield part
+
+
+def find(kind: str, slots: Sequence[Slot], span: int) -> list[Found]:
+    """The slots of one kind that are part of an incident, by failure and time.
+
+    `span` is what the archive covers, in slots.
+    """
+    failures = [
+        _failure(list(of_one), span) for _, of_one in groupby(sorted(slots), key=lambda one: one.fingerprint)
+    ]
+    bursts = _with_what_rose_together(failures, [_bursts(failure) for failure in failures])
+    incident_at = _incidents(kind, set().union(*bursts))
+    pairs = zip(failures, bursts, strict=True)
+    return [found for failure, burst in pairs for found in _filled(failure, sorted(burst), incident_at)]
+
+
+def incidents(found: Iterable[Found], looked_at: int) -> Iterator[Incident]:
+    """The incidents that slots are part of. `looked_at`: the time of the last pull."""
+    of_incident: dict[str, list[Found]] = {}
+    for one in found:
+        of_incident.setdefault(one.incident_id, []).append(one)
+    return (_incident(name, parts, looked_at) for name, parts in of_incident.items())
+
+
+def _incident(name: str, parts: Sequence[Found], looked_at: int) -> Incident:
+    slots = [part.slot for part in parts]
+    start, first = min((slot.first_at, slot.first_record_id) for slot in slots)
+    end = max(slot.last_at for slot in slots)
+    failure = _fullest(slots, lambda slot: slot.fingerprint)
+    begun = min((part for part in parts if part.slot.fingerprint == failure), key=lambda part: part.slot.slot)
+    fullest = -_fullest(slots, lambda slot: -slot.slot)
+    return Incident(
+        name,
+        start,
+        max(start, fullest * SLOT * _SECOND),
+        end,
+        sum(slot.letters for slot in slots),
+        sorted({source for slot in slots for source in slot.sources}),
+        sorted({cause for slot in slots for cause in slot.causes}),
+        failure,
+        first,
+        end // _SECOND >= looked_at // _SECOND - GAP * SLOT,
+        begun.before is None or begun.slot.slot - begun.before > RECENT,
+    )
+
+
+def _fullest(slots: Iterable[Slot], key: Callable[[Slot], K]) -> K:
+    """The key that most letters have; of several the highest."""
+    letters: Counter[K] = Counter()
+    for slot in slots:
+        letters[key(slot)] += slot.letters
+    return max((count, value) for value, count in letters.items())[1]
+
+
+def _bound(usual: float, spread: float) -> float:
+    """More letters than this stand far out."""
+    return max(UNREMARKABLE + usual + 6 * sqrt(spread), 4 * usual)
+
+
+def _failure(slots: Sequence[Slot], span: int) -> _Failure:
+    history = max(_QUIET, min(span, _WEEK), slots[-1].slot - slots[0].slot + 1)
+    average = sum(one.letters for one in slots) / history
+    far_out = _bound(average, average)
+    capped = [min(one.letters, far_out) for one in slots]
+    return _Failure(slots, fsum(capped) / history, fsum(count * count for count in capped) / history)
+
+
+def _raised(failure: _Failure) -> list[Slot]:
+    """The slots above what is usual."""
+    above = failure.usual + 3 * sqrt(failure.usual)
+    return [one for one in failure.slots if one.letters > above]
+
+
+def _bursts(failure: _Failure) -> set[int]:
+    """The slots of a failure that stand out by themselves."""
+    letters = {one.slot: one.letters for one in _raised(failure)}
+    runs = (run for run in _runs(letters) if _stands_out(failure, run, [letters[slot] for slot in run]))
+    return {slot for run in runs for slot in run}
+
+
+def _stands_out(failure: _Failure, run: Sequence[int], letters: Sequence[int]) -> bool:
+    lasts = run[-1] - run[0] + 1
+    alone = max(letters) > _bound(failure.usual, failure.spread)
+    return alone or sum(letters) > _bound(failure.usual * lasts, failure.spread * lasts)
+
+
+def _runs(slots: Iterable[int]) -> Iterator[list[int]]:
+    """Slots in time, parted where more than GAP lies between two."""
+    run: list[int] = []
+    for slot in slots:
+        if run and slot - run[-1] > GAP:
+            yield run
+            run = []
+        run.append(slot)
+    if run:
+        yield run
+
+
+def _with_what_rose_together(failures: Sequence[_Failure], bursts: Sequence[set[int]]) -> list[set[int]]:
+    """Adds the slots where what is left of many failures stands out together."""
+    left = [
+        [one for one in _raised(failure) if one.slot not in burst]
+        for failure, burst in zip(failures, bursts, strict=True)
+    ]
+    together: Counter[int] = Counter()
+    for rest in left:
+        together.update({one.slot: one.letters for one in rest})
+    bound = _bound(fsum(one.usual for one in failures), fsum(one.spread for one in failures))
+    return [
+        burst | {one.slot for one in rest if together[one.slot] > bound}
+        for burst, rest in zip(bursts, left, strict=True)
+    ]
+
+
+def _incidents(kind: str, bursts: Iterable[int]) -> dict[int, str]:
+    """Slot -> incident, of every slot that has a burst: an incident is named for when it began."""
+    runs = _runs(sorted(bursts))
+    return {slot: f"{_stamp(run[0])}-{kind}" for run in runs for slot in run}
+
+
+def _stamp(slot: int) -> str:
+    return f"{_EPOCH + timedelta(seconds=slot * SLOT):%Y%m%d-%H%M}"
+
+
+def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, str]) -> Iterator[Found]:
+    """A failure's bursts, and what lies between two of its bursts in one incident: that belongs to it too."""
+    times = [one.slot for one in failure.slots]
+    for incident_id, of_one in groupby(bursts, key=lambda slot: incident_at[slot]):
+        run = list(of_one)
+        first, last = bisect_left(times, run[0]), bisect_left(times, run[-1])
+        for number in range(first, last + 1):
+            yield Found(failure.slots[number], incident_id, times[number - 1] if number else None)

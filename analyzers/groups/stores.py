@@ -1,0 +1,254 @@
+"""What stores outside say of the letters: their consumers' dedup records, their producers' coordinators.
+
+KINDS says how each kind of store is asked about a letter, and what its answer means.
+Sources: DedupConsumeStrategy, RedisPersist and JDBCPersit of Jaskey/RocketMQDedupListener;
+DistributedTransAspect, MessageAdapterHandler and RedisCoordinator of 7le/shine-mq 2.2.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from dlq.analyzers.groups.values import highest, in_order, known, second
+from dlq.core.evidence import Fact
+from dlq.core.settings import Evidence
+from dlq.core.units import human_seconds, seconds
+
+STATES = ("no_record", "unasked", "too_old", "abandoned", "consuming", "consumed_before", "consumed")
+"""`store_state`: where several stores know a letter, the last of these holds."""
+
+
+class Letter(NamedTuple):
+    """What the stores' questions need of a letter."""
+
+    broker_kind: str
+    dead_letter_queue: str
+    cause: str | None = None
+    message_id: str | None = None
+    key: str | None = None
+    origin: str | None = None
+    died_at: int | None = None
+    """Or when it was captured."""
+    tag: str | None = None
+    coordinator: str | None = None
+    work: str | None = None
+
+
+class Asked(NamedTuple):
+    """One asking of one store."""
+
+    name: str
+    application: str | None
+    asked_at: int
+    kept_for: str
+    """How long the store keeps a record, for people."""
+    window_start: int
+    """What died before may have had a record that has expired."""
+
+
+class Record(NamedTuple):
+    """A consumer's dedup record."""
+
+    done: bool
+    until: int | None
+    """None: for ever."""
+
+
+class Found(NamedTuple):
+    """What the facts under a letter's keys come to."""
+
+    record: Record | None = None
+    seen: frozenset[str] = frozenset()
+    """Which of the coordinator's states."""
+    failures: int | None = None
+
+
+class Case(NamedTuple):
+    """A letter, what a store has of it, and when it was asked."""
+
+    letter: Letter
+    found: Found
+    asked: Asked
+
+
+class Kind(NamedTuple):
+    """How one kind of store is asked, and what its answer means."""
+
+    knows: Callable[[Letter], bool]
+    """Which letters it may know."""
+    keys: Callable[[Letter, Asked], list[str]]
+    """The keys under which it may know a letter."""
+    state: Callable[[Case], str | None]
+    """Its answer as `store_state`."""
+    transaction: Callable[[Case], str | None]
+    """Its answer as a transaction's state."""
+    words: Callable[[Case], str]
+    """Its answer for people."""
+
+
+class Answer(NamedTuple):
+    """What is said of a letter: by a store, or by all of them."""
+
+    store_state: str | None
+    told_transaction: str | None
+    told: str
+    """For people."""
+
+
+def asked(settings: Evidence, taken_at: int) -> Asked:
+    """A store of the configuration, asked at a time."""
+    kept = seconds(settings.window)
+    return Asked(
+        settings.name, settings.application, taken_at, human_seconds(kept), taken_at - int(kept * 1e6)
+    )
+
+
+def is_asked(settings: Evidence, source: str, letter: Letter) -> bool:
+    """Whether this store may know this letter of this source."""
+    is_mine = any(fnmatchcase(source, pattern) for pattern in settings.sources)
+    return is_mine and letter.cause is not None and KINDS[settings.kind].knows(letter)
+
+
+def fold(facts: Iterable[Fact]) -> Found:
+    """The facts under a letter's keys, in any order."""
+    record: Record | None = None
+    seen: set[str] = set()
+    failures: int | None = None
+    for fact in facts:
+        if fact.state in _RECORDS:
+            one = Record(fact.state == "CONSUMED", fact.until)
+            record = one if record is None else max(record, one, key=_strength)
+        elif fact.state in _COORDINATED:
+            seen.add(fact.state)
+        elif fact.state == "retries":
+            failures = highest(failures, fact.number)
+    return Found(record, frozenset(seen), failures)
+
+
+def answer(kind: str, letter: Letter, asked: Asked, facts: Iterable[Fact] | None) -> Answer:
+    """What a store says of a letter it may know. None instead of facts: it did not answer."""
+    if facts is None:
+        return Answer("unasked", None, f"{asked.name}: did not answer")
+    case, means = Case(letter, fold(facts), asked), KINDS[kind]
+    return Answer(means.state(case), means.transaction(case), f"{asked.name}: {means.words(case)}")
+
+
+def together(answers: Sequence[Answer]) -> Answer:
+    """What all the stores say of one letter."""
+    return Answer(
+        strongest(one.store_state for one in answers),
+        max((one.told_transaction for one in answers if one.told_transaction), default=None),
+        "; ".join(sorted(one.told for one in answers)),
+    )
+
+
+def strongest(states: Iterable[str | None]) -> str | None:
+    """Of several stores' states the last in STATES."""
+    return max((state for state in states if state is not None), key=STATES.index, default=None)
+
+
+def with_told(evidence: str | None, told: str | None) -> str | None:
+    """A letter's evidence with what the stores told; neither crowds the other out."""
+    return evidence if told is None else known((evidence and evidence[:300], told[:198]), "; ")
+
+
+# A record under an unknown state is none: the listener consumes then.
+_RECORDS = ("CONSUMED", "CONSUMING")
+
+
+def _strength(record: Record) -> tuple[bool, tuple[bool, int]]:
+    return record.done, in_order(record.until)
+
+
+def _knows_consumed(letter: Letter) -> bool:
+    is_dead = letter.dead_letter_queue.startswith("%DLQ%")
+    return letter.broker_kind == "rocketmq" and is_dead and letter.origin is not None
+
+
+def _keys_of_consumed(letter: Letter, asked: Asked) -> list[str]:
+    group = letter.dead_letter_queue[5:] if asked.application is None else asked.application
+    ids = dict.fromkeys(key for key in (letter.message_id, letter.key) if key)
+    return [known((group, letter.origin, letter.tag or None, key), ":") for key in ids]
+
+
+def _state_of_consumed(case: Case) -> str:
+    record = case.found.record
+    if record is None:
+        died_at = case.letter.died_at
+        return "too_old" if died_at is not None and died_at < case.asked.window_start else "no_record"
+    lasts = record.until is None or record.until > case.asked.asked_at
+    if record.done:
+        return "consumed" if lasts else "consumed_before"
+    return "consuming" if lasts else "abandoned"
+
+
+def _words_of_consumed(case: Case) -> str:
+    until = case.found.record.until if case.found.record else None
+    at = None if until is None else second(until)
+    expires = "" if at is None else f", its record expires at {at}"
+    return {
+        "consumed": f"consumed{expires}",
+        "consumed_before": f"consumed; expired record, of {at}",
+        "consuming": f"consuming{expires}",
+        "abandoned": f"consuming; expired record, of {at}",
+        "too_old": f"no record; one expires after {case.asked.kept_for}, and it died before that",
+        "no_record": "no record",
+    }[_state_of_consumed(case)]
+
+
+_COORDINATED: Mapping[str, str] = {
+    "rolled_back": "rolled back: its producer was told to undo the work",
+    "ready": "ready: its producer has no confirm and sends it again",
+    "prepared": "prepared: its producer has not said how the work ended",
+}
+"""The coordinator's states, and what they mean; where it has several, the first holds."""
+_NAMED_ANEW = re.compile("_[0-9]{13}$")
+
+
+def _knows_coordinated(letter: Letter) -> bool:
+    return letter.broker_kind in ("rabbitmq", "memory") and bool(letter.message_id)
+
+
+def _keys_of_coordinated(letter: Letter, _: Asked) -> list[str]:
+    kinds = {"message": letter.message_id, "work": letter.work}
+    return [f"{kind}:{name}" for kind, name in kinds.items() if name is not None]
+
+
+def _is_checked_back(letter: Letter) -> bool:
+    """compensatePrepare leaves the coordinator's name out of the ids that it makes."""
+    if letter.message_id is None or letter.coordinator is None:
+        return False
+    is_anew = _NAMED_ANEW.search(letter.message_id) is not None
+    return is_anew and not letter.message_id.startswith(f"{letter.coordinator}_")
+
+
+def _transaction_of_coordinated(case: Case) -> str | None:
+    compensated = "compensated" if _is_checked_back(case.letter) else None
+    return next((state for state in _COORDINATED if state in case.found.seen), compensated)
+
+
+def _words_of_coordinated(case: Case) -> str:
+    state, failures = _transaction_of_coordinated(case), case.found.failures
+    said = (
+        None if state is None else _COORDINATED.get(state),
+        "compensated: sent after a check-back" if _is_checked_back(case.letter) else None,
+        "no record: its producer has nothing open" if state is None else None,
+        None if failures is None else f"{failures} failed deliveries counted",
+    )
+    return known(said, ", ")
+
+
+KINDS: Mapping[str, Kind] = {
+    "rocketmq-dedup": Kind(
+        _knows_consumed, _keys_of_consumed, _state_of_consumed, lambda _: None, _words_of_consumed
+    ),
+    "shine-mq": Kind(
+        _knows_coordinated,
+        _keys_of_coordinated,
+        lambda _: None,
+        _transaction_of_coordinated,
+        _words_of_coordinated,
+    ),
+}
+"""By `kind` of the configuration."""

@@ -1,0 +1,90 @@
+"""A segment's letters, as the rules want them: without their bodies, which are fetched when a rule asks.
+
+One row group is in memory at a time. A column that says the same of all its letters is read once.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
+from itertools import repeat
+from typing import IO, Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dlq.analyzers.rules import Letter
+from dlq.archive.schema import maps_of, to_deaths
+from dlq.core.record import COLUMNS, Record
+
+UNREAD = frozenset(
+    {
+        "physical_id", "correlation_id", "keys", "origin_exchange", "origin_routing_key", "origin_group",
+        "first_dead_at", "expires_at", "redelivered", "raw_properties", "body", "content_type",
+        "content_encoding", "persistent", "priority", "pull_id", "mode",
+    }
+)  # fmt: skip
+"""Columns that no rule looks at (a test holds that): a letter read here does not have them."""
+READ = tuple(name for name in COLUMNS if name not in UNREAD)
+
+
+class Group(NamedTuple):
+    """The letters of one row group, and the columns that they were read from."""
+
+    letters: Sequence[Letter]
+    table: pa.Table
+
+
+def read(source: str | IO[bytes] | pa.NativeFile) -> Iterator[Group]:
+    """The letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
+    with pq.ParquetFile(source) as file:
+        for number in range(file.num_row_groups):
+            table = file.read_row_group(number, columns=list(READ))
+
+            @cache
+            def bodies(number: int = number) -> pa.ChunkedArray:
+                return file.read_row_group(number, columns=["body"])["body"]
+
+            yield Group(_letters(table, bodies), table)
+
+
+def _letters(table: pa.Table, bodies: Callable[[], pa.ChunkedArray]) -> list[Letter]:
+    columns = [
+        _values(table[name], name) if name in READ else repeat(Record._field_defaults.get(name, ""))
+        for name in COLUMNS
+    ]
+    letters = list(map(Letter._make, zip(*columns, strict=False)))
+    for row, letter in enumerate(letters):
+        letter.fetch_body = partial(_body, bodies, row)
+    return letters
+
+
+def _body(bodies: Callable[[], pa.ChunkedArray], row: int) -> bytes:
+    body: bytes | None = bodies()[row].as_py()
+    return body or b""
+
+
+def _values(column: pa.ChunkedArray, name: str) -> Sequence[Any] | Iterator[Any]:
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    if pa.types.is_map(column.type):
+        return list(maps_of(column))
+    if name == "deaths":
+        return to_deaths(column)
+    if column.null_count == len(column):
+        return [None] * len(column)
+    if pa.types.is_string(column.type) and len(column) > 1:
+        return _texts(column)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _texts(column: pa.ChunkedArray) -> list[str | None]:
+    """Texts that are the same in all rows, or in many, are made once."""
+    packed = pc.dictionary_encode(column).combine_chunks()
+    if isinstance(packed, pa.ChunkedArray):
+        packed = packed.chunk(0)
+    known = packed.dictionary.to_pylist()
+    if len(known) * 2 > len(column):
+        plain: list[str | None] = column.to_pylist()
+        return plain
+    return [None if index is None else known[index] for index in packed.indices.to_pylist()]

@@ -1,0 +1,231 @@
+"""One letter: why did it die? Plain Python, without I/O: the same answer in a pull, in `dlq show`, in Spark.
+
+`judge` asks the rules in order; the first that answers decides. A rule is a function `(letter, facts) ->
+Finding | None`, whose docstring says when it speaks; a new one is a function in its broker's module and a
+line in the `RULES` there, a new broker a line in `MODULES`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from dlq.analyzers.rules import activemq, artemis, exceptions, frameworks, rabbitmq, rocketmq
+from dlq.analyzers.rules.letter import LONGEST_EVIDENCE, Facts, Finding, Letter, Rule, whole
+from dlq.core.record import Record
+from dlq.core.settings import Rule as UserRule
+
+__all__ = [
+    "BROKEN",
+    "LONGEST_EVIDENCE",
+    "Facts",
+    "Letter",
+    "Step",
+    "Verdict",
+    "judge",
+    "judged",
+    "replayed",
+    "steps",
+    "table",
+]
+
+
+class Module(NamedTuple):
+    """The rules of one broker, or of frameworks on any broker."""
+
+    kinds: tuple[str, ...]
+    """Broker kinds; empty: all."""
+    rules: tuple[Rule, ...]
+
+
+MODULES: tuple[Module, ...] = (
+    Module((), frameworks.RULES),
+    Module(("rabbitmq", "memory"), rabbitmq.RULES),
+    Module(("activemq",), activemq.RULES),
+    Module(("artemis",), artemis.RULES),
+    Module(("rocketmq",), rocketmq.RULES),
+)
+
+
+class Verdict(NamedTuple):
+    """What a letter says by itself. `attempts`: deliveries to the consumer, the first included."""
+
+    cause: str
+    mechanism: str
+    rule: str
+    evidence: str | None
+    stale_evidence: bool
+    attempts: int | None
+    origin_kind: str | None
+    origin: str | None
+    exception_class: str | None
+    exception_message: str | None
+    exception_family: str | None
+    fingerprint: str
+    fingerprint_version: int
+    producer_id: str | None
+    producer_seq: int | None
+    consumer_id: str | None
+    connection_id: str | None
+    transaction_state: str | None
+    laps: int
+
+
+_NOTHING = Finding(None)
+
+
+def unknown(_letter: Letter, _facts: Facts) -> Finding:
+    """nothing above holds"""
+    return _NOTHING
+
+
+def broken_rule(_letter: Letter, _facts: Facts) -> Finding:
+    """a rule failed on it; the evidence names it"""
+    return _NOTHING
+
+
+_UNKNOWN = Rule(unknown, "unknown", "none")
+_BROKEN = Rule(broken_rule, "unknown", "none")
+BROKEN = _BROKEN.name
+"""The `rule` of a letter that made a rule raise."""
+
+
+def judge(record: Record, facts: Facts) -> Verdict:
+    """The verdict on one letter. It never raises: a rule that does makes the letter `unknown`, and is named."""
+    return judged(Letter._make(record), facts)[0]
+
+
+def judged(letter: Letter, facts: Facts) -> tuple[Verdict, str | None]:
+    """The verdict, and the text that the exception was read from, if any."""
+    rule, found = _first_finding(letter, facts)
+    try:
+        return _verdict(letter, rule, found), found.error_text or found.error_message
+    except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
+        return _verdict(letter, _BROKEN, _broken("for exceptions", error)), None
+
+
+def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
+    failure = exceptions.explain(found.error_class, found.error_message, found.error_text)
+    where = found.origin if found.origin is not None else letter.dead_letter_queue
+    return Verdict(
+        rule.cause,
+        rule.mechanism,
+        rule.name,
+        None if found.evidence is None else found.evidence[:LONGEST_EVIDENCE],
+        found.stale_evidence,
+        found.attempts,
+        found.origin_kind or (None if found.origin is None else "queue"),
+        found.origin,
+        failure.exception_class,
+        failure.exception_message,
+        failure.exception_family,
+        exceptions.fingerprint(rule.cause, rule.mechanism, where, failure),
+        exceptions.FINGERPRINT_VERSION,
+        found.producer_id,
+        found.producer_seq,
+        found.consumer_id,
+        found.connection_id,
+        found.transaction_state,
+        whole(replayed(letter, "dlq_replay_lap")) or 0,
+    )
+
+
+def replayed(letter: Letter, name: str) -> str | None:
+    """What a replay left on the letter (a header or a property)."""
+    value = letter.headers.get(name)
+    return value if value is not None else letter.properties.get(name)
+
+
+def _of_kind(kind: str) -> tuple[Rule, ...]:
+    asked = (module.rules for module in MODULES if not module.kinds or kind in module.kinds)
+    return tuple(rule for rules in asked for rule in rules)
+
+
+_OF_ANY = _of_kind("")
+_OF_KIND: Mapping[str, tuple[Rule, ...]] = {
+    kind: _of_kind(kind) for module in MODULES for kind in module.kinds
+}
+
+
+def _asked(letter: Letter) -> tuple[Rule, ...]:
+    return _OF_KIND.get(letter.broker_kind, _OF_ANY)
+
+
+def _first_finding(letter: Letter, facts: Facts) -> tuple[Rule, Finding]:
+    for rule in _asked(letter):
+        try:
+            found = rule.find(letter, facts)
+        except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
+            return _BROKEN, _broken(rule.name, error)
+        if found is not None:
+            return rule, found
+    return _UNKNOWN, _NOTHING
+
+
+def _broken(rule: str, error: Exception) -> Finding:
+    return Finding(f"the rule {rule} failed on it: {type(error).__name__}: {error}")
+
+
+class Step(NamedTuple):
+    """One rule's look at a letter."""
+
+    rule: str
+    when: str
+    """When it speaks, for people."""
+    saw: Mapping[str, object]
+    """What it read of the letter, and the values that were there (None: nothing)."""
+    spoke: bool
+
+
+def steps(record: Record, facts: Facts) -> Iterator[Step]:
+    """The rules that looked at a letter, in order, up to the one that decided."""
+    letter = Letter._make(record)
+    for rule in _asked(letter):
+        watched = _Watched(letter)
+        found = rule.find(cast(Letter, watched), facts)
+        yield Step(rule.name, rule.when, watched.saw, found is not None)
+        if found is not None:
+            return
+    yield Step(_UNKNOWN.name, _UNKNOWN.when, {}, True)
+
+
+class _Watched:
+    """A letter that remembers what was read of it."""
+
+    def __init__(self, letter: Letter) -> None:
+        self._letter = letter
+        self.saw: dict[str, object] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._letter, name)
+        if isinstance(value, Mapping):
+            return _WatchedMap(name, value, self.saw)
+        self.saw[name] = value
+        return value
+
+    def once(self, ask: Callable[[Letter], Any]) -> Any:
+        """What is derived from a letter is shown as such."""
+        self.saw[ask.__name__.strip("_").replace("_", " ")] = value = self._letter.once(ask)
+        return value
+
+
+class _WatchedMap(dict[str, str]):
+    """The headers or properties of a watched letter."""
+
+    def __init__(self, name: str, values: Mapping[str, str], saw: dict[str, object]) -> None:
+        super().__init__(values)
+        self._name, self._saw = name.removesuffix("s").replace("propertie", "property"), saw
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._saw[f"{self._name} {name}"] = value = super().get(name, default)
+        return value
+
+
+def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
+    """The rules in order, for people: rule, broker, cause, mechanism, when. The user's own come first."""
+    names = ("rule", "broker", "cause", "mechanism", "when")
+    for mine in user_rules:
+        yield dict(zip(names, (mine.name, "any", mine.cause or "", "", mine.where), strict=True))
+    for module in (*MODULES, Module((), (_UNKNOWN,))):
+        kinds = ", ".join(module.kinds) or "any"
+        for rule in module.rules:
+            row = (rule.name, kinds, rule.cause, rule.mechanism, rule.when)
+            yield dict(zip(names, row, strict=True))

@@ -1,0 +1,255 @@
+"""ActiveMQ Classic: what `dlqDeliveryFailureCause` says over all client versions, and what its absence says.
+
+The text is a `Throwable.toString()` made by the client (Java, NMS, CMS) or by the broker. It is never
+cleared, so that a letter that died again without a cause carries an old one. STOMP NACK and AMQP reject
+leave none. Sources: RegionBroker#sendToDeadLetterQueue and the callers named beside each rule.
+"""
+
+import re
+from typing import NamedTuple
+
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, part, plus, whole
+
+LONGEST_TEXT = 65_536
+"""Characters of a failure's text that are looked at."""
+
+_JAVA_NAME = r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*"
+_POLICY = r"RedeliveryPolicy \{[^}]*\}"
+
+
+def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    """What Java's \\w and \\d mean."""
+    return re.compile(text, flags | re.ASCII)
+
+
+_TO_STRING = _pattern(rf"^({_JAVA_NAME})(?:: (.*))?$", re.DOTALL)
+_MAXIMUM = _pattern(r"\bmaximumRedeliveries = (-?\d+)")
+_NUMBERED = _pattern(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)$")
+_OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
+_OF_SESSION = _pattern(r"^(.+):-?\d+$")
+_AUDIT = _pattern(
+    r"^(?:Suppressing duplicate delivery on connection, consumer |Duplicate non transacted delivery to )(\S+)$"
+)
+_AUDIT_OTHER = _pattern(
+    r"^Duplicate dispatch with transacted redeliver pending on another consumer, connection: (\S+)$"
+)
+_AUDIT_SESSION = _pattern(r"^Duplicate delivery to ActiveMQSession \{id=([^,]+),started=", re.DOTALL)
+_ROLLBACK = _pattern(
+    rf"^(?:Delivery\[(\d+)\] exceeds|Exceeded) redelivery policy limit:{_POLICY}, cause:(.*)$", re.DOTALL
+)
+_RESOURCE_ADAPTER = _pattern(rf"^Exceeded ra redelivery policy limit:{_POLICY}$", re.DOTALL)
+_OTHER_CLIENTS = _pattern(
+    r"^Exceeded RedeliveryPolicy (?:max redelivery )?limit: (-?\d+)(?: cause: (?:Exception -> )?(.*))?$",
+    re.DOTALL,
+)
+_BEFORE_DISPATCH = _pattern(
+    r"^(?:listener dispatch|[Dd]ispatch)(?:\[(\d+)\])? to (\S+) exceeds "
+    rf"(?:redelivery policy limit:|RedeliveryPolicy limit: )(?:{_POLICY}|(-?\d+))$",
+    re.DOTALL,
+)
+_EXPIRED = _pattern(r"^Message Expired\. Expiration:(\d+)$")
+_EXPIRED_TEXT = _pattern(r"^[^:]*: Message Expired\. Expiration:(\d+)$")
+_STORED_TWICE = _pattern(
+    r"^duplicate (?:from store|paged in from (?:store|cursor)) for (?:temp-)?(?:queue|topic)://.+$"
+)
+_DISCARDED = _pattern(r"^(?:(?:TopicSubDiscard|Subscription discard)\. ID:(\S+)|Message discarded)$")
+_WRAPPED = _pattern(r"^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?:: |$)")
+"""An exception whose class the broker does not have arrives as a Throwable that says its name. Any other
+Throwable is made by client or broker: with an unknown text it proves nothing."""
+_OLD = _pattern(r"^(?:4|5\.[0-8])(?:\.|$)")
+
+_FORMAT_EXCEPTION = "org.apache.activemq.ActiveMQMessageFormatException"
+_NO_DESTINATION = "org.apache.activemq.DestinationDoesNotExistException"
+
+
+class Failure(NamedTuple):
+    """The failure's text, taken apart: `class: text`."""
+
+    of_class: str | None
+    text: str | None
+    """None where an older death left it."""
+    is_stale: bool
+
+
+@derived
+def failure(letter: Letter) -> Failure:
+    """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
+    text = None if letter.failure_text is None else letter.failure_text[:LONGEST_TEXT]
+    expired_at, original = part(_EXPIRED_TEXT, text), letter.headers.get("originalExpiration")
+    if expired_at is not None and original is not None and expired_at != original:
+        return Failure(None, None, True)
+    return Failure(part(_TO_STRING, text), (part(_TO_STRING, text, 2) or "").strip(" "), False)
+
+
+def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
+    text = failure(letter).text
+    return None if text is None else pattern.search(text)
+
+
+def _limit(letter: Letter) -> int | None:
+    return whole(part(_MAXIMUM, failure(letter).text))
+
+
+def _died(letter: Letter) -> Finding:
+    """Every finding says whose message it was, and where it died. After a JMX retry or move
+    `original-destination` names the dead-letter queue: the true origin is lost."""
+    lost = letter.origin is None or letter.origin == letter.dead_letter_queue
+    return Finding(
+        letter.failure_text,
+        stale_evidence=failure(letter).is_stale,
+        origin=None if lost else letter.origin,
+        origin_kind=None if lost else letter.origin_kind,
+        producer_id=part(_NUMBERED, letter.message_id),
+        producer_seq=whole(part(_NUMBERED, letter.message_id, 2), 64),
+    )
+
+
+def _suppressed(letter: Letter, consumer: str | None, connection: str | None) -> Finding:
+    return _died(letter)._replace(consumer_id=consumer, connection_id=connection)
+
+
+def amq_audit(letter: Letter, _: Facts) -> Finding | None:
+    """the client's connection audit took it for a duplicate after a failover (ActiveMQMessageConsumer#dispatch)"""
+    told = _matched(_AUDIT, letter)
+    return _suppressed(letter, told[1], part(_OF_CONSUMER, told[1])) if told else None
+
+
+def amq_audit_other_consumer(letter: Letter, _: Facts) -> Finding | None:
+    """the same while a transacted redelivery waited on another consumer (clients 5.6 to 5.10)"""
+    told = _matched(_AUDIT_OTHER, letter)
+    return _suppressed(letter, None, told[1]) if told else None
+
+
+def amq_audit_session(letter: Letter, _: Facts) -> Finding | None:
+    """the same in a server session or resource adapter (ActiveMQSession#run)"""
+    told = _matched(_AUDIT_SESSION, letter)
+    return _suppressed(letter, None, part(_OF_SESSION, told[1])) if told else None
+
+
+def amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
+    """rolled back more often than the client's redelivery policy allows (ActiveMQMessageConsumer#rollback)"""
+    told = _matched(_ROLLBACK, letter)
+    if not told:
+        return None
+    deliveries = whole(told[1])
+    attempts = deliveries if deliveries is not None else plus(_limit(letter), 1)
+    error = None if told[2] in ("", "null") else told[2]
+    return _died(letter)._replace(attempts=attempts, error_text=error)
+
+
+def amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
+    """the same in a resource adapter"""
+    if not _matched(_RESOURCE_ADAPTER, letter):
+        return None
+    return _died(letter)._replace(attempts=plus(_limit(letter), 1))
+
+
+def amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | None:
+    """the same in a .NET (NMS) or C++ (CMS) client"""
+    told = _matched(_OTHER_CLIENTS, letter)
+    if not told:
+        return None
+    return _died(letter)._replace(attempts=plus(whole(told[1]), 1), error_message=told[2] or None)
+
+
+def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
+    """its counter was above the limit before it reached the application: earlier crashes or kills raised it"""
+    told = _matched(_BEFORE_DISPATCH, letter)
+    if not told:
+        return None
+    known = (whole(told[1]), plus(_limit(letter), 1), plus(whole(told[3]), 1))
+    return _died(letter)._replace(
+        attempts=next((n for n in known if n is not None), None),
+        consumer_id=told[2],
+        connection_id=part(_OF_CONSUMER, told[2]),
+    )
+
+
+def amq_expired(letter: Letter, _: Facts) -> Finding | None:
+    """the broker found it expired, at the time that originalExpiration confirms (RegionBroker#messageExpired)"""
+    return _died(letter) if _matched(_EXPIRED, letter) else None
+
+
+def amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
+    """the broker found its id twice in store or cursor; since 5.17 it removes such a message by default"""
+    return _died(letter) if _matched(_STORED_TWICE, letter) else None
+
+
+def amq_discard(letter: Letter, _: Facts) -> Finding | None:
+    """a topic subscriber was too slow: its pending limit or the temporary store was full"""
+    told = _matched(_DISCARDED, letter)
+    if not told:
+        return None
+    return _died(letter)._replace(consumer_id=told[1], connection_id=part(_OF_CONSUMER, told[1]))
+
+
+def amq_format(letter: Letter, _: Facts) -> Finding | None:
+    """the broker could not unmarshal it (5.19.8, 6.2.7 and later)"""
+    if failure(letter).of_class != _FORMAT_EXCEPTION:
+        return None
+    return _died(letter)._replace(error_text=failure(letter).text)
+
+
+def amq_bridge(letter: Letter, _: Facts) -> Finding | None:
+    """a network bridge wanted to forward it to a temporary destination that is gone"""
+    return _died(letter) if failure(letter).of_class == _NO_DESTINATION else None
+
+
+def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
+    """a poison ack with the application's own exception (clients to 5.8: the listener threw at the limit)"""
+    of_class = failure(letter).of_class
+    if of_class is None or (of_class == "java.lang.Throwable" and not _matched(_WRAPPED, letter)):
+        return None
+    return _died(letter)._replace(error_text=letter.failure_text)
+
+
+def _has_no_cause(letter: Letter) -> bool:
+    """Nothing says why this time, but that it died here is certain."""
+    is_silent = failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
+    return is_silent and (letter.headers.get("original-destination") is not None or letter.origin is not None)
+
+
+def amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
+    """no cause, but redeliveryDelay: the broker's redelivery plugin gave up"""
+    delay = letter.headers.get("redeliveryDelay")
+    if delay is None or not _has_no_cause(letter):
+        return None
+    return _died(letter)._replace(evidence=f"redeliveryDelay {delay}, no cause")
+
+
+def amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
+    """no cause, from a broker to 5.8, which gave expired messages none"""
+    expiration = letter.headers.get("originalExpiration")
+    is_old = _OLD.search(letter.broker_version or "")
+    if not is_old or (whole(expiration, 64) or 0) <= 0 or not _has_no_cause(letter):
+        return None
+    return _died(letter)._replace(evidence=f"originalExpiration {expiration} on {letter.broker_version}")
+
+
+def amq_nack(letter: Letter, _: Facts) -> Finding | None:
+    """no cause of its own: refused without a reason by STOMP NACK, AMQP reject or an old client"""
+    if not _has_no_cause(letter) or letter.origin == letter.dead_letter_queue:
+        return None
+    is_stale = failure(letter).is_stale
+    evidence = f"an older death left: {letter.failure_text}" if is_stale else "no dlqDeliveryFailureCause"
+    return _died(letter)._replace(evidence=evidence)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(amq_audit, "suppressed_duplicate", "audit"),
+    Rule(amq_audit_other_consumer, "suppressed_duplicate", "audit"),
+    Rule(amq_audit_session, "suppressed_duplicate", "audit"),
+    Rule(amq_redelivery_policy, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_redelivery_policy_ra, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_redelivery_policy_other_client, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_dispatch_check, "redelivery_exhausted", "dispatch_check"),
+    Rule(amq_expired, "expired", "expiry"),
+    Rule(amq_duplicate_from_store, "duplicate_from_store", "store_audit"),
+    Rule(amq_discard, "overflow", "discard"),
+    Rule(amq_format, "unreadable", "format"),
+    Rule(amq_bridge, "unroutable", "none"),
+    Rule(amq_listener_exception, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_redelivery_plugin, "redelivery_exhausted", "redelivery_plugin"),
+    Rule(amq_expired_old, "expired", "expiry"),
+    Rule(amq_nack, "poison_ack", "nack"),
+)

@@ -1,0 +1,365 @@
+"""Exceptions: the root cause's class and message, its family, and a fingerprint that lasts.
+
+How one reads a stack trace: go to the root cause (`Caused by:`, nested exception is, .NET's ` ---> `, a
+traceback's last line), leave its frames away, and what stays is `class: message`, or some words. The
+first frame that is neither the platform's nor a library's says where.
+
+Fingerprints stand in people's archives: these values were once decided by Spark SQL with Java's patterns
+and must stay, so `\\w`, `\\d`, `\\s` are ASCII's here, while `\\b` (`(?u:\\b)`) knows all letters.
+Texts are cut first, and no pattern costs a hostile text more than its length times a few hundred.
+"""
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import NamedTuple
+
+FINGERPRINT_VERSION = 1
+LONGEST_TEXT = 65_536
+LONGEST_ROOT = 8_192
+LONGEST_HEAD = 4_096
+LONGEST_MESSAGE = 2_000
+LONGEST_HINT = 300
+
+_ENDINGS = (
+    "Exception", "Error", "Throwable", "Timeout", "Failure", "Fault", "Interrupt", "Warning", "Abort",
+    "Rejected", "Exit", "Panic",
+)  # fmt: skip
+"""What the name of an exception ends with."""
+
+_ANY = r"[^\n\r\x85\u2028\u2029]"  # Java's dot
+_VERBOSE = re.VERBOSE | re.ASCII
+
+
+class Failure(NamedTuple):
+    """What a letter's error text tells."""
+
+    exception_class: str | None
+    exception_message: str | None
+    exception_family: str | None
+    place: str | None
+    """The first own frame without what compilers number, else the message without what varies."""
+
+
+def explain(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
+    """Reads a verdict's error fields. What the text says of class and message wins over the other two.
+
+    Thousands of letters share one text, so the last few hundred are remembered, if they are not too long.
+    """
+    if len(error_text or "") + len(error_message or "") + len(error_class or "") > LONGEST_TEXT:
+        return _explained(error_class, error_message, error_text)
+    return _remembered(error_class, error_message, error_text)
+
+
+def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: Failure) -> str:
+    """What joins failures of one kind: a cause with the exception's class and place.
+
+    Without an exception it says where letters of this cause died: `where` is the origin, else the
+    dead-letter queue.
+    """
+    if failure.exception_class is None and failure.place is None:
+        parts = [part for part in (mechanism, where) if part is not None]
+    else:
+        parts = [failure.exception_class or "", failure.place or ""]
+    # Without a part there still is the bar that would stand before it.
+    told = f"{FINGERPRINT_VERSION}|{cause}|{'|'.join(parts)}"
+    return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _said(error_text: str | None, error_message: str | None) -> str | None:
+    """What there is to read, cut and without blanks around; a text of spaces says nothing."""
+    text = (error_text and error_text.strip(" ")) or error_message
+    return None if text is None else text.strip(" \n\r\t")[:LONGEST_TEXT]
+
+
+def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
+    """The story in one piece: root cause, head, class and message, family, place."""
+    text = _said(error_text, error_message)
+    root = None if text is None else root_cause(text)
+    first = None if root is None else head(root)
+    name = None if first is None or text is None else class_of(first, text)
+    if first is not None and name is not None:
+        message = message_of(first, name)
+    else:
+        name, message = error_class or None, error_message or first
+    message = None if message is None else message[:LONGEST_MESSAGE]
+    hint = None if message is None else message[:LONGEST_HINT]
+    frame = None if root is None or text is None else own_frame(root, text)
+    place = template(hint) if frame is None else _GENERATED.sub("", frame)
+    return Failure(name, message, family(name, hint), place)
+
+
+_remembered = lru_cache(maxsize=512)(_explained)
+
+
+# --- From the whole text to the root cause ---
+
+_TRACEBACK = "Traceback (most recent call last)"
+_INNER_NUMBER = re.compile(r"\(Inner\ Exception\ \#\d++\)\ ", _VERBOSE)  # of an AggregateException
+
+
+def root_cause(text: str) -> str:
+    """The text from the root cause on."""
+    for mark in ("Caused by: ", "nested exception is "):
+        if mark in text:
+            return text.rpartition(mark)[2]
+    if " ---> " in text:
+        inner = text.rpartition(" ---> ")[2]
+        number = _INNER_NUMBER.match(inner)
+        return inner[number.end() :] if number else inner
+    return _end_of_traceback(text) if _TRACEBACK in text else text
+
+
+def _end_of_traceback(text: str) -> str:
+    """What follows the last indented line: a Python traceback says its exception last."""
+    lines = text.split("\n")
+    for number in range(len(lines) - 1, 1, -1):
+        line = lines[number]
+        if line and line[0] not in " \t\r\v\f" and lines[number - 1].startswith((" ", "\t")):
+            return "\n".join(lines[number:])
+    return text
+
+
+# --- From the root cause to its class and message ---
+
+_FRAMES = re.compile(
+    r"""
+    \n \s{1,8}
+    (?: at[ ]           # Java, .NET, Node
+      | ---             # .NET: --- End of inner exception stack trace ---
+      | \.\.\.[ ]\d     # Java: ... 9 more
+      | File[ ]"        # Python
+    )
+    """,
+    _VERBOSE,
+)
+_CLASS = r"[A-Za-z_$] [\w$.+/]{0,250}+"
+_NAMED = re.compile(
+    # Java's $ is before a last line break, too.
+    rf"{_CLASS} (?: : | (?: \r\n | [\n\r\x85\u2028\u2029] )? \Z )",
+    _VERBOSE,
+)
+_FOUND_INSIDE = re.compile(
+    rf"""
+    (?<! [^\s:(] )      # at the beginning, or after a blank, a colon, a parenthesis
+    [A-Za-z_$] [\w$.+]{{0,250}} (?:{"|".join(_ENDINGS)}) :[ ]
+    """,
+    _VERBOSE,
+)
+_HEAD_CLASS = re.compile(rf"(?P<name> {_CLASS} ) (?: :[ ] | :? \s*+ [\x85\u2028\u2029]? \Z )", _VERBOSE)
+_STACK = re.compile(r"\n [ \t]{1,8} at[ ] | Traceback[ ]\(", _VERBOSE)
+
+
+def head(root: str) -> str:
+    """What stands before the frames: `class: message`, or some words, from an exception's name in them on."""
+    root = root[:LONGEST_ROOT]
+    frames = _FRAMES.search(root)
+    if frames:
+        root = root[: frames.start()].removesuffix("\r")
+    root = root[:LONGEST_HEAD]
+    if _NAMED.match(root) or ": " not in root:
+        return root
+    inside = _FOUND_INSIDE.search(root)
+    return root[inside.start() :] if inside else root
+
+
+def class_of(first: str, text: str) -> str | None:
+    """The class that a head begins with: named like an exception, or dotted and with a stack below."""
+    found = _HEAD_CLASS.match(first)
+    name = found["name"] if found else ""
+    if name.endswith(_ENDINGS) or ("." in name and _STACK.search(text)):
+        return name
+    return None
+
+
+def message_of(first: str, name: str) -> str | None:
+    """What follows the class."""
+    rest = first[len(name) :]
+    return rest[1:].lstrip(" ") or None if rest.startswith(":") else None
+
+
+# --- What family an exception is of ---
+
+
+def _family(words: str, status: str = "") -> re.Pattern[str]:
+    """Words of a family, in lower case, or an HTTP status of it.
+
+    A status is not any number: `HTTP 504`, `status code: 504`, `HTTP/1.1 504`, or first of all. Every
+    alternative begins with a letter or digit, which lets a search skip; what stands before is asked after.
+    """
+    if status:
+        number = rf"[^\d\n]{{0,12}} (?: \d\.\d[ ] )? (?:{status}) (?u:\b)"
+        begins = (f"{word} (?<= (?u:\\b) {word}) {number}" for word in ("http", "status", "code"))
+        words = " | ".join([words, rf"{status} (?<=\A{status}) (?u:\b)", *begins])
+    return re.compile(words, _VERBOSE)
+
+
+FAMILIES: Mapping[str, re.Pattern[str]] = {
+    "timeout": _family(
+        r"timeout | timed[ ]?out | deadline[ ]?exceeded | no[ ]answer[ ]in[ ]time", status="504"
+    ),
+    "connection": _family(
+        r"""connect | socket | unreachable | refused | broken[ ]?pipe | unknownhost | unavailable
+        | reset[ ]by[ ]peer | bad[ ]gateway""",
+        status="50[23]",
+    ),
+    "throttled": _family(rf"throttl | rate{_ANY}?limit | too[ ]many[ ]requests | quota", status="429"),
+    "auth": _family(
+        rf"""authenticat | authori[sz] | unauthori | denied | forbidden | credential
+        | access{_ANY}?token | securityex""",
+        status="40[13]",
+    ),
+    "duplicate": _family(
+        rf"""duplicate{_ANY}?(?:key|entry) | unique{_ANY}?(?:constraint|violation|index)
+        | already{_ANY}?(?:exists|processed)"""
+    ),
+    "database": _family(
+        r"""sql (?<=(?u:\b)sql) | sql(?:exception|error) | jdbc | hibernate | jpa (?<=(?u:\b)jpa) (?u:\b)
+        | deadlock | dataaccess | dataintegrity | mongo | psycopg | dbupdate | integrityerror
+        | operationalerror"""
+    ),
+    "serialization": _family(
+        r"""json | xml (?<=(?u:\b)xml) | pars(?:e|ing) | seriali[sz] | messageconversion | marshal | decod
+        | classcast | format | schema | avro | protobuf | unicode"""
+    ),
+    "validation": _family(
+        r"""validat | constraintviolation | illegalargument | argument\w{0,300}exception | valueerror
+        | invalid | required | missing | must[ ]not"""
+    ),
+    "not_found": _family(
+        rf"not{_ANY}?found | nosuchelement | does[ ]not[ ]exist | keyerror | no[ ]such", status="404"
+    ),
+    "bug": _family(
+        r"""nullpointer | nullreference | typeerror | attributeerror | nameerror | indexoutofbounds
+        | indexerror | nosuchmethod | classnotfound | noclassdef | illegalstate | assertion"""
+    ),
+}
+"""Family -> what its class or, failing that, its message looks like in lower case; the first that fits."""
+
+_PLATFORM = ("java.", "javax.", "jakarta.", "System.", "builtins.")
+
+
+def family(name: str | None, hint: str | None) -> str | None:
+    """What kind of trouble it is: by the class, else by the message's beginning.
+
+    What neither tells is `business` for a class of one's own, else `other`.
+    """
+    if name is None and hint is None:
+        return None
+    known = name and _family_of_class(name.rpartition(".")[2])
+    if known := known or (hint and _family_of(hint)):
+        return known
+    return "other" if name is None or "." not in name or name.startswith(_PLATFORM) else "business"
+
+
+def _family_of_class(name: str) -> str | None:
+    return _family_of(name[:LONGEST_TEXT]) if len(name) > LONGEST_HINT else _family_of_known(name)
+
+
+def _family_of(text: str) -> str | None:
+    lowered = _simplified(text).lower()
+    return next((name for name, pattern in FAMILIES.items() if pattern.search(lowered)), None)
+
+
+_family_of_known = lru_cache(maxsize=1024)(_family_of)  # classes are few
+
+
+def _simplified(text: str) -> str:
+    """The text with é for all letters and digits that are not ASCII, and marks on them; ¤ for all the rest.
+
+    So words end where they did for Java, which takes `²` for no digit and an accent for its letter's part,
+    and a Kelvin sign is no k.
+    """
+    if text.isascii():
+        return text
+    simple, of_word = [], False
+    for character in text:
+        category = unicodedata.category(character)
+        if category != "Mn":
+            of_word = category == "Nd" or category[0] == "L"
+        kept = character < "\x80" or character in "\x85\u2028\u2029"
+        simple.append(character if kept else "é" if of_word else "¤")
+    return "".join(simple)
+
+
+# --- Where it happened ---
+
+_JVM_FRAME = re.compile(
+    r"""
+    \n [ \t]{0,8} at[ ]
+    (?: [\w.@-]{1,99}+ / ){0,2}         # a class loader, a module
+    (?!                                 # libraries
+      (?: java | javax | jakarta | jdk | sun | com\.sun | kotlin | kotlinx | scala | groovy | reactor
+        | okhttp3? | internal | node
+        | org\. (?: springframework | hibernate | apache | eclipse | postgresql | junit )
+        | com\. (?: rabbitmq | zaxxer | mysql | fasterxml | google )
+        | io\.  (?: netty | micrometer | grpc | vertx )
+        | System | Microsoft | MassTransit | NServiceBus | EasyNetQ | Rebus | RabbitMQ | Npgsql | Newtonsoft
+      ) [./]
+    )
+    (?P<frame> [\w.$`<>+/\[\]-]++ ) \(  # .NET's frames look the same
+    """,
+    _VERBOSE,
+)
+_NODE_FRAME = re.compile(
+    rf"""
+    \n [ \t]{{0,8}} at[ ] (?: async[ ] )?
+    (?! {_ANY}* node_modules )
+    (?P<frame> [\w.$<>]++ ) [ ]\(
+    """,
+    _VERBOSE,
+)
+_PYTHON_FRAME = re.compile(
+    r"""
+    [ \t]{1,8} File[ ]" (?P<path> [^"]*+ ) ",[ ]line[ ]\d++,[ ]
+    (?P<function> in[ ][\w<>.]++ )
+    """,
+    _VERBOSE,
+)
+_PYTHON_LIBRARIES = ("site-packages", "lib/python", "<frozen")
+_GENERATED = re.compile(rf"\d+ | \$\$ {_ANY}*", _VERBOSE)
+_VARIABLE = re.compile(
+    r"""
+      " [^"]{0,300} " | ' [^']{0,300} ' | \[ [^\]]{0,300} \]    # no hint is longer
+    | [\w.+-]{1,300}+ @ [\w.-]+
+    | https?://\S+
+    | (?u:\b) [0-9a-fA-F]{8} - [0-9a-fA-F-]{27} (?u:\b)         # a UUID
+    | (?u:\b) (?= [a-fA-F]{0,300}+ \d ) [0-9a-fA-F]{6,}+ (?u:\b)
+    | \d [\d.,:TZ+-]*
+    """,
+    _VERBOSE,
+)
+
+
+def own_frame(root: str, text: str) -> str | None:
+    """The first frame of one's own code below the root cause, else anywhere; Python's is the last."""
+    if _TRACEBACK in text:
+        return _python_frame(text)
+    if "at " not in text:
+        return None
+    # A first line looks like the others.
+    of_root, whole = f"\n{root}", f"\n{text}"
+    found = _JVM_FRAME.search(of_root) or _JVM_FRAME.search(whole) or _NODE_FRAME.search(of_root)
+    return found["frame"] if found else None
+
+
+def _python_frame(text: str) -> str | None:
+    for line in reversed(text.split("\n")[1:]):
+        found = _PYTHON_FRAME.match(line)
+        file = found["path"].rpartition("/")[2] if found else ""
+        if found and file and not any(library in found["path"] for library in _PYTHON_LIBRARIES):
+            return f"{file} {found['function']}"
+    return None
+
+
+def template(hint: str | None) -> str | None:
+    """A message without what varies: quoted text, addresses, ids, numbers."""
+    if hint is None or hint.isascii():
+        return hint and _VARIABLE.sub("?", hint)
+    parts, end = [], 0
+    for found in _VARIABLE.finditer(_simplified(hint)):
+        parts.append(hint[end : found.start()])
+        end = found.end()
+    return "?".join([*parts, hint[end:]])

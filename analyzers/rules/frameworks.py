@@ -1,0 +1,390 @@
+"""What frameworks leave on a letter when they park it; names are those of the frameworks' sources.
+
+Framework evidence wins over an older death history, which then still gives attempts and origin.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from urllib.parse import unquote_plus
+
+from dlq.analyzers.rules.deaths import death_text, history
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    body_field,
+    derived,
+    first,
+    part,
+    plus,
+    said,
+    whole,
+)
+from dlq.core.clock import to_micros
+
+_RETRY_COUNTS = (
+    "x-retry-count", "x-retries", "x-retry", "x-retry-attempts", "x-retry-attempt", "x-retrycount"
+)  # fmt: skip
+_ERROR_HEADER = re.compile(r"[Xx]-(?:[Ee]rror|[Ee]xception)")
+_ERROR_NAMES = ("message", "description", "reason", "msg", "detail", "details", "text")
+_CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
+_TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
+_ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
+_MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
+_NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
+_DELAYED = ".DQ"
+
+
+def _nservicebus_time(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f %z")
+
+
+_TIMES: Mapping[str, Callable[[str], datetime]] = {
+    "MT-Fault-Timestamp": datetime.fromisoformat,
+    "NServiceBus.TimeOfFailure": _nservicebus_time,
+}
+
+
+@derived
+def retries(letter: Letter) -> int | None:
+    """The number in the first of the usual retry headers."""
+    return whole(first(letter.headers, *_RETRY_COUNTS))
+
+
+@derived
+def failed_at(letter: Letter) -> int | None:
+    """When the framework gave up, in microseconds, where it says so."""
+    for name, read in _TIMES.items():
+        try:
+            moment = read(letter.headers.get(name) or "")
+        except ValueError:
+            continue
+        return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+    return None
+
+
+@derived
+def superseded(letter: Letter) -> bool:
+    """A consumer refused it after the framework had parked it (and someone had sent it back): the framework's
+    headers are then the older evidence. Only the first death of a pair has its time."""
+    last = history(letter).last
+    if last is None or last.time is None or last.count != 1:
+        return False
+    if last.reason not in ("rejected", "delivery_limit"):
+        return False
+    parked_at = failed_at(letter)
+    return parked_at is not None and last.time > parked_at + 1_000_000
+
+
+@derived
+def error_headers(letter: Letter) -> Mapping[str, str]:
+    """All x-exception* and x-error* headers."""
+    return {name: value for name, value in letter.headers.items() if _ERROR_HEADER.match(name)}
+
+
+def _parked(
+    letter: Letter,
+    evidence: str | None,
+    attempts: int | None = None,
+    origin: str | None = None,
+    error_class: str | None = None,
+    error_message: str | None = None,
+    error_text: str | None = None,
+) -> Finding:
+    """Parked by a framework; refusals before that still tell attempts and origin."""
+    refused = history(letter).rejected
+    return Finding(
+        evidence,
+        attempts=attempts if attempts is not None else plus(refused.count if refused else None, 1),
+        origin=origin or (refused.queue if refused else None),
+        error_class=error_class,
+        error_message=error_message,
+        error_text=error_text,
+    )
+
+
+def _rejected(
+    letter: Letter, evidence: str | None, attempts: int | None = None, origin: str | None = None
+) -> Finding:
+    last = history(letter).last
+    return Finding(evidence, attempts=attempts, origin=origin or (last.queue if last else None))
+
+
+def _is_rejected(letter: Letter) -> bool:
+    last = history(letter).last
+    return last is not None and last.reason == "rejected"
+
+
+def _last_count(letter: Letter) -> int | None:
+    last = history(letter).last
+    return last.count if last else None
+
+
+def _shown(letter: Letter, *names: str) -> str | None:
+    """The first of these headers that is there, as `name: value`."""
+    return next(
+        (f"{name}: {letter.headers[name]}" for name in names if letter.headers.get(name) is not None), None
+    )
+
+
+def _spring_origin(letter: Letter) -> str | None:
+    """The default exchange routes to the queue of that name; any other routing key names no queue."""
+    headers = letter.headers
+    return headers.get("x-original-routingKey") if headers.get("x-original-exchange") == "" else None
+
+
+def _stream_queue(letter: Letter) -> str | None:
+    key = letter.routing_key
+    return key if key is not None and letter.dead_letter_queue == f"{key}.dlq" else None
+
+
+def spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
+    """x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue <destination>.<group>.dlq
+    (RabbitMessageChannelBinder)"""
+    headers = letter.headers
+    if first(headers, "x-exception-message", "x-exception-stacktrace") is None:
+        return None
+    if headers.get("retry-count") is None and _stream_queue(letter) is None:
+        return None
+    return _parked(
+        letter,
+        _shown(letter, "x-exception-message", "x-exception-stacktrace"),
+        attempts=plus(whole(headers.get("retry-count")), 1),
+        origin=_stream_queue(letter) or _spring_origin(letter),
+        error_message=headers.get("x-exception-message"),
+        error_text=headers.get("x-exception-stacktrace"),
+    )
+
+
+def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
+    """x-exception-message or x-exception-stacktrace with x-original-exchange and x-original-routingKey
+    (Spring AMQP's RepublishMessageRecoverer)"""
+    headers = letter.headers
+    if first(headers, "x-exception-message", "x-exception-stacktrace") is None:
+        return None
+    if first(headers, "x-original-exchange", "x-original-routingKey") is None:
+        return None
+    return _parked(
+        letter,
+        _shown(letter, "x-exception-message", "x-exception-stacktrace"),
+        origin=_spring_origin(letter),
+        error_message=headers.get("x-exception-message"),
+        error_text=headers.get("x-exception-stacktrace"),
+    )
+
+
+def _masstransit_origin(letter: Letter) -> str | None:
+    address = letter.headers.get("MT-Fault-InputAddress") or ""
+    queue = unquote_plus(address.partition("?")[0].rpartition("/")[2])
+    return queue or part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue)
+
+
+def masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
+    """MT-Reason is dead-letter: no consumer for the message type (MassTransit's MessageHeaders)"""
+    if letter.headers.get("MT-Reason") != "dead-letter" or superseded(letter):
+        return None
+    evidence = "MT-Reason: dead-letter (no consumer for this message type)"
+    return _parked(letter, evidence, origin=_masstransit_origin(letter))
+
+
+def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
+    """MT-Reason is fault, or an MT-Fault-* header (MassTransit's MessageHeaders)"""
+    headers = letter.headers
+    if first(headers, "MT-Reason", "MT-Fault-Message", "MT-Fault-ExceptionType") is None or superseded(
+        letter
+    ):
+        return None
+    # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
+    retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
+    rounds = (whole(headers.get("MT-Redelivery-Count")) or 0) + 1
+    return _parked(
+        letter,
+        _shown(letter, "MT-Fault-Message", "MT-Fault-ExceptionType", "MT-Reason"),
+        attempts=retried * rounds,
+        origin=_masstransit_origin(letter),
+        error_class=headers.get("MT-Fault-ExceptionType"),
+        error_message=headers.get("MT-Fault-Message"),
+        error_text=headers.get("MT-Fault-StackTrace"),
+    )
+
+
+def nservicebus(letter: Letter, _: Facts) -> Finding | None:
+    """NServiceBus.FailedQ or NServiceBus.ExceptionInfo.* (FaultsHeaderKeys)"""
+    headers = letter.headers
+    if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or superseded(letter):
+        return None
+    return _parked(
+        letter,
+        _shown(letter, *_NSERVICEBUS, "NServiceBus.FailedQ"),
+        origin=(headers.get("NServiceBus.FailedQ") or "").partition("@")[0],
+        error_class=headers.get("NServiceBus.ExceptionInfo.ExceptionType"),
+        error_message=headers.get("NServiceBus.ExceptionInfo.Message"),
+        error_text=headers.get("NServiceBus.ExceptionInfo.StackTrace"),
+    )
+
+
+def easynetq(letter: Letter, _: Facts) -> Finding | None:
+    """an EasyNetQ Error in the body: type, error queue or ErrorExchange_* (SystemMessages.Error)"""
+    is_error = (
+        (letter.properties.get("type") or "").startswith("EasyNetQ.SystemMessages.Error")
+        or letter.dead_letter_queue == "EasyNetQ_Default_Error_Queue"
+        or (letter.exchange or "").startswith("ErrorExchange_")
+    )
+    error = body_field(letter, "Exception") if is_error else None
+    if error is None:
+        return None
+    return _parked(letter, error, origin=body_field(letter, "Queue"), error_text=error)
+
+
+def rebus(letter: Letter, _: Facts) -> Finding | None:
+    """rbs2-error-details (Rebus' Headers)"""
+    headers = letter.headers
+    if headers.get("rbs2-error-details") is None:
+        return None
+    return _parked(
+        letter,
+        _shown(letter, "rbs2-error-details"),
+        attempts=plus(whole(headers.get("rbs2-delivery-count")), 1),
+        origin=headers.get("rbs2-source-queue"),
+        error_text=headers["rbs2-error-details"],
+    )
+
+
+def _is_dramatiq(letter: Letter) -> bool:
+    return letter.dead_letter_queue.endswith(".XQ")
+
+
+def _dramatiq_attempts(letter: Letter) -> int | None:
+    return plus(whole(body_field(letter, "options", "retries")), 1)
+
+
+def _dramatiq_queue(letter: Letter) -> str | None:
+    last = history(letter).last
+    return last.queue.removesuffix(_DELAYED) if last and last.queue is not None else None
+
+
+def dramatiq(letter: Letter, _: Facts) -> Finding | None:
+    """a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body, which is that of the attempt
+    before the last (middleware.retries)"""
+    trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
+    if trace is None:
+        return None
+    found = _parked(
+        letter,
+        f"traceback of the attempt before the last: {trace}",
+        attempts=_dramatiq_attempts(letter),
+        origin=_dramatiq_queue(letter) or body_field(letter, "queue_name"),
+        error_text=trace,
+    )
+    return found._replace(stale_evidence=True)
+
+
+def camel(letter: Letter, _: Facts) -> Finding | None:
+    """CamelExceptionCaught or CamelFailure* copied into headers by the route (Camel's exchange properties)"""
+    shown = _shown(letter, "CamelExceptionCaught", "CamelFailureEndpoint", "CamelFailureRouteId")
+    if shown is None:
+        return None
+    return _parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
+
+
+def _hand_written(letter: Letter, *endings: str) -> str | None:
+    names = [f"x-{start}-{end}" for end in endings for start in ("exception", "error")]
+    return first(letter.headers, *names)
+
+
+def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
+    """any x-exception* or x-error* header"""
+    found = error_headers(letter)
+    if not found:
+        return None
+    name, value = next(iter(found.items()))
+    whole_text = first(letter.headers, "x-exception", "x-error")
+    return _parked(
+        letter,
+        said(name, ": ", value),
+        attempts=plus(retries(letter), 1),
+        origin=first(letter.headers, "x-original-queue", "x-error-queue", "x-source-queue"),
+        error_class=_hand_written(letter, *_CLASS_NAMES),
+        error_message=_hand_written(letter, *_ERROR_NAMES) or whole_text,
+        error_text=_hand_written(letter, *_TRACE_NAMES) or whole_text,
+    )
+
+
+def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
+    """x-retry* above 0 beside x-original-*, and no death since: the application gave up and parked it"""
+    count = retries(letter)
+    if not count or count < 0 or letter.deaths or first(letter.headers, *_ORIGINALS) is None:
+        return None
+    return _parked(
+        letter,
+        f"x-retry-count: {count}",
+        attempts=count + 1,
+        origin=letter.headers.get("x-original-queue"),
+    )
+
+
+def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
+    """a Dramatiq dead-letter queue (<queue>.XQ) without a traceback: the first failure was the last"""
+    if not _is_dramatiq(letter) or not _is_rejected(letter):
+        return None
+    attempts = _dramatiq_attempts(letter)
+    return _rejected(
+        letter,
+        death_text(letter),
+        attempts=attempts if attempts is not None else _last_count(letter),
+        origin=_dramatiq_queue(letter),
+    )
+
+
+def celery_reject(letter: Letter, _: Facts) -> Finding | None:
+    """headers task and id of Celery, and the last death is a rejection; Celery leaves no exception
+    (worker.request)"""
+    headers = letter.headers
+    if headers.get("task") is None or headers.get("id") is None or not _is_rejected(letter):
+        return None
+    attempts = plus(whole(headers.get("retries")), 1)
+    return _rejected(
+        letter,
+        said("Celery task ", headers["task"], ", ", death_text(letter)),
+        attempts=attempts if attempts is not None else _last_count(letter),
+    )
+
+
+def _is_shine(letter: Letter) -> bool:
+    return (letter.headers.get("__TypeId__") or "").endswith(".EventMessage")
+
+
+def shine_mq(letter: Letter, _: Facts) -> Finding | None:
+    """a shine-mq EventMessage (__TypeId__), refused after its retries; their count is only in its Redis
+    (DistributedTransAspect)"""
+    if not _is_shine(letter) or not _is_rejected(letter):
+        return None
+    return _rejected(letter, said("shine-mq EventMessage, ", death_text(letter)))
+
+
+def coordinated(letter: Letter) -> tuple[str | None, str | None] | None:
+    """Of a shine-mq message: its producer's coordinator, and the work (checkBackId) that it told of."""
+    if not _is_shine(letter):
+        return None
+    work = body_field(letter, "data", "checkBackId") or body_field(letter, "msg", "checkBackId")
+    return body_field(letter, "coordinator"), work
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(spring_cloud_stream, "application_error", "framework"),
+    Rule(spring_amqp, "application_error", "framework"),
+    Rule(masstransit_skipped, "application_error", "framework"),
+    Rule(masstransit_fault, "application_error", "framework"),
+    Rule(nservicebus, "application_error", "framework"),
+    Rule(easynetq, "application_error", "framework"),
+    Rule(rebus, "application_error", "framework"),
+    Rule(dramatiq, "application_error", "framework"),
+    Rule(camel, "application_error", "framework"),
+    Rule(hand_written_error, "application_error", "framework"),
+    Rule(hand_written_retries, "application_error", "framework"),
+    Rule(dramatiq_reject, "poison_ack", "reject"),
+    Rule(celery_reject, "poison_ack", "reject"),
+    Rule(shine_mq, "poison_ack", "reject"),
+)

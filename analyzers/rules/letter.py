@@ -1,0 +1,159 @@
+"""What a rule is given and what it says: a letter, what pulls learned of the brokers, a finding.
+
+A letter is a record of the archive. What a rule wants to know of it beyond its columns is a function marked
+`derived`, which is asked once a letter, however many rules want to know.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeVar
+
+from dlq.core.clock import iso
+from dlq.core.record import Record
+
+LONGEST_EVIDENCE = 500
+"""Characters of the text that a verdict quotes."""
+LONGEST_BODY = 16 << 20
+"""Bytes up to which a body is read for what a framework wrote into it."""
+
+T = TypeVar("T")
+_WHOLE = re.compile(r"\s{0,9}[+-]?[0-9]{1,19}\s{0,9}")
+
+
+class Letter(Record):
+    """A record, whose body may be fetched only when a rule asks for it."""
+
+    fetch_body: Callable[[], bytes] | None = None
+
+    def once(self, ask: "Callable[[Letter], T]") -> T:
+        """What `ask` says of this letter; it is asked once."""
+        known: dict[Any, Any] = self.__dict__
+        if ask not in known:
+            known[ask] = ask(self)
+        answer: T = known[ask]
+        return answer
+
+
+def derived(ask: Callable[[Letter], T]) -> Callable[[Letter], T]:
+    """A question to a letter that several rules have."""
+
+    def answer(letter: Letter) -> T:
+        return letter.once(ask)
+
+    answer.__doc__ = ask.__doc__
+    return answer
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What pulls learned of the brokers, by source name (`topology/<pull>.json`)."""
+
+    delivery_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source -> queue -> its delivery limit."""
+    alternate_exchanges: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Source -> the alternate exchanges that its queue is bound to."""
+    dead_letter_exchanges: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Source -> queue -> where it dead-letters to."""
+
+
+class Finding(NamedTuple):
+    """What a rule says of a letter.
+
+    `error_text` is a stack trace or whatever text holds the exception; class and message are read from it,
+    and fall back on `error_class` and `error_message`. `origin_kind` is `queue` where an origin is named and
+    nothing else is said.
+    """
+
+    evidence: str | None
+    stale_evidence: bool = False
+    attempts: int | None = None
+    origin: str | None = None
+    origin_kind: str | None = None
+    error_class: str | None = None
+    error_message: str | None = None
+    error_text: str | None = None
+    producer_id: str | None = None
+    producer_seq: int | None = None
+    consumer_id: str | None = None
+    connection_id: str | None = None
+    transaction_state: str | None = None
+
+
+class Rule(NamedTuple):
+    """One named condition, and what it means where it holds."""
+
+    find: Callable[[Letter, Facts], Finding | None]
+    """A finding, or None where it has nothing to say. Its docstring is what people read."""
+    cause: str
+    mechanism: str
+
+    @property
+    def name(self) -> str:
+        """`retry_loop` is known to people as `retry-loop`."""
+        return self.find.__name__.replace("_", "-")
+
+    @property
+    def when(self) -> str:
+        """When it speaks, for people: the first paragraph of its docstring."""
+        return " ".join((self.find.__doc__ or "").partition("\n\n")[0].split())
+
+
+@derived
+def body_text(letter: Letter) -> str:
+    """The body as text, whatever is in it."""
+    body = letter.body or (letter.fetch_body() if letter.fetch_body else b"")
+    return body[:LONGEST_BODY].decode(errors="replace")
+
+
+@derived
+def _body_document(letter: Letter) -> Any:
+    try:
+        return json.loads(body_text(letter))
+    except (ValueError, RecursionError):
+        return None
+
+
+def body_field(letter: Letter, *path: str) -> str | None:
+    """A field of a JSON body as text; None where it is not there, or null."""
+    found = _body_document(letter)
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    if found is None or isinstance(found, str):
+        return found
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+
+
+def first(texts: Mapping[str, str], *names: str) -> str | None:
+    """The first of some headers or properties that is there."""
+    return next((texts[name] for name in names if texts.get(name) is not None), None)
+
+
+def whole(text: str | None, bits: int = 32) -> int | None:
+    """A text as a whole number of so many bits; None where it is none."""
+    if text is None or not _WHOLE.fullmatch(text):
+        return None
+    number = int(text)
+    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+
+
+def part(pattern: re.Pattern[str], text: str | None, group: int = 1) -> str | None:
+    """What a group of a pattern finds in a text; None where it finds nothing, or an empty text."""
+    found = pattern.search(text) if text else None
+    return (found[group] or None) if found else None
+
+
+def plus(number: int | None, more: int) -> int | None:
+    """The sum; None of nothing is nothing."""
+    return None if number is None else number + more
+
+
+def said(*parts: object) -> str | None:
+    """The parts in one text; None where one of them is missing."""
+    return None if None in parts else "".join(map(str, parts))
+
+
+def second_of(micros: int) -> str:
+    """A time in words, to the second."""
+    return iso(micros // 1_000_000 * 1_000_000)

@@ -1,0 +1,115 @@
+"""RabbitMQ: what a letter's death history (x-death) and its envelope prove, in the order to ask.
+
+In a retry loop over a TTL queue the newest entry is the wait queue's `expired`; the `rejected` entry
+tells why.
+"""
+
+from collections.abc import Mapping
+
+from dlq.analyzers.rules.deaths import death_text, history
+from dlq.analyzers.rules.frameworks import retries, superseded
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, plus
+
+_NOTHING: Mapping[str, str] = {}
+
+
+def _last_reason(letter: Letter) -> str | None:
+    last = history(letter).last
+    return last.reason if last else None
+
+
+def _died(letter: Letter) -> Finding:
+    last = history(letter).last
+    return Finding(death_text(letter), origin=last.queue if last else None)
+
+
+def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+    """published to the dead-letter queue itself; the queue of its last death does not dead-letter there
+
+    The envelope names the default exchange and the dead-letter queue, and the queue of its last death
+    dead-letters to a named exchange, so it was not the broker that put it there.
+    """
+    last = history(letter).last
+    if letter.exchange != "" or letter.routing_key != letter.dead_letter_queue or last is None:
+        return None
+    if not facts.dead_letter_exchanges.get(letter.source, _NOTHING).get(last.queue or ""):
+        return None
+    evidence = f"published to this queue itself; an earlier hop was: {death_text(letter)}"
+    return Finding(evidence, stale_evidence=True)
+
+
+def retry_loop(letter: Letter, _: Facts) -> Finding | None:
+    """x-death has rejected and expired entries, or expired more than once: a retry loop over a TTL queue"""
+    last, rejected, expired, _limited, first_reason = history(letter)
+    if last is None or last.reason not in ("rejected", "expired") or expired is None:
+        return None
+    is_refused = rejected is not None and (first_reason == "rejected" or (rejected.count or 0) > 1)
+    if not is_refused and (expired.count or 0) <= 1:
+        return None
+    refusals = rejected.count if rejected else None
+    wait_queue = "?" if expired.queue is None else expired.queue
+    return Finding(
+        f"rejected {refusals or 0} x, waited in {wait_queue} {expired.count or 0} x",
+        attempts=refusals,
+        origin=(rejected.queue if rejected else None) or last.queue,
+    )
+
+
+def reject(letter: Letter, _: Facts) -> Finding | None:
+    """the last death is rejected (reject or nack without requeue; also AMQP 1.0, and a hand in the UI)"""
+    last = history(letter).last
+    if last is None or last.reason != "rejected":
+        return None
+    counts = [n for n in (last.count, plus(retries(letter), 1)) if n is not None]
+    return _died(letter)._replace(attempts=max(counts, default=None), stale_evidence=superseded(letter))
+
+
+def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
+    """the last death is delivery_limit, or it expired later in a queue that it went on to"""
+    last, _rejected, _expired, limited, first_reason = history(letter)
+    if last is None:
+        return None
+    if last.reason != "delivery_limit" and (last.reason, first_reason) != ("expired", "delivery_limit"):
+        return None
+    queue = (limited.queue if limited else None) or last.queue
+    limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
+    found = _died(letter)
+    return found._replace(attempts=plus(limit, 1), origin=queue, stale_evidence=superseded(letter))
+
+
+def ttl(letter: Letter, _: Facts) -> Finding | None:
+    """the last death is expired (its own TTL or the queue's: the headers do not tell them apart)"""
+    last = history(letter).last
+    if last is None or last.reason != "expired":
+        return None
+    told = [text for text in (death_text(letter), last.original_expiration) if text is not None]
+    return _died(letter)._replace(evidence=", original expiration ".join(told))
+
+
+def maxlen(letter: Letter, _: Facts) -> Finding | None:
+    """the last death is maxlen (drop-head kills the oldest; also reject-publish-dlx)"""
+    return _died(letter) if _last_reason(letter) == "maxlen" else None
+
+
+def alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
+    """no death, the exchange it was published to, and a queue that is fed by an alternate exchange"""
+    alternates = facts.alternate_exchanges.get(letter.source)
+    exchange = letter.exchange
+    if alternates is None or not exchange or exchange in alternates or history(letter).last is not None:
+        return None
+    return Finding(
+        f"exchange {exchange}, routing key {letter.routing_key or ''}",
+        origin=exchange,
+        origin_kind="exchange",
+    )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(parked_by_hand, "unknown", "none"),
+    Rule(retry_loop, "poison_ack", "retry_loop"),
+    Rule(reject, "poison_ack", "reject"),
+    Rule(delivery_limit, "redelivery_exhausted", "delivery_limit"),
+    Rule(ttl, "expired", "ttl"),
+    Rule(maxlen, "overflow", "maxlen"),
+    Rule(alternate_exchange, "unroutable", "alternate_exchange"),
+)

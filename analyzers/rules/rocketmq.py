@@ -1,0 +1,213 @@
+"""RocketMQ: the ways into `%DLQ%<group>`, and the topics of transactions.
+
+A dead letter says how it came: a consumer's send-back leaves ORIGIN_MESSAGE_ID and RETRY_TOPIC, a client
+that fell back to sending leaves its retry counters, POP has a retry topic of its own. REAL_TOPIC says
+nothing: after a delayed retry it is the retry topic. What a half message means shows only beside its op
+records and copies, so `groups.transactions` has the last word on those. Sources:
+AbstractSendMessageProcessor, SendMessageProcessor, DefaultMQPushConsumerImpl, PopReviveService and
+DefaultTransactionalMessageCheckListener of 4.9 and 5.x.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    body_text,
+    derived,
+    first,
+    said,
+    whole,
+)
+from dlq.core.clock import iso
+
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+"""Op records: the broker's notes that half messages have ended."""
+DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
+DEFAULT_RESERVED_HOURS = 72
+_DEAD = "%DLQ%"
+_RETRY = "%RETRY%"
+_HOUR = 3_600_000_000
+
+
+class Stored(NamedTuple):
+    """What comparisons between RocketMQ records need to know of one."""
+
+    offset: int | None
+    """In its queue."""
+    position: int | None
+    """In the commit log."""
+    prepared: int | None
+    """Of a real message: the commit log position of its half message."""
+    born_host: str | None
+    flags: int | None
+    checks: int | None
+    immunity: int | None
+    """Seconds after its birth in which the producer is not asked."""
+    producer_group: str | None
+    origin_id: str | None
+    sent_back_by_client: bool
+    replayed: bool
+    keys: str | None
+    tag: str | None
+    ended_offsets: str | None
+    """Of an op record: the offsets of the half messages that have ended."""
+
+
+def stored(letter: Letter) -> Stored | None:
+    """None for letters of other brokers."""
+    if letter.broker_kind != "rocketmq":
+        return None
+    headers, properties = letter.headers, letter.properties
+    offset = whole(headers.get("queueOffset"), 64)
+    return Stored(
+        offset if offset is not None else letter.offset,
+        whole(headers.get("commitLogOffset"), 64),
+        whole(headers.get("preparedTransactionOffset"), 64),
+        headers.get("bornHost"),
+        letter.flags if letter.flags is not None else whole(headers.get("sysFlag")),
+        whole(properties.get("TRANSACTION_CHECK_TIMES")),
+        whole(properties.get("CHECK_IMMUNITY_TIME_IN_SECONDS"), 64),
+        properties.get("PGROUP"),
+        properties.get("ORIGIN_MESSAGE_ID"),
+        properties.get("RECONSUME_TIME") is not None,
+        properties.get("dlq_replay_id") is not None,
+        properties.get("KEYS"),
+        properties.get("TAGS"),
+        body_text(letter) if letter.dead_letter_queue == OP else None,
+    )
+
+
+def _is_dead(letter: Letter) -> bool:
+    return letter.dead_letter_queue.startswith(_DEAD) and len(letter.dead_letter_queue) > len(_DEAD)
+
+
+def _retry_topic(letter: Letter) -> str | None:
+    return first(letter.properties, "DLQ_ORIGIN_TOPIC", "RETRY_TOPIC")
+
+
+def _reconsumed(letter: Letter) -> int | None:
+    return whole(letter.headers.get("reconsumeTimes"))
+
+
+@derived
+def origin_topic(letter: Letter) -> str | None:
+    """The topic that the consumers' group had subscribed to. POP's retry topics are %RETRY%<group>_<topic>,
+    or with + (KeyBuilder.parseNormalTopic)."""
+    if not _is_dead(letter):
+        return letter.properties.get("REAL_TOPIC")
+    topic, retry = _retry_topic(letter), f"{_RETRY}{letter.dead_letter_queue[len(_DEAD) :]}"
+    if topic is None or not topic.startswith(retry):
+        return topic
+    return topic[len(retry) + 1 :] or None
+
+
+def _found(letter: Letter, evidence: str | None) -> Finding:
+    topic = origin_topic(letter)
+    return Finding(evidence, origin=topic, origin_kind="topic" if topic is not None else None)
+
+
+def _died(letter: Letter, evidence: str | None) -> Finding:
+    return _found(letter, evidence)._replace(attempts=_reconsumed(letter))
+
+
+def pop(letter: Letter, _: Facts) -> Finding | None:
+    """dead-lettered for a POP or gRPC consumer: its retry topic carries group and topic"""
+    topic = _retry_topic(letter)
+    is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(_RETRY)
+    if not _is_dead(letter) or not is_pop:
+        return None
+    return _died(letter, said("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
+
+
+def client_fallback(letter: Letter, _: Facts) -> Finding | None:
+    """the client sent it to the retry topic itself: an orderly consumer, or one whose send-back failed"""
+    properties = letter.properties
+    origin, unique = properties.get("ORIGIN_MESSAGE_ID"), properties.get("UNIQ_KEY")
+    is_own = origin is not None and origin == unique
+    if not _is_dead(letter) or (properties.get("RECONSUME_TIME") is None and not is_own):
+        return None
+    names = ("RECONSUME_TIME", "MAX_RECONSUME_TIMES")
+    told = [f"{name} {properties[name]}" for name in names if properties.get(name) is not None]
+    return _died(letter, ", ".join((*told, "sent by the consumer")))
+
+
+def send_back(letter: Letter, _: Facts) -> Finding | None:
+    """the consumer sent it back and its attempts were used up, or it asked for no more"""
+    traced = first(letter.properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC")
+    count = _reconsumed(letter)
+    if not _is_dead(letter) or (traced is None and (count or 0) <= 0):
+        return None
+    return _died(letter, said("reconsumeTimes ", count))
+
+
+def check_skipped(letter: Letter, _: Facts) -> Finding | None:
+    """a half message older than the broker's retention, which is not checked any more"""
+    if letter.dead_letter_queue != DISCARDED or letter.dead_at is None or letter.published_at is None:
+        return None
+    hours = (letter.dead_at - letter.published_at) / _HOUR
+    if hours <= DEFAULT_RESERVED_HOURS:
+        return None
+    return _found(letter, f"discarded {hours:.0f} h after it was sent")
+
+
+def check_max(letter: Letter, _: Facts) -> Finding | None:
+    """a half message that was checked to the limit without an outcome"""
+    if letter.dead_letter_queue != DISCARDED:
+        return None
+    checks = whole(letter.properties.get("TRANSACTION_CHECK_TIMES"))
+    return _found(letter, said("TRANSACTION_CHECK_TIMES ", checks))
+
+
+def half(letter: Letter, _: Facts) -> Finding | None:
+    """a half message; its transaction's other records decide"""
+    if letter.dead_letter_queue != HALF:
+        return None
+    found = _found(letter, "a half message without an outcome")
+    return found._replace(transaction_state="pending")
+
+
+def finished(letter: Letter, _: Facts) -> Finding | None:
+    """the broker's note that half messages have ended"""
+    if letter.dead_letter_queue != OP:
+        return None
+    return Finding(f"ends the half messages at {body_text(letter)}")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(pop, "redelivery_exhausted", "pop"),
+    Rule(client_fallback, "redelivery_exhausted", "client_fallback"),
+    Rule(send_back, "redelivery_exhausted", "send_back"),
+    Rule(check_skipped, "check_skipped", "check_age"),
+    Rule(check_max, "check_max_exceeded", "check"),
+    Rule(half, "transaction_pending", "none"),
+    Rule(finished, "unknown", "none"),
+)
+
+
+_COMMITTED = 8
+"""TRANSACTION_COMMIT_TYPE in the bits for transactions (12) of a sysFlag (MessageSysFlag)."""
+_ROLES: Mapping[str, str] = {HALF: "half", DISCARDED: "discarded", OP: "finished"}
+
+
+def role(letter: Letter, facts: Stored) -> str | None:
+    """Its part in a transaction: half, discarded, finished (an op record), real; None: it is of none."""
+    topic = letter.dead_letter_queue
+    if topic in _ROLES:
+        return _ROLES[topic]
+    is_committed = facts.flags is not None and facts.flags & 12 == _COMMITTED
+    return "real" if is_committed and not topic.startswith("%") else None
+
+
+def unique_key(letter: Letter, facts: Stored) -> str:
+    """What names its transaction. A half message without a unique key (very old clients) is known by what all
+    its copies share."""
+    if letter.message_id is not None:
+        return letter.message_id
+    born_at = None if letter.published_at is None else iso(letter.published_at)
+    shared = (facts.born_host, born_at, letter.origin, letter.body_sha256)
+    return "|".join(text for text in shared if text is not None)

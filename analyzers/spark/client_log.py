@@ -1,0 +1,177 @@
+"""The consumer's own log beside the letters: which suppression left which letter, and which left none.
+
+A line that poison-acks names message and consumer before any text of users, all in its first line, so
+logs are read line by line in parallel, however long a record is. Layouts put stamp and logger before or
+behind the message, with or without a date, so that no stamp is read: the join leans on the message id
+and the consumer id, the time on `brokerOutTime`, which every dispatch carries. Which reconnect a suppression
+follows is told by the order of the lines in their file.
+
+Java (seen from 5.18.6 to 6.3.1) and .NET (Apache.NMS.ActiveMQ, by its source: `MessageConsumer.cs`,
+`MessageDispatch.cs`, `Message.cs`, `FailoverTransport.cs`) write the same words, but .NET writes the fields
+of a message with nothing between them. The C++ client logs no suppression.
+"""
+
+import glob
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlq.analyzers.spark.files import spark_url
+from dlq.archive.store import Store
+from dlq.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+STATES = ("explained", "letters_without_line", "lines_without_letter")
+
+_ACKED = (
+    r"suppressing duplicate delivery on connection, poison acking: "
+    r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
+    r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
+)
+_DISPATCH = rf"(?:{_ACKED}).*?MessageDispatch(?: \{{|\[)(.*)$"
+"""The first one behind these words: the message's own text comes later and may say the same."""
+_MESSAGE_ID = r"(?:(?<![A-Za-z])messageId = |MessageId=)([^,}]+?)(?=[,}]|OriginalTransactionId=|$)"
+_CONSUMER_ID = r"(?<![A-Za-z])[cC]onsumerId = ([^,} ]+)"
+_DESTINATION = r"(?<![A-Za-z])[dD]estination = ([^,}]+?)(?=[,}]| Message = |$)"
+_OUT_TIMES = (r"(?<![A-Za-z])brokerOutTime = (\d{1,15})", r"BrokerInTime=\d{1,15}BrokerOutTime=(\d{1,15})\]")
+"""Java's stands before what users write, .NET's behind."""
+_FAILED = r"Transport (?:\(|failed to )([^), ]{1,200})(?:\) failed| ?, attempting)"
+_RECONNECTED = r"Successfully reconnected to:? (?:backup )?(\S{1,200})"
+"""The failover transport, in the same log, before its connection's consumers suppress anything."""
+_UNREADABLE = re.compile(r"error while reading file (?:file://)?(\S+?)\.?(?:\s|$)")
+"""Spark's FAILED_READ_FILE."""
+_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
+"""What follows is written by users and may look like any field."""
+
+
+def files(patterns: Sequence[str]) -> list[str]:
+    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
+    found: list[str] = []
+    for pattern in patterns:
+        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
+        names = [name for name in names if Path(name).is_file()]
+        if not names:
+            raise UsageError(f"--client-log {pattern}: there is no such file")
+        found += names
+    hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
+    if hidden is not None:
+        raise UsageError(
+            f"--client-log {hidden}: Spark reads no file whose name begins with . or _: rename it"
+        )
+    return list(dict.fromkeys(str(Path(name).resolve()) for name in found))
+
+
+def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch), and
+    the addresses of the failed transport and of the reconnect before it in its file, where it has them."""
+    from pyspark.sql import functions as F
+
+    found = _relevant(spark, paths)
+    dispatch = F.regexp_extract("value", _DISPATCH, 1)
+    known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
+    out_times = [
+        F.regexp_extract(text, pattern, 1)
+        for text, pattern in zip((known, dispatch), _OUT_TIMES, strict=True)
+    ]
+    fields = found.filter("is_ack").select(
+        F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
+        F.regexp_extract(known, _CONSUMER_ID, 1).alias("log_consumer_id"),
+        F.regexp_extract(known, _DESTINATION, 1).alias("log_destination"),
+        F.coalesce(*[time.try_cast("bigint") for time in out_times]).alias("out_ms"),
+        "failed",
+        "reconnected",
+    )
+    grouped = fields.filter("log_message_id <> ''").groupBy("log_message_id", "log_consumer_id")
+    return grouped.agg(
+        F.first("log_destination").alias("log_destination"),
+        F.timestamp_millis(F.max("out_ms")).alias("log_time"),
+        F.max_by("failed", "out_ms").alias("log_failed"),
+        F.max_by("reconnected", "out_ms").alias("log_reconnected"),
+    )
+
+
+def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
+    """The lines that tell something (value, is_ack), each with what its file said last before it (failed,
+    reconnected). Only these few are sorted; the logs themselves are read in parallel, piece by piece."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    text = spark.read.option("__globPaths__", "false").text([spark_url(path) for path in paths])
+    is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(_ACKED)
+    told = text.select(
+        "value",
+        is_ack.alias("is_ack"),
+        *(
+            F.when(~is_ack, F.nullif(F.regexp_extract("value", pattern, 1), F.lit(""))).alias(name)
+            for name, pattern in {"failed_here": _FAILED, "reconnected_here": _RECONNECTED}.items()
+        ),
+        F.col("_metadata.file_path").alias("file"),
+        F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias("place"),
+    ).filter("is_ack OR failed_here IS NOT NULL OR reconnected_here IS NOT NULL")
+    before = Window.partitionBy("file").orderBy("place")
+    return told.withColumns(
+        {
+            "failed": F.last("failed_here", ignorenulls=True).over(before),
+            "reconnected": F.last("reconnected_here", ignorenulls=True).over(before),
+        }
+    )
+
+
+def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
+    """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time (the
+    broker's, of the last dispatch), failed_transport, reconnected_to."""
+    from pyspark.sql import functions as F
+
+    letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
+    same = (F.col("message_id") == F.col("log_message_id")) & (
+        F.col("consumer_id").isNull() | (F.col("consumer_id") == F.col("log_consumer_id"))
+    )
+    state = (
+        F.when(F.col("log_message_id").isNull(), "letters_without_line")
+        .when(F.col("record_id").isNull(), "lines_without_letter")
+        .otherwise("explained")
+    )
+    return letters.join(found, same, "full_outer").select(
+        state.alias("state"),
+        "record_id",
+        F.coalesce("message_id", "log_message_id").alias("message_id"),
+        F.coalesce("consumer_id", "log_consumer_id").alias("consumer_id"),
+        F.col("log_destination").alias("destination"),
+        F.col("log_time").alias("time"),
+        F.col("log_failed").alias("failed_transport"),
+        F.col("log_reconnected").alias("reconnected_to"),
+    )
+
+
+def counts(joined: "DataFrame") -> dict[str, int]:
+    """How many letters and lines have each state."""
+    found = {row["state"]: int(row["count"]) for row in joined.groupBy("state").count().collect()}
+    return {state: found.get(state, 0) for state in STATES}
+
+
+def write(
+    spark: "SparkSession", store: Store, judged: "DataFrame", paths: Sequence[str], folder: str
+) -> dict[str, dict[str, int]]:
+    """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
+    if not paths:
+        return {}
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        join(judged, lines(spark, paths)).write.parquet(spark_url(store.url(folder)))
+    except (Py4JJavaError, PySparkException) as error:
+        broken = _UNREADABLE.search(str(error))
+        if broken is None:
+            raise
+        why = "it can't be read to its end; is it still being written or packed?"
+        raise UsageError(f"--client-log {broken[1]}: {why}") from error
+    return {"client_log": counts(read(spark, store, folder))}
+
+
+def read(spark: "SparkSession", store: Store, folder: str) -> "DataFrame":
+    """What `write` has written."""
+    return spark.read.parquet(spark_url(store.url(folder)))

@@ -1,0 +1,105 @@
+"""Letters that share a sign with others: Spark finds them by hashes, `groups.duplicates` says what they mean.
+
+Duplicates are few, so the signs that are shared are found first, by their hashes alone; of each sign only
+what all its letters come to is kept, however many they are.
+"""
+
+from typing import TYPE_CHECKING
+
+from dlq.analyzers.groups.duplicates import KINDS, Shared
+from dlq.analyzers.spark.files import kept_in_memory
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+IDENTITY = ("source", "record_id")
+"""A letter that was imported under a second source is there twice."""
+
+
+def shared(letters: "DataFrame", few: bool) -> "DataFrame":
+    """Letters after step 1 -> IDENTITY and `shared`: an array of the signs that a letter shares with others."""
+    from pyspark.sql import functions as F
+
+    facts = (column.alias(name) for name, column in _facts().items())
+    each = letters.select(*IDENTITY, F.inline(_signs()), *facts).filter(F.col("sign").isNotNull())
+    if not few:
+        repeated = each.groupBy("sign").agg(F.count("*").alias("size")).filter(F.col("size") > 1)
+        each = each.join(kept_in_memory(repeated.select("sign"), few), on="sign", how="inner")
+    met = each.withColumns(_totals()).filter(F.col("size") > 1)
+    return met.groupBy(*IDENTITY).agg(F.collect_list(F.struct(*Shared._fields)).alias("shared"))
+
+
+def _signs() -> "Column":
+    """What letters may share. A replayed message that died again is a new lap of its original, not a duplicate
+    of it; what a coordinated message tells of is named by its work, whatever its producer calls the message."""
+    from pyspark.sql import functions as F
+
+    def sign(name: str, tag: str, known: "Column", *parts: "Column | str") -> "Column":
+        hashed = F.when(known, F.xxhash64(F.lit(tag), *parts))
+        return F.struct(F.lit(name).alias("kind"), hashed.alias("sign"))
+
+    place = (F.coalesce("origin", F.lit("")), "laps")
+    has_id, key = F.col("message_id") != "", _key()
+    queue = ("broker", "dead_letter_queue")
+    business = F.coalesce(F.nullif("key", "message_id"), "rocket.keys")
+    anywhere = F.array(
+        sign("same_message_id", "id", has_id, "broker", "message_id", *place),
+        sign("same_key", "key", key.isNotNull(), "broker", key, *place),
+        sign("same_body", "body", F.col("body_size") > 0, "broker", "body_sha256", *place),
+        sign("several_groups", "elsewhere", has_id & F.col("origin").isNotNull(), "broker", "message_id"),
+    )
+    rocketmq = F.array(
+        sign("by_id", "id", F.col("message_id").isNotNull(), *queue, "message_id"),
+        sign("by_business", "key", business != "", *queue, business, "body_sha256"),
+        sign("of_message", "message", F.col("message_id").isNotNull(), "broker", "message_id"),
+    )
+    is_dead_letter = (F.col("broker_kind") == "rocketmq") & F.col("dead_letter_queue").startswith("%DLQ%")
+    return F.when(F.col("broker_kind").isin(*KINDS), anywhere).when(is_dead_letter, rocketmq)
+
+
+def _key() -> "Column":
+    from pyspark.sql import functions as F
+
+    own = F.when((F.col("key") != "") & ~F.col("key").eqNullSafe(F.col("message_id")), F.col("key"))
+    return F.coalesce("work", own)
+
+
+def _facts() -> "dict[str, Column]":
+    """What the groups are told apart by."""
+    from pyspark.sql import functions as F
+
+    rocket = F.col("rocket")
+    return {
+        "age": F.struct(F.coalesce("dead_at", "captured_at").alias("at"), "record_id", "body_sha256"),
+        "place": F.when(rocket.isNotNull(), F.col("dead_letter_queue")).otherwise(F.col("origin")),
+        "origin_id": rocket["origin_id"],
+        "published_at": F.col("published_at"),
+        "committed": F.coalesce(rocket["flags"].bitwiseAND(12) == 8, F.lit(False)),
+        "fallback": rocket["sent_back_by_client"] | rocket["origin_id"].eqNullSafe(F.col("message_id")),
+    }
+
+
+def _totals() -> "dict[str, Column]":
+    """What the letters of one sign come to."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    sign = Window.partitionBy("sign")
+
+    def several(name: str) -> "Column":
+        return F.coalesce(F.min(name).over(sign) != F.max(name).over(sign), F.lit(False))
+
+    oldest, one_birth = (
+        F.min("age").over(sign),
+        F.min("published_at").over(sign) == F.max("published_at").over(sign),
+    )
+    return {
+        "size": F.count("*").over(sign),
+        "first_record_id": oldest["record_id"],
+        "first_body_sha256": oldest["body_sha256"],
+        "several_origins": several("origin_id"),
+        "one_birth": F.coalesce(one_birth, F.lit(False)),
+        "all_committed": F.min("committed").over(sign),
+        "any_fallback": F.max("fallback").over(sign),
+        "several_places": several("place"),
+    }

@@ -1,0 +1,127 @@
+"""The archive's files as Spark and its Python workers see them: explicit lists of files, explicit schemas."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dlq.archive.schema import SEGMENT
+from dlq.archive.store import LocalStore, Store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+class Files(NamedTuple):
+    """How a Python worker, on whatever host, opens files of the archive."""
+
+    root: str
+    s3: Mapping[str, str] | None = None
+    """Of an archive on S3: what pyarrow's client needs to know."""
+
+    def _filesystem(self) -> Any:
+        from pyarrow import fs
+
+        return fs.S3FileSystem(**(self.s3 or {}))
+
+    def read(self, name: str) -> Any:
+        """`name` as pyarrow reads it: the path, or a stream."""
+        return (
+            f"{self.root}/{name}"
+            if self.s3 is None
+            else self._filesystem().open_input_file(f"{self.root}/{name}")
+        )
+
+    @contextmanager
+    def write(self, name: str) -> Iterator[IO[bytes] | Any]:
+        """A stream into `name`, which is durable at the end."""
+        path = f"{self.root}/{name}"
+        if self.s3 is not None:
+            with self._filesystem().open_output_stream(path) as stream:
+                yield stream
+            return
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def files_of(store: Store, s3a: Mapping[str, str]) -> Files:
+    """`s3a`: the Spark settings of an archive on S3 (`s3a.configuration`)."""
+    if isinstance(store, LocalStore):
+        return Files(store.location)
+    given = {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in s3a.items()}
+    names = {
+        "access.key": "access_key",
+        "secret.key": "secret_key",
+        "session.token": "session_token",
+        "endpoint.region": "region",
+    }
+    s3 = {name: given[key] for key, name in names.items() if given.get(key)}
+    if "endpoint" in given:
+        endpoint = urlsplit(given["endpoint"])
+        s3 |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+    return Files(store.location.removeprefix("s3://"), s3)
+
+
+def spark_schema(schema: pa.Schema = SEGMENT) -> "StructType":
+    """The Spark schema of an archive table; a segment unless another is named."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(schema)
+
+
+def spark_url(location: str) -> str:
+    """How Spark names a place of the archive: local paths and s3 need a scheme that Hadoop knows."""
+    if location.startswith("s3://"):
+        return f"s3a://{location.removeprefix('s3://')}"
+    return location if "://" in location else f"file://{location}"
+
+
+def read_files(spark: "SparkSession", store: Store, names: Sequence[str], schema: pa.Schema) -> "DataFrame":
+    """Some Parquet files of the archive. Names are taken literally, whatever characters are in the path."""
+    reader = spark.read.schema(spark_schema(schema)).option("__globPaths__", "false")
+    return reader.parquet(*(spark_url(store.url(name)) for name in names))
+
+
+def kept_in_memory(frame: "DataFrame", is_small: bool) -> "DataFrame":
+    """Kept (or on disk, beyond memory) for all that asks for it. Unless it is small it is computed at once: a
+    join that knows how small one side is need not sort the other."""
+    frame.persist()
+    if not is_small:
+        frame.count()
+    return frame
+
+
+def write_table(store: Store, frame: "DataFrame", schema: pa.Schema, folder: str) -> None:
+    """Write a table of the archive; its columns are those of the schema, in its order and of its types."""
+    from pyspark.sql import functions as F
+
+    shown = [
+        f.name if frame.schema[f.name].dataType == f.dataType else F.col(f.name).cast(f.dataType)
+        for f in spark_schema(schema).fields
+    ]
+    frame.select(*shown).write.parquet(spark_url(store.url(folder)))
+
+
+def rows_of(store: Store, names: Sequence[str]) -> int:
+    """How many rows these Parquet files have; their footers tell."""
+    files = (pq.read_metadata(store.parquet(name)) for name in names)
+    return sum(int(file.num_rows) for file in files)
+
+
+def written(store: Store, prefix: str) -> tuple[str, ...]:
+    """The Parquet files that Spark has written, durable by now."""
+    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
+    if isinstance(store, LocalStore):
+        for path in map(store.url, names):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    return names

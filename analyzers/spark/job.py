@@ -1,0 +1,235 @@
+"""An analysis: committed segments in, verdicts out.
+
+1. Each letter by itself (`judging`): only letters of new segments, the others are kept from the analysis before.
+2. Between letters: transactions, duplicates, stores outside, bursts. Spark groups and joins; what a group means
+   is said in Python (`dlq.analyzers.groups`).
+3. What was found changes verdicts, and the advice follows (`verdicts`).
+4. Letters that died together are incidents.
+
+`analysis.json` comes last: without it nothing counts.
+"""
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from dlq.analyzers import changes, topology
+from dlq.analyzers.spark import (
+    bursts,
+    client_log,
+    duplicates,
+    incidents,
+    s3a,
+    stores,
+    transactions,
+    user_rules,
+    verdicts,
+)
+from dlq.analyzers.spark.files import (
+    files_of,
+    kept_in_memory,
+    read_files,
+    rows_of,
+    spark_schema,
+    spark_url,
+    write_table,
+    written,
+)
+from dlq.analyzers.spark.judging import JUDGED, Part, Terms, judge_segments
+from dlq.analyzers.spark.node_facts import node_facts
+from dlq.analyzers.spark.session import session
+from dlq.archive import analyses, manifests
+from dlq.archive.analyses import BURSTS, INCIDENTS, TABLES, VERDICTS, Analysis
+from dlq.archive.evidence import Snapshot
+from dlq.archive.housekeeping import steady_segments
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import SEGMENT
+from dlq.archive.store import Store
+from dlq.core import clock
+from dlq.core.clock import Clock
+from dlq.core.errors import UsageError
+from dlq.core.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FEW_LETTERS = 20_000
+"""Up to so many a local session is set up to start fast instead of to run fast."""
+
+
+class Asked(NamedTuple):
+    """What an analysis is about."""
+
+    store: Store
+    settings: Settings
+    since: int | None
+    """Microseconds since the epoch: letters captured before are left out."""
+    logs: Sequence[str]
+    """Consumers' logs, joined with suppressed duplicates."""
+    snapshots: Sequence[Snapshot]
+    """What the stores of `[evidence.NAME]` said."""
+    segments: Sequence[Manifest]
+    """All that counts; with `since` more than is looked at."""
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """Of its tables, in the archive."""
+        return f"analyses/{self.name}"
+
+    @property
+    def chosen(self) -> list[Manifest]:
+        """The segments that may hold letters of its time."""
+        return [m for m in self.segments if self.since is None or m.created_at >= clock.iso(self.since)]
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a session should start fast instead of run fast."""
+        return not self.logs and sum(m.rows for m in self.chosen) <= FEW_LETTERS
+
+
+def analyze(
+    store: Store,
+    settings: Settings,
+    master: str | None = None,
+    since: int | None = None,
+    now: Clock = clock.now,
+    client_logs: Sequence[str] = (),
+    snapshots: Sequence[Snapshot] = (),
+) -> Analysis:
+    """Judge everything captured (since a time in microseconds) and commit a new analysis.
+
+    `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates; `snapshots` are
+    what the stores of `[evidence.NAME]` said (`dlq.capture.evidence.take`). Raises UsageError
+    when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule;
+    Busy when segments are being written again for long.
+    """
+    with steady_segments(store):
+        started = time.monotonic()
+        last = analyses.latest(store)
+        logs, segments = client_log.files(client_logs), [m for m in manifests.every(store) if m.rows]
+        if not segments:
+            raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
+        asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
+        terms = Terms(topology.facts(store, settings), settings.replay.max_laps, bool(settings.rules))
+        key = terms.key()
+        kept = _kept(store, last, key, {m.stem for m in segments})
+        with session(settings.spark, master, asked.is_small, store.location) as spark:
+            parts = [*kept, *_judge(spark, asked, terms, kept)]
+            log_counts = _look_between(spark, asked, parts)
+        tables = {table: written(store, f"{asked.folder}/{table}/") for table in TABLES}
+        causes = {
+            c: n for c, n in changes.counted(store, tables["verdicts"], "cause").items() if c is not None
+        }
+        analysis = Analysis(
+            analysis=asked.name,
+            records=sum(causes.values()),
+            causes=causes,
+            seconds=round(time.monotonic() - started, 3),
+            created_at=clock.iso(now()),
+            rules_digest=key,
+            tables=tables,
+            segments=tuple(m.stem for m in asked.chosen),
+            extra={
+                "parts": [part._asdict() for part in parts],
+                "broken": sum(part.broken for part in parts),
+                "changed": changes.against(store, last, causes, tables["verdicts"]),
+                "incidents": rows_of(store, tables["incidents"]),
+                **log_counts,
+                **stores.summary(snapshots),
+            },
+        )
+        analyses.commit(store, analysis)
+        return analysis
+
+
+def _new_name(micros: int, last: Analysis | None) -> str:
+    """Sorts after the last one, even when the clock was set back."""
+    name = f"{datetime.fromtimestamp(micros // 1_000_000, UTC):%Y%m%dT%H%M%S}-{micros % 1_000_000:06d}"
+    return name if last is None or name > last.analysis else f"{last.analysis}.1"
+
+
+def _kept(store: Store, last: Analysis | None, key: str, counting: set[str]) -> list[Part]:
+    """Parts of the last analysis that still hold: same terms, all their segments count, the files are there."""
+    if last is None or last.rules_digest != key:
+        return []
+    present = set(store.list("analyses/"))
+    parts = [Part(**part) for part in last.extra.get("parts", ())]
+    return [part for part in parts if counting.issuperset(part.stems) and part.file in present]
+
+
+def _judge(spark: "SparkSession", asked: Asked, terms: Terms, kept: Sequence[Part]) -> list[Part]:
+    """Step 1 of the segments that no kept part has."""
+    known = {stem for part in kept for stem in part.stems}
+    fresh = [m for m in asked.chosen if m.stem not in known]
+    conf = asked.settings.spark.conf
+    files = files_of(asked.store, {**s3a.configuration(asked.store.location, conf), **conf})
+    return judge_segments(spark, files, terms, fresh, f"{asked.folder}/judged")
+
+
+def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> dict[str, dict[str, int]]:
+    """Steps 2 to 4, and all tables written; what the clients' logs came to, where there are some."""
+    letters = _letters(spark, asked, parts)
+    log_counts = client_log.write(spark, asked.store, letters, asked.logs, f"{asked.folder}/client_log")
+    standing = _standing(spark, asked, letters) if sum(part.suppressed for part in parts) else None
+    found = verdicts.Found(
+        shared=duplicates.shared(letters, asked.is_small),
+        settled=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
+        told=stores.answers(spark, asked.store, letters, asked.settings, asked.snapshots)
+        if asked.snapshots
+        else None,
+        standing=None if standing is None else bursts.places(standing),
+    )
+    changed = verdicts.changes(letters, found, asked.settings.rules, asked.settings.replay.max_laps)
+    judged = incidents.placed(verdicts.applied(letters, kept_in_memory(changed, asked.is_small)))
+    looked_at = incidents.last_look(asked.store, asked.segments)
+    slots = kept_in_memory(incidents.find_in(judged, _span(parts), looked_at), asked.is_small)
+    _write_incidents(asked, slots, standing)
+    write_table(asked.store, incidents.mark(judged, slots), VERDICTS, f"{asked.folder}/verdicts")
+    spark.catalog.clearCache()
+    return log_counts
+
+
+def _span(parts: Sequence[Part]) -> int:
+    """What the letters cover, in slots."""
+    return max(part.last_slot for part in parts) - min(part.first_slot for part in parts) + 1
+
+
+def _letters(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> "DataFrame":
+    """All letters after step 1, and what the user's rules say of them."""
+    from pyspark.sql import functions as F
+
+    letters = read_files(spark, asked.store, [part.file for part in parts], JUDGED)
+    if asked.since is not None:
+        letters = letters.filter(F.col("captured_at") >= F.timestamp_micros(F.lit(asked.since)))
+    if asked.is_small:
+        letters = letters.coalesce(1)  # then nothing needs to be shuffled
+    if not asked.settings.rules:
+        return letters.withColumn("user_rule", F.lit(None).cast("string"))
+    records = read_files(spark, asked.store, [m.segment for m in asked.chosen], SEGMENT)
+    return user_rules.applied(letters, records, asked.settings.rules)
+
+
+def _transactions(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
+    """RocketMQ's transactions, written as a table of their own, and what they make of their records."""
+    folder = f"{asked.folder}/transactions"
+    resolved = transactions.resolved(letters, node_facts(asked.store))
+    write_table(asked.store, resolved, transactions.RESOLVED, folder)
+    there = spark.read.schema(spark_schema(transactions.RESOLVED)).parquet(spark_url(asked.store.url(folder)))
+    return transactions.settled_letters(letters, there)
+
+
+def _standing(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
+    """Suppressed duplicates of one reconnect are one burst; its letters are told what their place shows."""
+    log = client_log.read(spark, asked.store, f"{asked.folder}/client_log") if asked.logs else None
+    standing = kept_in_memory(bursts.standing(letters, log), asked.is_small)
+    write_table(asked.store, bursts.table(standing), BURSTS, f"{asked.folder}/bursts")
+    return standing
+
+
+def _write_incidents(asked: Asked, slots: "DataFrame", standing: "DataFrame | None") -> None:
+    """Letters that died together, and bursts, in one table."""
+    table = incidents.table(slots)
+    every = table if standing is None else table.unionByName(bursts.incidents(standing))
+    write_table(asked.store, every, INCIDENTS, f"{asked.folder}/incidents")

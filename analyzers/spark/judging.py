@@ -1,0 +1,275 @@
+"""Step 1 of an analysis: each letter by itself, in Spark's Python workers.
+
+A task reads its share of the segments, judges their letters, and writes one file of judged letters beside
+the analysis; Spark hears its name and what is in it. The files are kept: a later analysis under the same
+rules and facts judges only what is new.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from hashlib import sha256
+from importlib.resources import files as files_in
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+import dlq.analyzers
+import dlq.archive
+import dlq.core
+from dlq.analyzers.groups.advice import Known, advise
+from dlq.analyzers.groups.incidents import SLOT
+from dlq.analyzers.letters import Group, read
+from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judged
+from dlq.analyzers.rules.frameworks import coordinated
+from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
+from dlq.analyzers.spark.files import Files
+from dlq.analyzers.spark.rows import rows
+from dlq.archive.analyses import VERDICTS
+from dlq.archive.manifests import Manifest
+from dlq.archive.schema import SEGMENT
+from dlq.core.interpreter import rare_garbage_collection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+LARGEST_SHARE = 100_000
+"""Letters of a task, as far as segments can be told apart."""
+ROW_GROUP = 20_000
+
+_S = pa.string()
+STORED = pa.struct(
+    [
+        ("offset", pa.int64()),
+        ("position", pa.int64()),
+        ("prepared", pa.int64()),
+        ("born_host", _S),
+        ("flags", pa.int32()),
+        ("checks", pa.int32()),
+        ("immunity", pa.int64()),
+        ("producer_group", _S),
+        ("origin_id", _S),
+        ("sent_back_by_client", pa.bool_()),
+        ("replayed", pa.bool_()),
+        ("keys", _S),
+        ("tag", _S),
+        ("ended_offsets", _S),
+    ]
+)
+_BY_ITSELF = pa.schema([VERDICTS.field(name) for name in Verdict._fields])
+_ADVICE = pa.schema([VERDICTS.field("advice"), VERDICTS.field("advice_reason")])
+_FURTHER = pa.schema(
+    [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", STORED), ("said", _S)]
+)
+"""What the comparison between letters wants to know beside. `said`: the text of the exception, for users' rules."""
+_COPIED = (
+    "record_id", "source", "broker", "broker_kind", "broker_node", "dead_letter_queue", "message_id", "key",
+    "body_sha256", "body_size", "published_at", "dead_at", "captured_at",
+)  # fmt: skip
+JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER])
+"""A letter after step 1."""
+
+
+class Terms(NamedTuple):
+    """What a verdict on one letter depends on, beside the code."""
+
+    facts: Facts
+    max_laps: int
+    with_text: bool
+    """Whether users' rules may ask for the exception's text."""
+
+    def key(self) -> str:
+        """Changes when any verdict on a single letter could: with these terms, or with the code of the rooms
+        that a rule can import."""
+        digest = sha256(json.dumps([asdict(self.facts), *self[1:]], sort_keys=True).encode())
+        for room in (dlq.analyzers, dlq.archive, dlq.core):
+            for source in sorted(_sources(files_in(room)), key=str):
+                digest.update(source.read_bytes())
+        return digest.hexdigest()[:16]
+
+
+def _sources(folder: Any) -> Iterator[Any]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry)
+        elif entry.name.endswith(".py"):
+            yield entry
+
+
+class Part(NamedTuple):
+    """A file of judged letters, and what is in it."""
+
+    file: str
+    stems: Sequence[str]
+    """The manifests of the segments that it was made of."""
+    kinds: Sequence[str]
+    """Broker kinds."""
+    transactions: int
+    """Records of RocketMQ transactions."""
+    suppressed: int
+    """Suppressed duplicates of a known connection."""
+    broken: int
+    """Letters that made a rule raise."""
+    first_slot: int
+    """Of the times at which they died or were published (`groups.incidents`)."""
+    last_slot: int
+
+
+_PART = pa.schema(
+    [
+        ("file", _S),
+        ("stems", pa.list_(_S)),
+        ("kinds", pa.list_(_S)),
+        ("transactions", pa.int64()),
+        ("suppressed", pa.int64()),
+        ("broken", pa.int64()),
+        ("first_slot", pa.int64()),
+        ("last_slot", pa.int64()),
+    ]
+)
+
+
+def judge_segments(
+    spark: "SparkSession", files: Files, terms: Terms, committed: Sequence[Manifest], folder: str
+) -> list[Part]:
+    """Judge the letters of these segments into files below `folder` of the archive."""
+    from dlq.analyzers.spark.files import spark_schema
+
+    shares = _shares(committed, spark.sparkContext.defaultParallelism)
+    if not shares:
+        return []
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        parts = [_judge_share(files, terms, shares[number], folder) for (number,) in rows(batches)]
+        yield pa.RecordBatch.from_pylist([part._asdict() for part in parts], schema=_PART)
+
+    each = spark.range(0, len(shares), 1, len(shares))
+    found = each.mapInArrow(run, spark_schema(_PART)).collect()
+    return [Part(*row) for row in found]
+
+
+def _shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str, str]]]:
+    """(stem, segment) of each task: about the same number of letters, at least a task for each core."""
+    most = min(LARGEST_SHARE, max(1, sum(m.rows for m in committed) // parallel))
+    shares: list[list[tuple[str, str]]] = []
+    filled = most
+    for manifest in sorted(committed, key=lambda m: m.rows, reverse=True):
+        if filled >= most:
+            shares.append([])
+            filled = 0
+        shares[-1].append((manifest.stem, manifest.segment))
+        filled += manifest.rows
+    return shares
+
+
+def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
+    name = f"{folder}/{uuid4().hex}.parquet"
+    tallies = [_NOTHING]
+    groups = (group for _, segment in share for group in read(files.read(segment)))
+    with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
+        for table in _gathered(_judged(group, terms) for group in groups):
+            writer.write_table(table)
+            tallies.append(_tally(table))
+    kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
+    slots = [at // (SLOT * 1_000_000) for pair in times for at in pair if at is not None] or [0]
+    return Part(
+        name,
+        [stem for stem, _ in share],
+        sorted(set().union(*kinds)),
+        sum(transactions),
+        sum(suppressed),
+        sum(broken),
+        min(slots),
+        max(slots),
+    )
+
+
+_NOTHING: tuple[frozenset[str], int, int, int, tuple[int | None, ...]] = (frozenset(), 0, 0, 0, ())
+
+
+def _tally(table: pa.Table) -> tuple[frozenset[str], int, int, int, tuple[int | None, ...]]:
+    """Broker kinds, records of transactions, suppressed duplicates, broken rules, first and last time."""
+    at = pc.coalesce(table["dead_at"], table["published_at"]).cast(pa.int64())
+    return (
+        frozenset(pc.unique(table["broker_kind"]).to_pylist()),
+        len(table) - table["role"].null_count,
+        _count(table, "cause", "suppressed_duplicate"),
+        _count(table, "rule", BROKEN),
+        tuple(pc.min_max(at).as_py().values()),
+    )
+
+
+def _writer(stream: Any) -> pq.ParquetWriter:
+    return pq.ParquetWriter(stream, JUDGED, compression="zstd", compression_level=1, write_statistics=False)
+
+
+def _count(table: pa.Table, column: str, value: str) -> int:
+    return int(pc.sum(pc.equal(table[column], value)).as_py() or 0)
+
+
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Small tables together, so that row groups are worth reading."""
+    waiting: list[pa.Table] = []
+    for table in tables:
+        waiting.append(table)
+        if sum(map(len, waiting)) >= ROW_GROUP:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+
+
+def _judged(group: Group, terms: Terms) -> pa.Table:
+    found = [judged(letter, terms.facts) for letter in group.letters]
+    by_itself = _columns([verdict for verdict, _ in found], _BY_ITSELF)
+    advice = _columns(
+        [
+            advise_alone(verdict, letter, terms.max_laps)
+            for (verdict, _), letter in zip(found, group.letters, strict=True)
+        ],
+        _ADVICE,
+    )
+    further = _columns(
+        [
+            _further(letter, text if terms.with_text else None)
+            for letter, (_, text) in zip(group.letters, found, strict=True)
+        ],
+        _FURTHER,
+    )
+    copied = [group.table[name].cast(SEGMENT.field(name).type) for name in _COPIED]
+    return pa.Table.from_arrays([*copied, *by_itself, *advice, *further], schema=JUDGED)
+
+
+def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
+    columns: Iterable[Sequence[Any]] = zip(*found, strict=True) if found else [()] * len(schema)
+    return [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+
+
+def advise_alone(verdict: Verdict, letter: Letter, max_laps: int) -> tuple[str, str]:
+    """Advice and its reason, as far as the letter alone tells."""
+    return advise(
+        Known(
+            verdict.cause,
+            max_laps,
+            mechanism=verdict.mechanism,
+            exception_family=verdict.exception_family,
+            laps=verdict.laps,
+            transaction_state=verdict.transaction_state,
+            message_id=letter.message_id,
+            keys=letter.properties.get("KEYS"),
+        )
+    )
+
+
+def _further(
+    letter: Letter, text: str | None
+) -> tuple[str | None, str | None, str | None, str | None, Stored | None, str | None]:
+    coordinator, work = coordinated(letter) or (None, None)
+    facts = stored(letter)
+    if facts is None:
+        return coordinator, work, None, None, None, text
+    part = role(letter, facts)
+    return coordinator, work, part, unique_key(letter, facts) if part else None, facts, text

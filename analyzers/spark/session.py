@@ -1,0 +1,210 @@
+"""One quiet Spark session: local by default, any cluster by `--master`.
+
+The JVM writes its log and warnings to a nameless temporary file, never to the terminal; its end is
+shown only when the JVM does not come up.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib import import_module
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from dlq.analyzers.spark import class_data, s3a, shipping
+from dlq.core.errors import UsageError
+from dlq.core.settings import Spark
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
+
+_GIB = 2**30
+_BASE: Mapping[str, str] = {
+    "spark.app.name": "dlq analyze",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Letters are hostile: a cast that fails gives null, it does not end the analysis.
+    "spark.sql.ansi.enabled": "false",
+    # A letter that was imported under a second source is there twice, with the same signs of duplicates.
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    # An analysis counts only when its analysis.json is there, so its files need no second rename.
+    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "64m",
+    # Thousands of small segments are listed by the driver instead of by a job of their own.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+    # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
+# Java's pattern matcher recurses; an overflow in a task would end the whole JVM.
+_DEEP_STACKS = "-Xss16m"
+_OPTIONS = "spark.driver.extraJavaOptions"
+_LOCAL: Mapping[str, str] = {
+    _OPTIONS: f"-XX:+UseParallelGC {_DEEP_STACKS}",
+    "spark.driver.host": "127.0.0.1",
+    # Any user of the machine can talk to the driver's ports. Spark makes the secret itself, inside its process.
+    "spark.authenticate": "true",
+    "spark.python.daemon.module": "dlq.analyzers.spark.daemon",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+}
+_CLUSTER: Mapping[str, str] = {
+    _OPTIONS: _DEEP_STACKS,
+    "spark.executor.extraJavaOptions": _DEEP_STACKS,
+}
+# A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
+# interpreted expressions, a compiler that does little, no plan that is made again between stages, no
+# search for filters that follow from others, small pages of memory instead of many of 64 MiB.
+FEW: Mapping[str, str] = {
+    _OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m {_DEEP_STACKS}",
+    "spark.buffer.pageSize": "2m",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.constraintPropagation.enabled": "false",
+    "spark.sql.join.preferSortMergeJoin": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+# What the JVM needs before it starts goes into its argument list, which every user of the machine
+# can read; all the rest (an object store's secret key among it) is handed over inside the process.
+_BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
+
+
+def configuration(
+    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
+) -> dict[str, str]:
+    """All Spark settings of a session; the user's own win.
+
+    `few`: there are only thousands of letters. `location` is that of the archive. Raises UsageError when
+    the archive is on S3 and nothing says how to get there.
+    """
+    chosen = master or settings.master
+    here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(FEW if few else {})}
+    where = here if _is_local(chosen) else _CLUSTER
+    stored = s3a.configuration(location, settings.conf)
+    return {**_BASE, **where, **stored, **settings.conf, "spark.master": chosen}
+
+
+def _is_local(master: str) -> bool:
+    return master.startswith("local")
+
+
+def _driver_memory() -> str:
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return f"{max(_GIB, min(8 * _GIB, pages // 3)) >> 20}m"
+
+
+@contextmanager
+def session(
+    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
+) -> Iterator["SparkSession"]:
+    """A session that is stopped at the end; one that runs already is used and left running.
+
+    Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise UsageError("analyzing needs PySpark: pip install 'dlq[spark]'") from error
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield running
+        return
+    conf = configuration(settings, master, few, location)
+    started = _start(conf)
+    try:
+        with nullcontext() if _is_local(conf["spark.master"]) else shipping.shipped(started.sparkContext):
+            yield started
+    finally:
+        started.stop()
+
+
+def _start(conf: dict[str, str]) -> "SparkSession":
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    java = _java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    before = SparkConf(loadDefaults=False)
+    before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
+    with tempfile.TemporaryFile() as log:
+        try:
+            gateway = SparkContext._gateway or _launched(before, java, log)
+            SparkContext._ensure_initialized(gateway=gateway)
+            # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
+            inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
+            context = SparkContext(conf=SparkConf().setAll(inside), gateway=gateway)
+            context.setLogLevel("ERROR")
+            context.pythonExec = conf.get("spark.pyspark.python", context.pythonExec)
+            return SparkSession(context)
+        except (PySparkException, Py4JError) as error:
+            where = "" if _is_local(conf["spark.master"]) else f" on {conf['spark.master']}"
+            raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+
+
+def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
+    """A JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
+    without the folder where it should say its port it would wait for ever."""
+    # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
+    # learn its pid.
+    java_gateway: Any = import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+
+    def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
+        return started[-1]
+
+    options = conf.get(_OPTIONS, "")
+    conf.set(_OPTIONS, f"{options} {class_data.option(java, _jars(), options)}")
+    popen, java_gateway.Popen = java_gateway.Popen, remembered
+    try:
+        return java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})
+    except BaseException:
+        for process in started:
+            process.kill()
+        raise
+    finally:
+        java_gateway.Popen = popen
+
+
+def _java() -> Path:
+    """The program that PySpark starts."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    if found is None:
+        where = f"in JAVA_HOME = {home}" if home else "on PATH"
+        raise UsageError(
+            f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
+            "or set JAVA_HOME"
+        )
+    return Path(found).resolve()
+
+
+def _jars() -> Path:
+    """Where the jars of the Spark lie that PySpark starts."""
+    import pyspark
+
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
+
+
+def _fault(log: IO[bytes]) -> str:
+    """The line of the JVM's output that names the fault, if there is one."""
+    log.seek(0)
+    lines = log.read().decode(errors="replace").splitlines()
+    return next((line.strip()[:300] for line in lines if "ERROR" in line or "Error:" in line), "")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if "Exception:" in line] or str(error).splitlines()
+    return next(iter(lines), "").removeprefix(": ")[:300]

@@ -1,0 +1,77 @@
+"""The rules of the user's configuration: Spark SQL over a record's columns and its verdict."""
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dlq.analyzers.spark.duplicates import IDENTITY
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Rule
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_CALLS_JAVA = re.compile(r"(?i)\b(?:java_method|try_reflect|reflect)\b")
+"""Functions that run any static method of Java. A configuration is the user's own, but rules are copied."""
+
+
+def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
+    """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause.
+
+    `records`: the same letters as they lie in the archive. Raises ConfigError naming the rule whose condition
+    is no Spark SQL over these columns.
+    """
+    from pyspark.sql import functions as F
+
+    asked = _asked(letters, records)
+    for rule in rules:
+        _check(asked, rule)
+    holding = F.coalesce(*(F.when(F.expr(f"({rule.where})"), F.lit(n)) for n, rule in enumerate(rules)))
+    held = asked.select(*IDENTITY, holding.alias("number")).filter(F.col("number").isNotNull())
+    names, causes = (
+        F.array(*map(F.lit, column)) for column in zip(*((r.name, r.cause) for r in rules), strict=True)
+    )
+    chosen = held.select(
+        *IDENTITY, names[F.col("number")].alias("user_rule"), causes[F.col("number")].alias("user_cause")
+    )
+    joined = letters.join(chosen, on=list(IDENTITY), how="left")
+    named = {
+        "rule": F.when(F.col("user_cause").isNotNull(), F.col("user_rule")).otherwise(F.col("rule")),
+        "cause": F.coalesce("user_cause", "cause"),
+    }
+    return joined.withColumns(named).drop("user_cause")
+
+
+def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
+    """A record's columns; where a verdict says the same and more, its word."""
+    from pyspark.sql import functions as F
+
+    said = [name for name in letters.columns if name not in records.columns]
+    better = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
+    both = letters.select(*IDENTITY, *said, *(F.col(b).alias(f"better_{n}") for n, b in better.items()))
+    joined = records.join(both, on=list(IDENTITY), how="inner").withColumns(
+        {
+            "attempts": F.coalesce("better_attempts", "attempts"),
+            "origin": F.coalesce("better_origin", "origin"),
+            "failure_text": F.coalesce("failure_text", "better_failure_text"),
+            "body_text": F.col("body").cast("string"),
+        }
+    )
+    return joined
+
+
+def _check(asked: "DataFrame", rule: Rule) -> None:
+    from pyspark.errors import PySparkException
+
+    forbidden = _CALLS_JAVA.search(rule.where)
+    if forbidden:
+        raise ConfigError(
+            f"rule {rule.name!r}: {forbidden[0]} runs code of Java's and cannot be part of a rule"
+        )
+    try:
+        asked.filter(f"({rule.where})").schema  # noqa: B018 - Spark resolves it now
+    except PySparkException as error:
+        reason = (error.getMessage() or str(error)).splitlines()[0]
+        raise ConfigError(
+            f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: {reason}"
+        ) from error

@@ -1,0 +1,295 @@
+"""Did the money move? Every state of a transaction, from the records that a broker leaves."""
+
+from collections import defaultdict
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+
+from dlq.analyzers.groups import transactions
+from dlq.analyzers.groups.transactions import (
+    Member,
+    Node,
+    Transaction,
+    ended_copies,
+    offsets,
+    resolve,
+    settled,
+)
+
+BORN = 1_795_000_000_000_000
+MINUTE = 60_000_000
+HOUR = 60 * MINUTE
+NAMELESS = "h|1|orders|x"
+"""The unique key that stands in for a producer's that gave none."""
+TWINS = "broker-c"
+"""Where the twins of other nodes' half messages were committed."""
+NODE = Node(BORN + 9 * MINUTE + 1_000_000, 72, 30_000, 33_000, indexed=True)
+NUMBERS = count()
+
+
+class Ends(NamedTuple):
+    """An op record."""
+
+    text: str
+    stored: int = 2 * MINUTE
+    seen: int = 10 * MINUTE
+
+
+class Stored(NamedTuple):
+    """A record of the transaction of this key."""
+
+    key: str
+    member: Member
+
+
+def record(
+    key: str, role: str, stored: int, node: str = "broker-a", seen: int = 10 * MINUTE, **facts: Any
+) -> Stored:
+    name = None if key == NAMELESS else key
+    times = {"captured_at": BORN + stored + seen, "dead_at": BORN + stored, "published_at": BORN}
+    member = Member(
+        node, f"{next(NUMBERS):04d}", role, message_id=name, **{**times, "origin": "orders", **facts}
+    )
+    return Stored(key, member)
+
+
+def half(key: str, offset: int, checks: int | None = None, stored: int = MINUTE, **facts: Any) -> Stored:
+    of_half = {"offset": offset, "position": 100 * offset, "checks": checks, "producer_group": "tx"}
+    return record(key, "half", stored, **{**of_half, **facts})
+
+
+def real(key: str, prepared: int, stored: int = 2 * MINUTE, **facts: Any) -> Stored:
+    return record(key, "real", stored, prepared=prepared, origin=None, **facts)
+
+
+def given_up(key: str, checks: int = 15, stored: int = 8 * MINUTE, **facts: Any) -> Stored:
+    return record(key, "discarded", stored, checks=checks, producer_group="tx", **facts)
+
+
+RECORDS = [
+    half("young", 0),
+    half("committed", 1), real("committed", 100),
+    half("rolled-back", 2),
+    half("unseen-end", 3, seen=100 * HOUR),
+    half("checked-out", 4), half("checked-out", 5, checks=15, stored=7 * MINUTE), given_up("checked-out"),
+    half("too-old", 6), given_up("too-old", checks=1, stored=73 * HOUR),
+    half("both", 7), half("both", 8, checks=1, stored=2 * MINUTE), real("both", 700), given_up("both"),
+    half("refused-late", 9), given_up("refused-late"),
+    half("answered", 10), half("answered", 11, checks=1, stored=2 * MINUTE), real("answered", 1100),
+    half("resumed", 12), given_up("resumed", stored=3 * MINUTE), half("resumed", 13, stored=5 * MINUTE),
+    half("just-now", 14, node="broker-b", seen=1_000_000),
+    given_up("just-now", node="broker-b", stored=9 * MINUTE, seen=1_000_000),
+    half("immune", 15, immunity=3600), half("immune", 16, checks=15, immunity=3600), given_up("immune"),
+    half("twice", 17), real("twice", 1700), real("twice", 1701, stored=3 * MINUTE),
+    half("elsewhere", 2, node="broker-b"),
+    half(NAMELESS, 18),
+    half("orphan", 19), given_up("orphan"), half("orphan", 3, node=TWINS), real("orphan", 300, node=TWINS),
+]  # fmt: skip
+ENDS = [Ends("1"), Ends("2, 9,\n", 9 * MINUTE), Ends("17,11,7,18,noise,"), Ends("3,", seen=100 * HOUR)]
+EXPECTED = {
+    # key: state, discarded, whether a check reached the producer
+    "young": ("pending", False, "no"),
+    "committed": ("committed", False, "no"),
+    "rolled-back": ("rolled_back", False, "no"),
+    "unseen-end": ("ended", False, "no"),
+    "checked-out": ("check_max_exceeded", True, "unknown"),
+    "too-old": ("check_skipped", True, "unknown"),
+    "both": ("committed", True, "unknown"),
+    "refused-late": ("rolled_back", True, "unknown"),
+    "answered": ("committed", False, "yes"),
+    "resumed": ("pending", True, "unknown"),
+    "just-now": ("pending", True, "unknown"),
+    "immune": ("check_max_exceeded", True, "no"),
+    "twice": ("committed", False, "no"),
+    "elsewhere": ("pending", False, "no"),
+    NAMELESS: ("ended", False, "no"),
+    "orphan": ("committed", True, "unknown"),
+}
+LETTERS = {
+    # the one record that stands for a transaction: its role, its cause, and its mechanism
+    "young": ("half", "transaction_pending", "none"),
+    "elsewhere": ("half", "transaction_pending", "none"),
+    "unseen-end": ("half", "unknown", "none"),
+    "checked-out": ("discarded", "check_max_exceeded", "check"),
+    "too-old": ("discarded", "check_skipped", "check_age"),
+    "both": ("discarded", "check_max_exceeded", "check"),
+    "refused-late": ("discarded", "check_max_exceeded", "check"),
+    "resumed": ("half", "transaction_pending", "none"),
+    "just-now": ("discarded", "transaction_pending", "none"),
+    "immune": ("discarded", "check_max_exceeded", "check"),
+    NAMELESS: ("half", "unknown", "none"),
+    "orphan": ("discarded", "check_max_exceeded", "check"),
+}
+
+
+def told(records: list[Stored], ends: list[Ends] = ENDS) -> dict[str, list[Transaction]]:
+    """The transactions of each key; the op records are of broker-a."""
+    ended = of_ends([one.member for one in records], ends)
+    by_key: dict[str, list[Member]] = defaultdict(list)
+    for key, one in records:
+        ended_at, seen_at = ended.get(one.record_id, (None, None))
+        by_key[key].append(one._replace(ended_at=ended_at, end_seen_at=seen_at))
+    nodes = dict.fromkeys(("broker-a", "broker-b", TWINS), NODE)
+    return {key: resolve(key, sorted(members, key=in_time), nodes) for key, members in by_key.items()}
+
+
+def of_ends(members: list[Member], ends: list[Ends]) -> dict[str, tuple[int | None, int]]:
+    ended: dict[str, tuple[int | None, int]] = {}
+    for offset in {offset for one in ends for offset in offsets(one.text)}:
+        copies = [
+            (one.record_id, one.dead_at)
+            for one in members
+            if one.role == "half" and one.broker_node == "broker-a" and one.offset == offset
+        ]
+        times = [(BORN + e.stored, BORN + e.stored + e.seen) for e in ends if offset in offsets(e.text)]
+        ended |= {name: (at, seen_at) for name, at, seen_at in ended_copies(copies, times)}
+    return ended
+
+
+def in_time(one: Member) -> tuple[str, int, int, str]:
+    return one.broker_node, one.dead_at or 0, one.offset or 0, one.record_id
+
+
+def alone(*members: Member, node: Node | None = None) -> Transaction:
+    """The one transaction of a few records of one node."""
+    [only] = resolve("k", members, {"n": node} if node else {})
+    return only
+
+
+def copy(number: int, role: str = "half", **facts: Any) -> Member:
+    return Member("n", f"{number:04d}", role, **{"message_id": "k", "dead_at": BORN + number, **facts})
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Transaction]:
+    return {key: found[0] for key, found in told(RECORDS).items()}
+
+
+def test_every_transaction_has_its_state(known: dict[str, Transaction]) -> None:
+    assert {key: (t.state, t.discarded, t.check_reached_producer) for key, t in known.items()} == EXPECTED
+
+
+def test_one_record_stands_for_a_transaction_that_needs_somebody(known: dict[str, Transaction]) -> None:
+    of_a_twin = {one.member.record_id for one in RECORDS if one.member.broker_node == TWINS}
+    judged = [
+        (key, one.role, settled(known[key], one.record_id))
+        for key, one in RECORDS
+        if one.record_id not in of_a_twin
+    ]
+    letters = {key: (role, s.cause, s.mechanism) for key, role, s in judged if s.cause is not None}
+    assert letters == LETTERS
+    assert sum(s.cause is not None for _, _, s in judged) == len(LETTERS)
+    assert all(s.beside_the_letter == (s.cause is None) for _, _, s in judged)
+    assert {s.mechanism for _, _, s in judged if s.beside_the_letter} == {"none"}
+    assert all((s.transaction_state, s.evidence) == (known[k].state, known[k].evidence) for k, _, s in judged)
+
+
+def test_an_op_record_is_of_no_transaction_and_no_letter() -> None:
+    assert settled(None, "any") == (None, None, None, None, True)
+
+
+def test_a_transactions_columns_tell_its_story(known: dict[str, Transaction]) -> None:
+    it = known["checked-out"]
+    assert (it.checks, it.copies, it.topic, it.producer_group) == (15, 2, "orders", "tx")
+    assert (it.broker_node, len(it.record_ids), it.real_record_id) == ("broker-a", 3, None)
+    assert (it.first_seen, it.last_seen) == (BORN + MINUTE, BORN + 8 * MINUTE)
+    assert known["both"].real_record_id is not None
+
+
+EVIDENCE = {
+    "young": "1 half copies, 0 checks counted",
+    "committed": "1 half copies, 0 checks counted; ended at 2026-11-18T11:08:40Z; the real message is there",
+    "rolled-back": "1 half copies, 0 checks counted; ended at 2026-11-18T11:15:40Z; no real message, though it would still be retained",
+    "checked-out": "2 half copies, 15 checks counted; discarded at 2026-11-18T11:14:40Z after 15 checks",
+    "too-old": "1 half copies, 1 checks counted; discarded at 2026-11-21T12:06:40Z after 1 checks; by then older than the retention of 72 h",
+    "resumed": "2 half copies, 15 checks counted; discarded at 2026-11-18T11:09:40Z after 15 checks; its check was resumed since",
+    "just-now": "1 half copies, 15 checks counted; discarded at 2026-11-18T11:15:40Z after 15 checks; a late outcome is still possible: pull again",
+    "twice": "1 half copies, 0 checks counted; ended at 2026-11-18T11:08:40Z; the real message is there, written 2 times",
+    NAMELESS: "1 half copies, 0 checks counted; ended at 2026-11-18T11:08:40Z; it has no unique key to look its real message up by",
+    "orphan": "1 half copies, 15 checks counted; its twin on broker-c was committed: the real message is there; discarded at 2026-11-18T11:14:40Z after 15 checks",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", EVIDENCE)
+def test_the_evidence_says_why(key: str, known: dict[str, Transaction]) -> None:
+    assert known[key].evidence == EVIDENCE[key]
+
+
+def test_a_transaction_that_was_committed_on_one_node_is_committed_on_both() -> None:
+    orphan, twin = told(RECORDS)["orphan"]
+    assert (twin.broker_node, twin.state, twin.letter) == (TWINS, "committed", None)
+    assert orphan.state == "committed"
+
+
+def test_each_source_has_its_own_view_of_a_transaction() -> None:
+    early, late = [half("k", 1)], [half("k", 1), given_up("k")]
+    [[seen_early], [seen_late]] = [told(records, [])["k"] for records in (early, late)]
+    assert (seen_early.state, seen_late.state) == ("pending", "check_max_exceeded")
+
+
+def test_what_an_op_record_names_are_numbers() -> None:
+    assert list(offsets("7")) == [7]
+    assert list(offsets("7, 12,\n")) == [7, 12]
+    assert list(offsets("noise,1.5,,1_0")) == []
+    assert list(offsets(None)) == []
+
+
+COPIES = [("older", 10), ("newer", 20), ("undated", None)]
+ENDED: list[tuple[str, list[tuple[int | None, int]], list[tuple[str, int | None, int]]]] = [
+    ("the newest copy that is older", [(15, 100)], [("older", 15, 100)]),
+    ("one of the same time is no younger", [(20, 100)], [("newer", 20, 100)]),
+    ("of an unknown time is older than any", [(5, 100)], [("undated", 5, 100)]),
+    ("without a time it means the newest", [(None, 100)], [("newer", None, 100)]),
+    ("said twice: first ended, last seen", [(25, 100), (21, 200)], [("newer", 21, 200)]),
+    ("said once without a time", [(None, 300), (21, 200)], [("newer", 21, 300)]),
+    ("each its own copy", [(15, 1), (30, 2)], [("older", 15, 1), ("newer", 30, 2)]),
+    ("nothing ends nothing", [], []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("_", "ends", "found"), ENDED, ids=[name for name, *_ in ENDED])
+def test_an_offset_means_the_newest_copy_there_that_is_older_than_the_op_record(
+    _: str, ends: list[tuple[int | None, int]], found: list[tuple[str, int | None, int]]
+) -> None:
+    assert list(ended_copies(COPIES, ends)) == found
+    assert list(ended_copies([], ends)) == []
+
+
+def test_of_what_nobody_watched_nothing_is_lost() -> None:
+    assert alone(copy(1)).state == "pending"
+    late = Node(looked_at=BORN + 100 * HOUR)
+    assert (alone(copy(1), node=late).state, alone(copy(1), node=late).letter) == ("ended", "0001")
+    assert alone(copy(1), node=late).evidence.endswith("its outcome was deleted before it was seen")
+    assert alone(copy(1, dead_at=None), node=late).state == "pending"
+
+
+def test_without_an_index_nothing_tells_a_rollback_from_a_commit() -> None:
+    ended = copy(1, ended_at=BORN + MINUTE, end_seen_at=BORN + MINUTE)
+    assert alone(ended).state == "rolled_back"
+    of_blind = alone(ended, node=Node(indexed=False))
+    assert of_blind.state == "ended"
+    assert of_blind.evidence.endswith("its broker keeps no index to look its real message up by")
+
+
+def test_what_has_no_times_is_given_up_all_the_same() -> None:
+    found = alone(copy(1, "discarded", dead_at=None))
+    assert (found.state, found.letter, found.skipped) == ("check_max_exceeded", "0001", False)
+    assert (found.first_seen, found.last_seen) == (None, None)
+    assert found.evidence == "0 half copies, 0 checks counted"
+
+
+def test_a_real_message_of_no_captured_copy_is_told() -> None:
+    found = alone(copy(1, position=7), copy(2, "real", prepared=8))
+    assert found.evidence.endswith("the real message is there, of a copy that was not captured")
+    assert alone(copy(2, "real", prepared=8)).evidence.endswith("the real message is there")
+
+
+def test_of_very_many_copies_the_oldest_are_counted_and_not_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "MOST_COPIES", 3)
+    halves = [copy(n, position=n) for n in range(2, 9)]
+    found = alone(copy(0, "discarded"), copy(1, "real", prepared=2), *halves)
+    assert found.copies == 7
+    assert found.record_ids == ["0000", "0001", "0006", "0007", "0008"]
+    assert "; its 4 oldest records are counted, not named; " in found.evidence
+    assert "not captured" not in found.evidence

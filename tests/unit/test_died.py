@@ -1,0 +1,90 @@
+"""What `dlq pull` and `dlq import` say that the new letters died of."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.analyzers import preview
+from dlq.cli.app import run
+
+Dlq = Callable[..., tuple[int, str, str]]
+
+
+def line(**values: Any) -> str:
+    return json.dumps({"broker_kind": "rabbitmq", "queue": "orders.dlq", **values})
+
+
+def dead(number: int, reason: str) -> str:
+    deaths = [{"reason": reason, "queue": "orders", "count": 1}]
+    return line(message_id=f"m{number}", headers={"x-death": deaths})
+
+
+HOSTILE = line(
+    message_id="h",
+    headers={"x-exception-message": "out of \x1b[2Jstock\nand more", "x-original-exchange": "shop"},
+)
+LINES = [dead(1, "rejected"), dead(2, "rejected"), dead(3, "expired"), HOSTILE]
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    monkeypatch.chdir(tmp_path)
+    Path("letters.jsonl").write_text("\n".join(LINES))
+    Path("more.jsonl").write_text("\n".join([*LINES, dead(9, "maxlen")]))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def test_an_import_says_what_its_letters_died_of_the_most_frequent_first(dlq: Dlq) -> None:
+    _code, out, _err = dlq("-o", "table", "import", "letters.jsonl")
+    rows = [row.split(maxsplit=2) for row in out.splitlines()[3:]]
+
+    assert [row[:2] for row in rows] == [
+        ["2", "poison_ack"],
+        ["1", "expired"],
+        ["1", "application_error"],
+    ]
+    assert rows[0][2].startswith("rejected from orders, 1 x")
+
+
+def test_a_failure_is_one_line_and_nothing_hostile_is_in_it(dlq: Dlq) -> None:
+    out = dlq("-o", "table", "import", "letters.jsonl")[1]
+
+    assert "out of \\x1b[2Jstock" in out
+    assert "\x1b" not in out
+    assert "and more" not in out
+
+
+def test_a_program_gets_the_causes_of_the_new_letters_alone(dlq: Dlq) -> None:
+    first = json.loads(dlq("import", "letters.jsonl")[1])
+    second = json.loads(dlq("import", "more.jsonl")[1])
+
+    assert first["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
+    assert (second["known"], second["causes"]) == (4, {"overflow": 1})
+
+
+def test_of_too_many_letters_it_says_so_in_words(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preview, "MOST", 3)
+    code, out, err = dlq("-o", "table", "import", "letters.jsonl")
+
+    assert (code, len(out.splitlines())) == (0, 1)
+    assert err == "What 4 letters died of takes an analysis: dlq analyze\n"
+
+
+def test_a_preview_that_fails_fails_no_import(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise preview.ArchiveError("gone")
+
+    monkeypatch.setattr(preview, "of", fails)
+    code, out, err = dlq("import", "letters.jsonl")
+
+    assert (code, json.loads(out)["causes"]) == (0, None)
+    assert "what they died of is not known here: gone" in err
