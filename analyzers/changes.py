@@ -14,10 +14,8 @@ def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str |
     """How often each value of a column is in these files of verdicts; one batch is in memory at a time."""
     found: Counter[str | None] = Counter()
     for values in _values(store, verdicts, column):
-        counts = values.value_counts()
-        found.update(
-            dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True))
-        )
+        names, counts = (part.to_pylist() for part in values.value_counts().flatten())
+        found.update(dict(zip(names, counts, strict=True)))
     return found
 
 

@@ -8,7 +8,6 @@ import gc
 import json
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
-from functools import lru_cache
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,9 +16,8 @@ import pyarrow as pa
 from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from dlq.analyzers import letters, topology
-from dlq.analyzers.groups.advice import Known, advise
+from dlq.analyzers.groups.advice import advise_alone
 from dlq.analyzers.rules import Facts, Letter, Verdict, judged
-from dlq.analyzers.rules.rocketmq import DISCARDED
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.manifests import Manifest
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 MOST = 20_000
 """Letters that are judged at once; more of them are for an analysis."""
-_INT32 = 1 << 31
 _COLUMNS = ("record_id", *Verdict._fields, "advice", "advice_reason")
 
 
@@ -122,21 +119,5 @@ def _read(store: Store, manifest: Manifest, ids: Set[str] | None) -> Iterator[Le
 
 
 def _row(letter: Letter, facts: Facts, max_laps: int) -> tuple[Any, ...]:
-    verdict = judged(letter, facts)[0]
-    if verdict.attempts is not None and not -_INT32 <= verdict.attempts < _INT32:
-        verdict = verdict._replace(attempts=None)
-    named = letter.dead_letter_queue == DISCARDED  # the advice names what to look it up by
-    known = Known(
-        cause=verdict.cause,
-        max_laps=max_laps,
-        mechanism=verdict.mechanism,
-        exception_family=verdict.exception_family,
-        laps=verdict.laps,
-        transaction_state=verdict.transaction_state,
-        message_id=letter.message_id if named else None,
-        keys=letter.properties.get("KEYS") if named else None,
-    )
-    return (letter.record_id, *verdict, *_advised(known))
-
-
-_advised = lru_cache(1000)(advise)
+    verdict, _ = judged(letter, facts)
+    return (letter.record_id, *verdict, *advise_alone(letter, verdict, max_laps))

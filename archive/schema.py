@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -91,7 +90,7 @@ _BUILDERS: Mapping[str, Any] = {
 
 def _array(field: pa.Field, values: Column) -> pa.Array:
     if isinstance(values, Same):
-        return _array(field, [values.value]).take(pa.array(np.zeros(len(values), np.int32)))
+        return _array(field, [values.value]).take(pa.repeat(pa.scalar(0, pa.int32()), len(values)))
     if isinstance(values, Packed):
         return values.array.cast(field.type)
     if isinstance(values, Maps):
@@ -101,6 +100,8 @@ def _array(field: pa.Field, values: Column) -> pa.Array:
 
 def _alike_maps(maps: Maps) -> pa.Array:
     """The values come by name and are wanted by row."""
+    import numpy as np  # only what writes segments needs it, not the workers of a cluster
+
     rows, names = len(maps), len(maps.columns)
     by_name = [_array(_TEXT, values) for values in maps.columns.values()]
     by_row = np.arange(rows * names, dtype=np.int32).reshape(names, rows).T.ravel()
@@ -130,7 +131,9 @@ def to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
         parts = dict(zip((f.name for f in DEATH), map(_entry_values, entries.flatten()), strict=True))
         parts["routing_keys"] = [tuple(keys or ()) for keys in parts["routing_keys"]]
         deaths = list(map(Death._make, zip(*parts.values(), strict=True)))
-        ends = list(accumulate((length or 0 for length in pc.list_value_length(chunk).to_pylist()), initial=0))
+        ends = list(
+            accumulate((length or 0 for length in pc.list_value_length(chunk).to_pylist()), initial=0)
+        )
         histories += [tuple(deaths[begin:end]) for begin, end in pairwise(ends)]
     return histories
 

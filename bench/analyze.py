@@ -1,22 +1,31 @@
 """dlq analyze against the same verdicts in pandas and a DuckDB scan and grouping, in one run.
 
     python bench/analyze.py [RECORDS ...]      (default: 1000000 5000000)
+    python bench/analyze.py small              (1,000 letters of three brokers, cold; previews)
 
 Spark's time is a whole first analysis, from the start of the JVM to the Parquet files of the verdicts.
 pandas decides every column of the same letters' verdicts and writes them too; record by record they must
 be the same. DuckDB reads the same columns and groups by cause: the least that anything could do. The
-last figure is for one more segment: old segments are not judged again.
+last figure is for one more pull of 2,000 letters: old segments are not judged again.
+
+`small` runs each thing in a process of its own, five times in turns: a first analysis, and a bare session with
+the same settings that maps the same letters through Python once and writes them once. CPU is that of the
+process and all its children.
 """
 
 import json
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from statistics import median
 from typing import Any
 
 import letters
+import psutil
 from in_pandas import verdicts
 
 from dlq.analyzers.spark.job import analyze
@@ -37,6 +46,11 @@ CAUSE_SQL = """
                     ELSE 'unknown' END AS cause
         FROM read_parquet(?)) GROUP BY cause
 """
+
+MORE = 2_000
+"""Letters of one more pull."""
+ROUNDS = 5
+LETTERS = 1_000
 
 COMPARED = (
     "cause", "mechanism", "rule", "evidence", "stale_evidence", "attempts", "origin_kind", "origin",
@@ -99,7 +113,7 @@ def compare(records: int) -> dict[str, Any]:
         duckdb, also = timed(lambda: in_duckdb(files))
         assert causes == same == also, (causes, same, also)
         assert (wrong := different(ours, [theirs])) == 0, f"{wrong} letters are judged differently"
-        letters.fill(store, records, records + letters.ROWS)
+        letters.fill(store, records, records + MORE)
         again, _ = timed(lambda: analyze(store, Settings()).causes)
     finally:
         shutil.rmtree(folder)
@@ -107,7 +121,88 @@ def compare(records: int) -> dict[str, Any]:
     return {"records": records, **{name: round(seconds, 1) for name, seconds in rounded.items()}}
 
 
+def bare(folder: str) -> None:
+    """What a session costs that maps letters through Python once and writes them once."""
+    from dlq.analyzers.spark.files import read_files, write_table
+    from dlq.analyzers.spark.session import session
+    from dlq.archive.schema import SEGMENT
+
+    store = LocalStore(folder)
+    with session(Settings().spark, None, True, store.location) as spark:
+        read = read_files(spark, store, [m.segment for m in manifests.every(store)], SEGMENT)
+        write_table(store, read.mapInArrow(lambda batches: batches, read.schema), SEGMENT, "bare")
+
+
+def preview_of(folder: str) -> None:
+    """A preview of all letters."""
+    from dlq.analyzers.preview import preview
+
+    found = preview(LocalStore(folder), Settings())
+    assert found.verdicts is not None
+    assert len(found.verdicts) == found.letters
+
+
+ALONE: Mapping[str, Callable[[str], object]] = {
+    "analyze": lambda folder: analyze(LocalStore(folder), Settings()),
+    "bare": bare,
+    "preview": preview_of,
+}
+"""What runs in a process of its own."""
+
+
+def measured(name: str, archive: str) -> tuple[float, float]:
+    """Seconds and seconds of CPU of one of ALONE on a copy of an archive."""
+    with tempfile.TemporaryDirectory(prefix="dlq-bench-") as folder:
+        shutil.copytree(archive, folder, dirs_exist_ok=True)
+        start = time.perf_counter()
+        with subprocess.Popen([sys.executable, __file__, "alone", name, folder]) as process:
+            spent = {}
+            while process.poll() is None:
+                spent |= cpu_of(process.pid)
+                time.sleep(0.05)
+        assert process.returncode == 0, name
+        return time.perf_counter() - start, sum(spent.values())
+
+
+def cpu_of(pid: int) -> dict[int, float]:
+    """Seconds of CPU of a process and its children so far, by pid."""
+    found = {}
+    with suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            times = process.cpu_times()
+            found[process.pid] = times.user + times.system
+    return found
+
+
+def small() -> None:
+    """First analyses of few letters, beside bare sessions; previews of as many as are shown at once."""
+    for name, fill, things in (
+        (LETTERS, letters.fill_mixed, ("analyze", "bare")),
+        (20_000, letters.fill, ("preview",)),
+    ):
+        with tempfile.TemporaryDirectory(prefix="dlq-bench-") as archive:
+            fill(LocalStore(archive), 0, name)
+            rounds = [{thing: measured(thing, archive) for thing in things} for _ in range(ROUNDS)]
+        for thing in things:
+            seconds, cpu = zip(*(one[thing] for one in rounds), strict=True)
+            said = {"letters": name, "what": thing, "seconds": median(seconds), "cpu": median(cpu)}
+            print(
+                json.dumps({k: round(v, 1) if isinstance(v, float) else v for k, v in said.items()}),
+                flush=True,
+            )
+        if "bare" in things:
+            ratio = median(one["analyze"][0] / one["bare"][0] for one in rounds)
+            print(json.dumps({"letters": name, "analyze/bare": round(ratio, 2)}), flush=True)
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["alone"]:
+        ALONE[sys.argv[2]](sys.argv[3])
+        return
+    if sys.argv[1:] == ["small"]:
+        small()
+        return
     for records in map(int, sys.argv[1:] or ("1000000", "5000000")):
         result = compare(records)
         ratios = {

@@ -16,9 +16,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.analyzers.advice import ADVICE
-from dlq.analyzers.exceptions import FAMILIES
-from dlq.analyzers.incidents import DEPENDENCY, SLOT, UNREMARKABLE
+from dlq.analyzers.groups.advice import Known, advise
+from dlq.analyzers.groups.duplicates import Duplicate
+from dlq.analyzers.groups.incidents import DEPENDENCY, SLOT, UNREMARKABLE
+from dlq.analyzers.rules.exceptions import FAMILIES
 from dlq.archive.analyses import VERDICTS
 
 READ = ["headers", "properties", "deaths", "dead_letter_queue", "routing_key"]
@@ -30,7 +31,6 @@ _FRAME = re.compile(
     r"\n\s+at (?!java\.|org\.springframework\.|org\.postgresql\.|com\.fasterxml\.)([\w.$]+)\("
 )
 _VARIABLE = re.compile(r"\"[^\"]*\"|'[^']*'|\d[\d.,:TZ+-]*")
-_FAMILIES = {name: re.compile(f"(?i){pattern}") for name, pattern in FAMILIES.items()}
 _PLATFORM = re.compile(r"(?:java|javax|jakarta|System|builtins)\.|[^.]*$")
 _LAST = {"expired": ("expired", "ttl", "ttl"), "maxlen": ("overflow", "maxlen", "maxlen"),
          "rejected": ("poison_ack", "reject", "reject"),
@@ -99,12 +99,12 @@ def _parked(named: dict[str, str], queue: str, key: str) -> tuple[Any, ...] | No
 @cache
 def _family_of(name: str) -> str | None:
     """What a class's own name says; the same few classes come again and again."""
-    return next((family for family, p in _FAMILIES.items() if p.search(name.rpartition(".")[2])), None)
+    return next((family for family, p in FAMILIES.items() if p.search(name.rpartition(".")[2].lower())), None)
 
 
 def _family(name: str | None, message: str) -> str:
     found = (_family_of(name) if name else None) or next(
-        (family for family, pattern in _FAMILIES.items() if pattern.search(message[:300])), None
+        (family for family, pattern in FAMILIES.items() if pattern.search(message[:300].lower())), None
     )
     return found or ("other" if name is None or _PLATFORM.match(name) else "business")
 
@@ -206,29 +206,36 @@ def _with_duplicates(letters: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def _twin(kind: str | None = None, **repeats: bool) -> Known:
+    return Known("poison_ack", 3, duplicate=Duplicate("g", kind, first_of_group=False, **repeats))
+
+
+def _failed(family: str) -> Known:
+    return Known("application_error", 3, exception_family=family)
+
+
 def _with_advice(letters: pd.DataFrame) -> pd.DataFrame:
     cause, kind, later = letters.cause, letters.duplicate_kind, letters.later
     family = letters.exception_family.where(cause.isin(["application_error", "redelivery_exhausted"]))
-    conditions = {
-        "laps >=": letters.laps >= 3,
-        "exact_copy": letters.exact_copy,
-        "repeats_id": letters.repeats_id,
-        "duplicate_kind = 'same_key'": (kind == "same_key") & later,
-        "duplicate_kind = 'same_body'": (kind == "same_body") & later & (letters.message_id.fillna("") == ""),
-        **{f"cause = '{name}'": cause == name for name in ("unknown", "expired", "overflow")},
-        "exception_family IN ('timeout'": family.isin(_TRANSIENT),
-        **{f"exception_family = '{name}'": family == name for name in ("duplicate", "database", "auth")},
-        "exception_family IN ('serial": family.isin(["serialization", "validation"]),
-        **{f"exception_family = '{name}'": family == name for name in ("not_found", "bug")},
-        "cause = 'application_error'": cause == "application_error",
-        "cause = 'redelivery_exhausted'": cause == "redelivery_exhausted",
-        "mechanism = 'retry_loop'": letters.mechanism == "retry_loop",
-        "cause = 'poison_ack'": cause == "poison_ack",
-    }  # fmt: skip
-    lines = [next(line for line in ADVICE if words in line.when) for words in conditions]
-    number = np.select(list(conditions.values()), range(len(lines)))
-    letters["advice"] = np.array([line.advice for line in lines], object)[number]
-    letters["advice_reason"] = np.array([line.reason for line in lines], object)[number]
+    conditions = (
+        (Known(None, 3, laps=3), letters.laps >= 3),
+        (_twin(exact_copy=True), letters.exact_copy),
+        (_twin(repeats_id=True), letters.repeats_id),
+        (_twin("same_key"), (kind == "same_key") & later),
+        (_twin("same_body"), (kind == "same_body") & later & (letters.message_id.fillna("") == "")),
+        *((Known(name, 3), cause == name) for name in ("unknown", "expired", "overflow")),
+        (_failed("timeout"), family.isin(_TRANSIENT)),
+        *((_failed(name), family == name) for name in ("duplicate", "database", "auth")),
+        (_failed("serialization"), family.isin(["serialization", "validation"])),
+        *((_failed(name), family == name) for name in ("not_found", "bug")),
+        *((Known(name, 3), cause == name) for name in ("application_error", "redelivery_exhausted")),
+        (Known("poison_ack", 3, mechanism="retry_loop"), letters.mechanism == "retry_loop"),
+        (Known("poison_ack", 3), cause == "poison_ack"),
+    )
+    lines = [advise(known) for known, _ in conditions]
+    number = np.select([holds for _, holds in conditions], range(len(lines)))
+    letters["advice"] = np.array([advice for advice, _ in lines], object)[number]
+    letters["advice_reason"] = np.array([reason for _, reason in lines], object)[number]
     return letters
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
+from dlq.analyzers.groups.incidents import SLOT, Slot, find, kind_of
+
 DAY, HOUR, MINUTE = 86_400, 3_600, 60
 DAYS = 14
 START = 1_793_000_000
@@ -147,24 +149,21 @@ SCENARIOS: Mapping[str, Callable[[Random], list[Letter]]] = {
 }
 
 
-def found_by_spark(spark: Any, letters: list[Letter]) -> list[str | None]:
+def found(letters: list[Letter]) -> list[str | None]:
     """The incident of each letter."""
-    from dlq.analyzers import incidents
+    counted = Counter((kind_of(x.family, x.cause), x.fingerprint, _slot(x)) for x in letters)
+    slots = [slot for _, _, slot in counted]
+    span = max(slots) - min(slots) + 1
+    incident: dict[tuple[str, str, int], str] = {}
+    for kind in {kind for kind, _, _ in counted}:
+        of_kind = [Slot(name, slot, n) for (k, name, slot), n in counted.items() if k == kind]
+        for one in find(kind, of_kind, span):
+            incident[kind, one.slot.fingerprint, one.slot.slot] = one.incident_id
+    return [incident.get((kind_of(x.family, x.cause), x.fingerprint, _slot(x))) for x in letters]
 
-    columns = (
-        "record_id string, at double, source string, cause string, exception_family string, fingerprint string, "
-        "published_at timestamp, connection_id string, incident_id string"
-    )
-    rows = [
-        (f"{n:012x}", START + x.at, x.source, x.cause, x.family, x.fingerprint, None, None, None)
-        for n, x in enumerate(letters)
-    ]
-    judged = spark.createDataFrame(rows, columns).selectExpr("*", "CAST(at AS timestamp) AS dead_at")
-    counted = incidents.slots(judged).persist()
-    marked = incidents.mark(judged, incidents.find(counted)).orderBy("record_id").select("incident_id")
-    told = [row.incident_id for row in marked.collect()]
-    counted.unpersist()
-    return told
+
+def _slot(letter: Letter) -> int:
+    return int((START + letter.at) // SLOT)
 
 
 def score(letters: list[Letter], told: list[str | None]) -> Counter[str]:
@@ -194,17 +193,13 @@ def report(name: str, n: Mapping[str, int]) -> dict[str, Any]:
 
 
 def main() -> None:
-    from dlq.analyzers.spark.session import session
-    from dlq.core.settings import Spark
-
     seeds = int(sys.argv[1]) if len(sys.argv) > 1 else 5
-    with session(Spark(conf={"spark.sql.shuffle.partitions": "2"})) as spark:
-        for name, scenario in SCENARIOS.items():
-            total: Counter[str] = Counter()
-            for seed in range(seeds):
-                letters = scenario(Random(f"{name} {seed}"))
-                total += score(letters, found_by_spark(spark, letters))
-            print(json.dumps(report(name, total)), flush=True)
+    for name, scenario in SCENARIOS.items():
+        total: Counter[str] = Counter()
+        for seed in range(seeds):
+            letters = scenario(Random(f"{name} {seed}"))
+            total += score(letters, found(letters))
+        print(json.dumps(report(name, total)), flush=True)
 
 
 if __name__ == "__main__":

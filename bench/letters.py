@@ -6,7 +6,7 @@ duplicates. Bodies are about 500 bytes and differ.
 """
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 
@@ -158,14 +158,76 @@ def letter(n: int) -> Record:
     )
 
 
+def _suppressed(n: int) -> Record:
+    """Of a failover: ActiveMQ's client took it for a duplicate."""
+    consumer = f"ID:vm-33407-1795194807825-3:1:{n % 3}:1"
+    return letter(n)._replace(
+        source="legacy",
+        broker="amq",
+        broker_kind="activemq",
+        broker_version="5.18.6",
+        dead_letter_queue="ActiveMQ.DLQ",
+        message_id=f"ID:shop-36041-1795195175398-1:75:1:1:{n}",
+        key=None,
+        origin_kind="queue",
+        origin="orders",
+        exchange=None,
+        routing_key=None,
+        deaths=(),
+        dead_at=None,
+        published_at=START + n * 1000,
+        headers={"original-destination": "queue://orders"},
+        failure_text=f"java.lang.Throwable: Suppressing duplicate delivery on connection, consumer {consumer}",
+    )
+
+
+def _half(n: int) -> Record:
+    """Of RocketMQ's transactions: a half message and, one in three, the broker's note that it gave up."""
+    topic = "TRANS_CHECK_MAX_TIME_TOPIC" if n % 3 == 0 else "RMQ_SYS_TRANS_HALF_TOPIC"
+    key = f"T-{n // 3}"
+    return letter(n)._replace(
+        source="payments",
+        broker="pay",
+        broker_kind="rocketmq",
+        broker_version="5.5.0",
+        broker_node="broker-a",
+        dead_letter_queue=topic,
+        message_id=key,
+        key=key,
+        offset=n,
+        deaths=(),
+        headers={"queueOffset": str(n), "commitLogOffset": str(n * 100), "bornHost": "10.0.0.1:5"},
+        properties={
+            "UNIQ_KEY": key,
+            "REAL_TOPIC": "orders",
+            "PGROUP": "shop",
+            "TRANSACTION_CHECK_TIMES": "15",
+        },
+        published_at=START + n * 1000,
+    )
+
+
+def fill_mixed(store: Store, first: int, end: int) -> None:
+    """Letters [first, end) of three brokers, a segment each: RabbitMQ's, suppressed duplicates of ActiveMQ,
+    transactions of RocketMQ."""
+    third = (end - first) // 3
+    makers = (letter, _suppressed, _half)
+    for number, make in enumerate(makers):
+        start = first + number * third
+        last = end if make is makers[-1] else start + third
+        _write(store, f"bench-mixed-{number}", [make(n) for n in range(start, last)], START)
+
+
 def fill(store: Store, first: int, end: int) -> None:
     """Letters [first, end) as committed segments of ROWS rows each."""
     for start in range(first, end, ROWS):
-        stem = f"bench-{start // ROWS:06d}"
-        name = segment_name("orders", stem, START)
         rows = [letter(n) for n in range(start, min(start + ROWS, end))]
-        store.put(name, memoryview(encode(to_table(rows))))
-        created = datetime.fromtimestamp(START / 1e6, UTC) + timedelta(seconds=start)
-        manifests.write(
-            store, Manifest(stem, "bench", "orders", "drain", name, len(rows), "", created.isoformat())
-        )
+        _write(store, f"bench-{start // ROWS:06d}", rows, START + start * 1_000_000)
+
+
+def _write(store: Store, stem: str, rows: list[Record], at: int) -> None:
+    source = rows[0].source
+    name = segment_name(source, stem, START)
+    store.put(name, memoryview(encode(to_table(rows))))
+    created = datetime.fromtimestamp(at / 1e6, UTC).isoformat()
+    manifests.write(store, Manifest(stem, "bench", source, "drain", name, len(rows), "", created))

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from dlq.archive.analyses import Analysis
     from dlq.cli.context import Context
 
+_BROKEN = (
+    "{} made a rule fail and {} unknown; see dlq query "
+    "\"SELECT record_id, evidence FROM verdicts WHERE rule = 'broken-rule'\""
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
@@ -40,7 +45,7 @@ def analyze(
     """Judge all captured letters with Spark: cause, exception, duplicates, advice.
 
     The stores that the configuration names as evidence are asked first what became of the messages; where one
-    does not answer, the rest is done, with exit code 3.
+    does not answer, the rest is done, with exit code 3; so it is where a letter makes a rule fail.
 
     Example: dlq analyze --since 24h
     """
@@ -69,7 +74,12 @@ def analyze(
     missing = [snapshot.error for snapshot in taken if snapshot.error is not None]
     for error in missing:
         context.complain(f"{error}; its letters are judged without it")
-    return ExitCode.PARTLY if missing else ExitCode.DONE
+    broken = result.extra.get("broken", 0)
+    if broken:
+        context.complain(
+            _BROKEN.format(f"{broken:,} letter{'s' if broken != 1 else ''}", "is" if broken == 1 else "are")
+        )
+    return ExitCode.PARTLY if missing or broken else ExitCode.DONE
 
 
 def _moment(since: str | None) -> int | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from dlq.core.errors import DlqError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from dlq.archive.manifests import Manifest
     from dlq.cli.context import Context
 
@@ -70,21 +72,24 @@ def show(context: "Context", died: Died) -> None:
     """A small table for a terminal; in words, where the letters are too many."""
     if died.causes is None and died.letters:
         context.say(f"What {died.letters:,} letters died of takes an analysis: dlq analyze")
-    if not died.failures:
-        return
+    shown, rest = died.failures[:_SHOWN], died.failures[_SHOWN:]
+    if shown:
+        _draw(context.console, shown)
+    if rest:
+        kinds = "1 more failure" if len(rest) == 1 else f"{len(rest):,} more failures"
+        context.console.print(f"{sum(letters for letters, *_ in rest):,} in {kinds}")
+
+
+def _draw(console: "Console", failures: Sequence[tuple[int, str, str]]) -> None:
     from rich.table import Table
 
     from dlq.core.text import for_terminal, shorten
 
-    shown, rest = died.failures[:_SHOWN], died.failures[_SHOWN:]
-    room = context.console.width - max(len(cause) for _n, cause, _text in shown) - _NUMBER
+    room = max(20, console.width - max(len(cause) for _letters, cause, _text in failures) - _NUMBER)
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in ("letters", "died of", "failure"):
         table.add_column(column, justify="right" if column == "letters" else "left", no_wrap=True)
-    for letters, cause, text in shown:
-        table.add_row(f"{letters:,}", cause, shorten(for_terminal(text[:_LONG]), max(20, room)))
-    context.console.print()
-    context.console.print(table)
-    if rest:
-        kinds = "1 more failure" if len(rest) == 1 else f"{len(rest):,} more failures"
-        context.console.print(f"{sum(letters for letters, *_ in rest):,} in {kinds}")
+    for letters, cause, text in failures:
+        table.add_row(f"{letters:,}", cause, shorten(for_terminal(text[:_LONG]), room))
+    console.print()
+    console.print(table)

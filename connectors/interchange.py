@@ -204,7 +204,6 @@ def _portable(name: str, value: Any) -> Any:
         return iso(value)
     if name == "deaths":
         return [
-            {**death._asdict(), "time": None if death.time is None else iso(death.time)}
-            for death in value
+            {**death._asdict(), "time": None if death.time is None else iso(death.time)} for death in value
         ]
     return list(value) if isinstance(value, tuple) else value

@@ -36,11 +36,16 @@ def gather(letter: Document, record: Record, facts: Facts) -> list[dict[str, Any
     looked: list[dict[str, Any]] = []
     try:
         for step in steps(record._replace(**told), facts):
-            saw = {name: _text(value) for name, value in step.saw.items()}
+            saw = {name: _seen(name, value) for name, value in step.saw.items()}
             looked.append({"rule": step.rule, "when": step.when, "saw": saw, "spoke": step.spoke})
     except Exception as error:  # noqa: BLE001 - the verdict says the same: a rule failed on it
         looked.append({"rule": BROKEN, "when": f"a rule failed: {error}", "saw": {}, "spoke": True})
     return looked
+
+
+def _seen(name: str, value: Any) -> str | None:
+    """A body is content, which may have to be masked; that it was read is enough."""
+    return ("read" if value else None) if name.startswith("body ") else _text(value)
 
 
 def _text(value: Any) -> str | None:
@@ -155,7 +160,7 @@ def _found(letter: Document) -> Iterator[tuple[str, str]]:
     if state := letter["transaction_state"]:
         yield "transaction", f"{state}: {TRANSACTION_STATES.get(state, '')}".rstrip(": ")
     if incident:
-        yield "incident", f"{incident['incident_id']}, {incident['size']:,} letters"
+        yield "incident", f"{incident['incident_id']}, of size {incident['size']:,}"
 
 
 def _plain(text: str, style: str = "") -> Text:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from dlq.analyzers.groups.duplicates import Duplicate
+from dlq.analyzers.rules import Letter, Verdict
 from dlq.core.settings import Rule as UserRule
 
 _NONE = Duplicate()
@@ -75,6 +76,22 @@ def advise(known: Known, user_rules: Sequence[UserRule] = ()) -> tuple[str, str]
 @lru_cache(maxsize=4096)
 def _line(gist: Known) -> Advice:
     return next(line for line in ADVICE if line.when(gist))
+
+
+def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, str]:
+    """Advice and its reason, as far as the letter alone tells."""
+    return advise(
+        Known(
+            verdict.cause,
+            max_laps,
+            mechanism=verdict.mechanism,
+            exception_family=verdict.exception_family,
+            laps=verdict.laps,
+            transaction_state=verdict.transaction_state,
+            message_id=letter.message_id,
+            keys=letter.properties.get("KEYS"),
+        )
+    )
 
 
 def _of_discarded(known: Known) -> str:

@@ -40,8 +40,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Slot(NamedTuple):
-    """How many letters of a failure died in one slot, which is counted from the epoch; and who they are. Times
-    are microseconds since the epoch."""
+    """How many letters of a failure died in one slot, which is counted from the epoch; and who they are.
+    Times are microseconds since the epoch."""
 
     fingerprint: str
     slot: int

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from dlq.analyzers.rules import activemq, artemis, exceptions, frameworks, rabbitmq, rocketmq
-from dlq.analyzers.rules.letter import LONGEST_EVIDENCE, Facts, Finding, Letter, Rule, whole
+from dlq.analyzers.rules.letter import LONGEST_EVIDENCE, Facts, Finding, Letter, Rule, fitting, whole
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 
@@ -89,7 +89,7 @@ BROKEN = _BROKEN.name
 
 
 def judge(record: Record, facts: Facts) -> Verdict:
-    """The verdict on one letter. It never raises: a rule that does makes the letter `unknown`, and is named."""
+    """The verdict on one letter. It never raises: a rule that does is named, and the letter is `unknown`."""
     return judged(Letter._make(record), facts)[0]
 
 
@@ -111,7 +111,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         rule.name,
         None if found.evidence is None else found.evidence[:LONGEST_EVIDENCE],
         found.stale_evidence,
-        found.attempts,
+        fitting(found.attempts),
         found.origin_kind or (None if found.origin is None else "queue"),
         found.origin,
         failure.exception_class,

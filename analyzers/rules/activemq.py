@@ -28,7 +28,8 @@ _NUMBERED = _pattern(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)$")
 _OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
 _OF_SESSION = _pattern(r"^(.+):-?\d+$")
 _AUDIT = _pattern(
-    r"^(?:Suppressing duplicate delivery on connection, consumer |Duplicate non transacted delivery to )(\S+)$"
+    r"^(?:Suppressing duplicate delivery on connection, consumer "
+    r"|Duplicate non transacted delivery to )(\S+)$"
 )
 _AUDIT_OTHER = _pattern(
     r"^Duplicate dispatch with transacted redeliver pending on another consumer, connection: (\S+)$"
@@ -109,7 +110,8 @@ def _suppressed(letter: Letter, consumer: str | None, connection: str | None) ->
 
 
 def amq_audit(letter: Letter, _: Facts) -> Finding | None:
-    """the client's connection audit took it for a duplicate after a failover (ActiveMQMessageConsumer#dispatch)"""
+    """the client's connection audit took it for a duplicate after a failover
+    (ActiveMQMessageConsumer#dispatch)"""
     told = _matched(_AUDIT, letter)
     return _suppressed(letter, told[1], part(_OF_CONSUMER, told[1])) if told else None
 
@@ -153,7 +155,8 @@ def amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | No
 
 
 def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
-    """its counter was above the limit before it reached the application: earlier crashes or kills raised it"""
+    """its counter was above the limit before it reached the application: earlier crashes or kills
+    raised it"""
     told = _matched(_BEFORE_DISPATCH, letter)
     if not told:
         return None
@@ -166,7 +169,8 @@ def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
 
 
 def amq_expired(letter: Letter, _: Facts) -> Finding | None:
-    """the broker found it expired, at the time that originalExpiration confirms (RegionBroker#messageExpired)"""
+    """the broker found it expired, at the time that originalExpiration confirms
+    (RegionBroker#messageExpired)"""
     return _died(letter) if _matched(_EXPIRED, letter) else None
 
 

@@ -266,8 +266,8 @@ def _dramatiq_queue(letter: Letter) -> str | None:
 
 
 def dramatiq(letter: Letter, _: Facts) -> Finding | None:
-    """a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body, which is that of the attempt
-    before the last (middleware.retries)"""
+    """a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body, which is that of the
+    attempt before the last (middleware.retries)"""
     trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
     if trace is None:
         return None

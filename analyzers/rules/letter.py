@@ -120,9 +120,10 @@ def body_field(letter: Letter, *path: str) -> str | None:
     found = _body_document(letter)
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
-    if found is None or isinstance(found, str):
-        return found
-    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    if found is None:
+        return None
+    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="replace").decode()  # JSON may hold halves of characters
 
 
 def first(texts: Mapping[str, str], *names: str) -> str | None:
@@ -134,14 +135,18 @@ def whole(text: str | None, bits: int = 32) -> int | None:
     """A text as a whole number of so many bits; None where it is none."""
     if text is None or not _WHOLE.fullmatch(text):
         return None
-    number = int(text)
-    return number if -(1 << bits - 1) <= number < 1 << bits - 1 else None
+    return fitting(int(text), bits)
 
 
 def part(pattern: re.Pattern[str], text: str | None, group: int = 1) -> str | None:
     """What a group of a pattern finds in a text; None where it finds nothing, or an empty text."""
     found = pattern.search(text) if text else None
     return (found[group] or None) if found else None
+
+
+def fitting(number: int | None, bits: int = 32) -> int | None:
+    """A number that the archive has room for; None for any other."""
+    return number if number is not None and -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
 
 def plus(number: int | None, more: int) -> int | None:

@@ -1,5 +1,5 @@
-"""Bursts of suppressed duplicates: Spark counts and numbers the letters of each connection, and of each of its
-reconnects where the client's log tells them apart; `groups.bursts` says what a letter's place shows."""
+"""Bursts of suppressed duplicates: Spark counts and numbers the letters of each connection, and of each of
+its reconnects where the client's log tells them apart; `groups.bursts` says what a letter's place shows."""
 
 from typing import TYPE_CHECKING
 

@@ -1,11 +1,13 @@
 """Spark's classes as Java keeps them (JEP 350), written once, so that later analyses start with less work.
 
 The first JVM writes them when it ends; Java checks that a file fits its own version and Spark's jars, and
-goes on without one otherwise. It writes the head of the file last, so half a file is none.
+goes on without one otherwise. It writes the head of the file last, so half a file is none. What is in it runs
+as code of the user's, so nobody else may have written it.
 """
 
 import os
 import shlex
+import stat
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -19,8 +21,8 @@ _OF_THE_USER = ("-Xshare", "-XX:SharedArchiveFile", "-XX:ArchiveClassesAtExit")
 def option(java: Path, jars: Path, chosen: str = "") -> str:
     """The JVM's option to map the class data of this Java and these jars, or to write them at its end.
 
-    Empty where `chosen`, the options so far, has one already, where another JVM is writing them, and where
-    there is no folder to write to.
+    Empty where `chosen`, the options so far, has one already, where another JVM is writing them, where there
+    is no folder to write to, and where others could have written.
     """
     if any(word in chosen for word in _OF_THE_USER):
         return ""
@@ -28,6 +30,9 @@ def option(java: Path, jars: Path, chosen: str = "") -> str:
     try:
         caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         file = Path(caches, "dlq", f"spark-{name}.jsa")
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not all(_of_the_user_alone(path) for path in (file.parent, file)):
+            return ""
         if _usable(file, java, jars):
             return f"-XX:SharedArchiveFile={shlex.quote(str(file))}"
         if _claimed(file):
@@ -35,6 +40,16 @@ def option(java: Path, jars: Path, chosen: str = "") -> str:
     except (OSError, RuntimeError):  # the second: this user has no home
         pass
     return ""
+
+
+def _of_the_user_alone(path: Path) -> bool:
+    """No link, and nobody else can have written it; or it is not there."""
+    try:
+        known = path.lstat()
+    except FileNotFoundError:
+        return True
+    writable_by_others = known.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return not stat.S_ISLNK(known.st_mode) and known.st_uid == os.getuid() and not writable_by_others
 
 
 def _usable(file: Path, java: Path, jars: Path) -> bool:
@@ -55,9 +70,8 @@ def _claimed(file: Path) -> bool:
     for other in file.parent.glob("spark-*.jsa"):
         if now - other.stat().st_atime > _UNUSED:
             other.unlink()
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
-        file.open("xb").close()
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
         return False
     return True

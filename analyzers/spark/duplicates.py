@@ -17,7 +17,8 @@ IDENTITY = ("source", "record_id")
 
 
 def shared(letters: "DataFrame", few: bool) -> "DataFrame":
-    """Letters after step 1 -> IDENTITY and `shared`: an array of the signs that a letter shares with others."""
+    """Letters after step 1 -> IDENTITY and `shared`: the signs that a letter shares with others, as an array
+    of `groups.duplicates.Shared`. Spark keeps no more of a sign than a row, however many letters have it."""
     from pyspark.sql import functions as F
 
     facts = (column.alias(name) for name, column in _facts().items())
@@ -30,8 +31,8 @@ def shared(letters: "DataFrame", few: bool) -> "DataFrame":
 
 
 def _signs() -> "Column":
-    """What letters may share. A replayed message that died again is a new lap of its original, not a duplicate
-    of it; what a coordinated message tells of is named by its work, whatever its producer calls the message."""
+    """What letters may share. A replayed message that died again is a new lap of its original, not a
+    duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
     from pyspark.sql import functions as F
 
     def sign(name: str, tag: str, known: "Column", *parts: "Column | str") -> "Column":

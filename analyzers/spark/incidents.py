@@ -40,13 +40,12 @@ def placed(letters: "DataFrame") -> "DataFrame":
     from pyspark.sql import functions as F
 
     family, is_suppressed = F.col("exception_family"), F.col("cause") == "suppressed_duplicate"
+    is_shared = family.isin(*DEPENDENCY)
     counts = F.col("cause").isNotNull() & ~(is_suppressed & F.col("connection_id").isNotNull())
     at = F.unix_seconds(F.coalesce("dead_at", "published_at"))
     return letters.withColumns(
         {
-            "kind": F.when(family.isin(*DEPENDENCY), F.lit("dependency")).otherwise(
-                F.coalesce(family, "cause")
-            ),
+            "kind": F.when(is_shared, F.lit("dependency")).otherwise(F.coalesce(family, "cause")),
             "slot": F.when(counts, F.floor(at / SLOT)),
         }
     )
@@ -54,8 +53,8 @@ def placed(letters: "DataFrame") -> "DataFrame":
 
 def find_in(letters: "DataFrame", span: int, looked_at: int) -> "DataFrame":
     """Placed letters -> the slots that are part of an incident: PLACE, `incident_id`, and once for each
-    incident its row of the archive's table. `span`: what the archive covers, in slots; `looked_at`: the time of
-    the last pull, in microseconds."""
+    incident its row of the archive's table. `span`: what the archive covers, in slots; `looked_at`: the time
+    of the last pull, in microseconds."""
     from pyspark.sql import functions as F
 
     at = F.coalesce("dead_at", "published_at")
@@ -68,10 +67,8 @@ def find_in(letters: "DataFrame", span: int, looked_at: int) -> "DataFrame":
         F.collect_set("source").alias("sources"),
         F.collect_set("cause").alias("causes"),
     )
-    meaning = _in_kind(span, looked_at)
-    return by_group(
-        counted.filter(F.col("slot").isNotNull()), ("kind",), ("fingerprint", "slot"), meaning, _FOUND
-    )
+    there = counted.filter(F.col("slot").isNotNull())
+    return by_group(there, ("kind",), ("fingerprint", "slot"), _in_kind(span, looked_at), _FOUND)
 
 
 def _in_kind(span: int, looked_at: int) -> Meaning:

@@ -1,8 +1,9 @@
 """An analysis: committed segments in, verdicts out.
 
-1. Each letter by itself (`judging`): only letters of new segments, the others are kept from the analysis before.
-2. Between letters: transactions, duplicates, stores outside, bursts. Spark groups and joins; what a group means
-   is said in Python (`dlq.analyzers.groups`).
+1. Each letter by itself (`judging`): only letters of new segments, the others are kept from the analysis
+   before.
+2. Between letters: transactions, duplicates, stores outside, bursts. Spark groups and joins; what a group
+   means is said in Python (`dlq.analyzers.groups`).
 3. What was found changes verdicts, and the advice follows (`verdicts`).
 4. Letters that died together are incidents.
 
@@ -151,7 +152,8 @@ def _new_name(micros: int, last: Analysis | None) -> str:
 
 
 def _kept(store: Store, last: Analysis | None, key: str, counting: set[str]) -> list[Part]:
-    """Parts of the last analysis that still hold: same terms, all their segments count, the files are there."""
+    """Parts of the last analysis that still hold: same terms, all their segments count, the files are
+    there."""
     if last is None or last.rules_digest != key:
         return []
     present = set(store.list("analyses/"))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import dlq.analyzers
 import dlq.archive
 import dlq.core
-from dlq.analyzers.groups.advice import Known, advise
+from dlq.analyzers.groups.advice import advise_alone
 from dlq.analyzers.groups.incidents import SLOT
 from dlq.analyzers.letters import Group, read
 from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judged
@@ -64,7 +64,8 @@ _ADVICE = pa.schema([VERDICTS.field("advice"), VERDICTS.field("advice_reason")])
 _FURTHER = pa.schema(
     [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", STORED), ("said", _S)]
 )
-"""What the comparison between letters wants to know beside. `said`: the text of the exception, for users' rules."""
+"""What the comparison between letters wants to know beside. `said`: the text of the exception, for the
+user's rules."""
 _COPIED = (
     "record_id", "source", "broker", "broker_kind", "broker_node", "dead_letter_queue", "message_id", "key",
     "body_sha256", "body_size", "published_at", "dead_at", "captured_at",
@@ -224,23 +225,13 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 def _judged(group: Group, terms: Terms) -> pa.Table:
     found = [judged(letter, terms.facts) for letter in group.letters]
-    by_itself = _columns([verdict for verdict, _ in found], _BY_ITSELF)
-    advice = _columns(
-        [
-            advise_alone(verdict, letter, terms.max_laps)
-            for (verdict, _), letter in zip(found, group.letters, strict=True)
-        ],
-        _ADVICE,
-    )
-    further = _columns(
-        [
-            _further(letter, text if terms.with_text else None)
-            for letter, (_, text) in zip(group.letters, found, strict=True)
-        ],
-        _FURTHER,
-    )
+    pairs = list(zip(group.letters, found, strict=True))
+    by_itself = [verdict for verdict, _ in found]
+    advice = [advise_alone(letter, verdict, terms.max_laps) for letter, (verdict, _) in pairs]
+    further = [_further(letter, text if terms.with_text else None) for letter, (_, text) in pairs]
     copied = [group.table[name].cast(SEGMENT.field(name).type) for name in _COPIED]
-    return pa.Table.from_arrays([*copied, *by_itself, *advice, *further], schema=JUDGED)
+    columns = [*_columns(by_itself, _BY_ITSELF), *_columns(advice, _ADVICE), *_columns(further, _FURTHER)]
+    return pa.Table.from_arrays([*copied, *columns], schema=JUDGED)
 
 
 def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
@@ -248,25 +239,10 @@ def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Arr
     return [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
 
 
-def advise_alone(verdict: Verdict, letter: Letter, max_laps: int) -> tuple[str, str]:
-    """Advice and its reason, as far as the letter alone tells."""
-    return advise(
-        Known(
-            verdict.cause,
-            max_laps,
-            mechanism=verdict.mechanism,
-            exception_family=verdict.exception_family,
-            laps=verdict.laps,
-            transaction_state=verdict.transaction_state,
-            message_id=letter.message_id,
-            keys=letter.properties.get("KEYS"),
-        )
-    )
+_Further = tuple[str | None, str | None, str | None, str | None, Stored | None, str | None]
 
 
-def _further(
-    letter: Letter, text: str | None
-) -> tuple[str | None, str | None, str | None, str | None, Stored | None, str | None]:
+def _further(letter: Letter, text: str | None) -> _Further:
     coordinator, work = coordinated(letter) or (None, None)
     facts = stored(letter)
     if facts is None:

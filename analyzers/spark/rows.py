@@ -26,9 +26,9 @@ Meaning = Callable[[Row, Iterator[Row]], Iterable[Row]]
 
 def _values(column: pa.Array) -> list[Any]:
     """Times are microseconds since the epoch, as everywhere in `dlq`."""
-    values: list[Any] = (
-        column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
-    ).to_pylist()
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: list[Any] = column.to_pylist()
     return values
 
 

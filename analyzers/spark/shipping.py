@@ -1,5 +1,6 @@
 """What a cluster's Python workers need of `dlq` goes there with the job, so that nothing of it is installed on them."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +10,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from dlq.core.errors import UsageError
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers")
 """What judges letters; it imports these rooms, pyarrow, and Python's own modules."""
+_HOST = re.compile(r"\((\S+) executor \S+\)")
+_MISSING = (
+    (re.compile(r'Cannot run program "([^"]+)"'), "there is no {}"),
+    (re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: (\S+) than"), "its Python is {}"),
+    (re.compile(r"No module named '(pyarrow)\b"), "its Python has no {}"),
+    (re.compile(r"Error from python worker:\s(?s:.*?)\n\s*(\w+Error: .*)"), "its Python does not start: {}"),
+)
+"""What Spark says -> what a worker lacks."""
 
 
 @contextmanager
@@ -23,7 +34,36 @@ def shipped(context: "SparkContext") -> Iterator[None]:
     with TemporaryDirectory() as folder:
         context.addPyFile(str(pack(Path(folder, "dlq.zip"))))
         sys.path[:] = before  # which PySpark changes, too
+        with _told(context.master):
+            yield
+
+
+@contextmanager
+def _told(master: str) -> Iterator[None]:
+    """A worker whose Python cannot run the rooms becomes a UsageError that says what it lacks."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
         yield
+    except (PySparkException, Py4JJavaError) as error:
+        lack = lacking(f"{error}\n{getattr(error, '_stackTrace', '')}", master)
+        if lack is None:
+            raise
+        raise UsageError(lack) from error
+
+
+def lacking(said: str, master: str) -> str | None:
+    """What a worker lacks, where it is and how to mend that, by what Spark said; None when it is something else."""
+    found = next((text.format(*m.groups()) for p, text in _MISSING if (m := p.search(said))), None)
+    if found is None:
+        return None
+    host = _HOST.search(said)
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return (
+        f"a worker of {master}{f' on {host[1]}' if host else ''} cannot judge letters: {found}; every worker needs "
+        f'Python {version} with pyarrow: name the program as "spark.pyspark.python" in [spark.conf]'
+    )
 
 
 def pack(target: Path) -> Path:

@@ -28,12 +28,9 @@ def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -
         _check(asked, rule)
     holding = F.coalesce(*(F.when(F.expr(f"({rule.where})"), F.lit(n)) for n, rule in enumerate(rules)))
     held = asked.select(*IDENTITY, holding.alias("number")).filter(F.col("number").isNotNull())
-    names, causes = (
-        F.array(*map(F.lit, column)) for column in zip(*((r.name, r.cause) for r in rules), strict=True)
-    )
-    chosen = held.select(
-        *IDENTITY, names[F.col("number")].alias("user_rule"), causes[F.col("number")].alias("user_cause")
-    )
+    names = F.array(*(F.lit(rule.name) for rule in rules))[F.col("number")]
+    causes = F.array(*(F.lit(rule.cause) for rule in rules))[F.col("number")].cast("string")
+    chosen = held.select(*IDENTITY, names.alias("user_rule"), causes.alias("user_cause"))
     joined = letters.join(chosen, on=list(IDENTITY), how="left")
     named = {
         "rule": F.when(F.col("user_cause").isNotNull(), F.col("user_rule")).otherwise(F.col("rule")),
@@ -49,7 +46,7 @@ def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
     said = [name for name in letters.columns if name not in records.columns]
     better = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
     both = letters.select(*IDENTITY, *said, *(F.col(b).alias(f"better_{n}") for n, b in better.items()))
-    joined = records.join(both, on=list(IDENTITY), how="inner").withColumns(
+    return records.join(both, on=list(IDENTITY), how="inner").withColumns(
         {
             "attempts": F.coalesce("better_attempts", "attempts"),
             "origin": F.coalesce("better_origin", "origin"),
@@ -57,7 +54,6 @@ def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
             "body_text": F.col("body").cast("string"),
         }
     )
-    return joined
 
 
 def _check(asked: "DataFrame", rule: Rule) -> None:

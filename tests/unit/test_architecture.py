@@ -4,9 +4,12 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from dlq.analyzers import letters
 
 ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
@@ -19,6 +22,10 @@ MAY_IMPORT = {
     "reports": {"core", "archive", "analyzers", "replay"},
     "cli": {"core", "connectors", "archive", "capture", "replay", "analyzers", "reports"},
 }
+IO = {
+    "asyncio", "fileinput", "ftplib", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib", "selectors",
+    "shutil", "smtplib", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading",
+}  # fmt: skip
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
 
@@ -33,7 +40,7 @@ def rooms_imported_by(path: Path) -> set[str]:
 
 
 def modules(room: str) -> list[Path]:
-    return sorted((ROOT / room).glob("*.py"))
+    return sorted((ROOT / room).rglob("*.py"))
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
@@ -49,6 +56,69 @@ def test_an_import_turned_round_is_seen(tmp_path: Path) -> None:
     assert rooms_imported_by(turned) == {"cli", "replay"}
 
 
+def imports_of(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it; `from x import y` may mean x.y."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, path
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def is_of(name: str, *packages: str) -> bool:
+    return any(f"{name}.".startswith(f"{package}.") for package in packages)
+
+
+def calls_in(path: Path) -> set[str]:
+    """Names of functions that a file calls."""
+    calls = (node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+    return {call.id for call in calls if isinstance(call, ast.Name)}
+
+
+PURE = {
+    "analyzers/rules": ("dlq.core", "dlq.analyzers.rules"),
+    "analyzers/groups": ("dlq.core", "dlq.analyzers"),
+}
+"""Rooms of plain Python, and what of ours they may import."""
+
+
+@pytest.mark.parametrize("room", PURE)
+def test_what_letters_mean_is_said_in_plain_python_without_io(room: str) -> None:
+    libraries = {name for name in sys.stdlib_module_names if name not in IO}
+    assert modules(room)
+    for path in modules(room):
+        for name in imports_of(path):
+            allowed = is_of(name, *PURE[room]) and not is_of(name, "dlq.analyzers.spark")
+            assert allowed or name.partition(".")[0] in libraries, f"{path.name}: {name}"
+        assert calls_in(path).isdisjoint({"open", "print", "input", "exec", "eval", "__import__"}), path.name
+
+
+def loaded_with(module: str) -> set[str]:
+    code = f"import sys, {module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_a_rule_and_a_group_load_no_library_of_others() -> None:
+    loaded = loaded_with("dlq.analyzers.rules, dlq.analyzers.groups.stores, dlq.analyzers.groups.advice")
+    assert loaded & (HEAVY | {"py4j", "dlq.archive"}) == set()
+
+
+def columns_read_in(path: Path) -> set[str]:
+    """Attributes that a file reads, but for those it calls (`headers.keys()`)."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and id(node) not in called}
+
+
+def test_no_rule_reads_a_column_that_letters_are_given_without() -> None:
+    unread = set(letters.UNREAD)
+    for path in modules("analyzers/rules"):
+        mine = {"body"} if path.name == "letter.py" else set()  # which fetches it
+        assert columns_read_in(path) & unread == mine, path.name
+
+
 def test_help_loads_no_heavy_library() -> None:
     code = "import sys; from dlq.cli.app import build; build(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -58,8 +128,12 @@ def test_help_loads_no_heavy_library() -> None:
 def test_every_room_is_packaged_and_linked_for_type_checkers() -> None:
     table = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert {f"dlq.{room}" for room in rooms} == set(table["packages"])
-    assert {f"dlq.{room}": room for room in rooms} == table["package-dir"]
+    folders = {
+        str(path.parent.relative_to(ROOT)) for room in rooms for path in (ROOT / room).rglob("__init__.py")
+    }
+    assert {f"dlq.{folder}".replace("/", ".") for folder in folders} == set(table["packages"])
+    assert {f"dlq.{folder}".replace("/", "."): folder for folder in folders} == table["package-dir"]
+    assert folders == {str(path.parent.relative_to(ROOT)) for room in rooms for path in modules(room)}
     assert rooms == {link.name for link in (ROOT / "typings/dlq").iterdir()}
     assert all((ROOT / room / "py.typed").exists() for room in rooms)
 

@@ -92,6 +92,14 @@ def test_long_texts_are_cut() -> None:
     assert max(len(text or "") for step in steps for text in step["saw"].values()) == 200
 
 
+def test_of_a_body_it_only_says_that_it_was_read() -> None:
+    error = {"type": "EasyNetQ.SystemMessages.Error"}
+    spoke = document(record(properties=error, body=b'{"Exception": "secret"}'))["explain"][-1]
+
+    assert (spoke["rule"], spoke["saw"]["body document"]) == ("easynetq", "read")
+    assert "secret" not in str(spoke)
+
+
 def test_what_was_found_between_letters_leads_to_the_advice() -> None:
     text = printed(
         record(),
@@ -106,7 +114,7 @@ def test_what_was_found_between_letters_leads_to_the_advice() -> None:
 
     assert "duplicates same_key: 1 other letter in group g1" in text
     assert "transaction committed: the message was delivered" in text
-    assert "incident i1, 30 letters" in text
+    assert "incident i1, of size 30" in text
     assert text.endswith("advice never: it was delivered")
 
 

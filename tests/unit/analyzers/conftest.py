@@ -8,15 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.analyzers.spark.session import session
+from dlq.analyzers.spark.session import FEW, session
 from dlq.archive.store import LocalStore
 from dlq.core.record import Record
 from dlq.core.settings import Spark
 
 CONF = {
+    **FEW,  # for a handful of rows the best machine code comes too late
     "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
-    # For a handful of rows the best machine code comes too late.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1",
 }
 Judge = Callable[..., list[dict[str, Any]]]
 

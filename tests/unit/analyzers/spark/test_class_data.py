@@ -94,6 +94,39 @@ def test_a_file_from_before_java_was_installed_is_written_anew(java: Path, jars:
     assert "ArchiveClassesAtExit" in option(java, jars)
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("of_another", ["file", "folder"])
+def test_what_belongs_to_another_user_is_left_alone(
+    java: Path, jars: Path, cache: Path, of_another: str
+) -> None:
+    option(java, jars)
+    the_file(cache).write_bytes(HEAD)
+    assert "SharedArchiveFile" in option(java, jars)
+    os.chown(cache if of_another == "folder" else the_file(cache), 4711, 4711)
+    assert option(java, jars) == ""
+    assert the_file(cache).read_bytes() == HEAD
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+@pytest.mark.parametrize("open_to_others", ["file", "folder"])
+def test_what_others_can_write_is_left_alone(
+    java: Path, jars: Path, cache: Path, open_to_others: str, mode: int
+) -> None:
+    option(java, jars)
+    the_file(cache).write_bytes(HEAD)
+    (cache if open_to_others == "folder" else the_file(cache)).chmod(mode)
+    assert option(java, jars) == ""
+
+
+@pytest.mark.parametrize("linked", ["file", "folder"])
+def test_a_link_is_left_alone(java: Path, jars: Path, cache: Path, tmp_path: Path, linked: str) -> None:
+    option(java, jars)
+    the_file(cache).write_bytes(HEAD)
+    path = cache if linked == "folder" else the_file(cache)
+    path.symlink_to(path.rename(tmp_path / "elsewhere"))
+    assert option(java, jars) == ""
+
+
 @pytest.mark.parametrize("chosen", ["-Xshare:off", "-Xss16m -XX:SharedArchiveFile=mine.jsa"])
 def test_options_of_the_user_are_left_alone(java: Path, jars: Path, cache: Path, chosen: str) -> None:
     assert option(java, jars, chosen) == ""

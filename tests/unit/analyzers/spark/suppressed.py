@@ -5,15 +5,12 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from dlq.analyzers import bursts
-
 PRODUCER = "ID:shop-36041-1795195175398-1:75:1:1"
 CONSUMER = "ID:vm-33407-1795194807825-3:1:1:1"
 COLUMNS = (
     "record_id string, source string, broker string, cause string, connection_id string, consumer_id string, "
     "producer_id string, producer_seq bigint, origin string, message_id string, fingerprint string, "
-    "dead_at timestamp, published_at timestamp, captured_at timestamp, "
-    "user_rule string, advice string, advice_reason string, incident_id string"
+    "dead_at timestamp, published_at timestamp, captured_at timestamp"
 )
 
 
@@ -29,8 +26,6 @@ def suppressed(number: int, **changes: Any) -> dict[str, Any]:
         "producer_seq": number,
         "origin": "orders",
         "message_id": f"{PRODUCER}:{number}",
-        "advice": "check_first",
-        "advice_reason": "before",
         **changes,
     }
 
@@ -38,10 +33,6 @@ def suppressed(number: int, **changes: Any) -> dict[str, Any]:
 def frame(spark: SparkSession, rows: list[dict[str, Any]]) -> Any:
     names = [column.split()[0] for column in COLUMNS.split(", ")]
     return spark.createDataFrame([tuple(row.get(name) for name in names) for row in rows], COLUMNS)
-
-
-def marked(spark: SparkSession, rows: list[dict[str, Any]], log: Any = None) -> dict[str, dict[str, Any]]:
-    return {row.record_id: row.asDict() for row in bursts.mark(frame(spark, rows), log).collect()}
 
 
 def at(second: int) -> datetime:

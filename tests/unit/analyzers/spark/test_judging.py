@@ -1,0 +1,85 @@
+"""Which letters are judged again, and by how many tasks; without Spark."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.analyzers.rules import Facts
+from dlq.analyzers.spark import incidents, job, judging
+from dlq.analyzers.spark.judging import Part, Terms
+from dlq.archive.analyses import Analysis
+from dlq.archive.manifests import Manifest
+from dlq.archive.store import LocalStore
+
+TERMS = Terms(Facts(delivery_limits={"orders": {"orders": 3}}), max_laps=3, with_text=False)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        TERMS._replace(max_laps=4),
+        TERMS._replace(with_text=True),
+        TERMS._replace(facts=Facts()),
+        TERMS._replace(facts=replace(TERMS.facts, delivery_limits={"orders": {"orders": 4}})),
+        TERMS._replace(facts=replace(TERMS.facts, alternate_exchanges={"orders": ("unrouted",)})),
+    ],
+)
+def test_other_terms_have_another_key(other: Terms) -> None:
+    assert other.key() != TERMS.key() == Terms(*TERMS).key()
+
+
+def test_other_code_has_another_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = tmp_path / "rules" / "mine.py"
+    rule.parent.mkdir()
+    rule.write_text("one")
+    monkeypatch.setattr(judging, "files_in", lambda _room: tmp_path)
+    before = TERMS.key()
+    (tmp_path / "notes.txt").write_text("not code")
+    assert TERMS.key() == before
+    rule.write_text("two")
+    assert TERMS.key() != before
+
+
+def part(name: str, *stems: str) -> dict[str, Any]:
+    return Part(f"analyses/a/judged/{name}.parquet", stems, ["rabbitmq"], 0, 0, 0, 0, 0)._asdict()
+
+
+def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    parts = [part("both", "p-0", "p-1"), part("gone", "p-2"), part("half", "p-0", "p-9")]
+    for one in (parts[0], parts[2]):
+        store.put(one["file"], b"")
+    last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
+    counting = {"p-0", "p-1", "p-2"}
+    assert [one.file for one in job._kept(store, last, "key", counting)] == [parts[0]["file"]]
+    assert job._kept(store, last, "another", counting) == job._kept(store, None, "key", counting) == []
+
+
+def manifest(stem: str, rows: int) -> Manifest:
+    return Manifest(stem, "p", "orders", "copy", f"{stem}.parquet", rows, "", "2026-10-26T07:33:20Z")
+
+
+@pytest.mark.parametrize(
+    ("rows", "parallel", "tasks"),
+    [([], 2, 0), ([1], 8, 1), ([10] * 4, 2, 2), ([10] * 4, 4, 4), ([judging.LARGEST_SHARE] * 3, 1, 3)],
+)
+def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parallel: int, tasks: int) -> None:
+    committed = [manifest(f"p-{n}", count) for n, count in enumerate(rows)]
+    shares = judging._shares(committed, parallel)
+    assert len(shares) == tasks
+    assert sorted(stem for share in shares for stem, _ in share) == [m.stem for m in committed]
+
+
+@pytest.mark.parametrize(
+    ("pulls", "looked_at"),
+    [([], 1_793_000_000), (["20261026T080000-ab12"], 1_793_001_600), (["odd"], 1_793_000_000)],
+)
+def test_the_last_look_is_the_last_pull_even_if_it_brought_nothing(
+    tmp_path: Path, pulls: list[str], looked_at: int
+) -> None:
+    store = LocalStore(str(tmp_path))
+    for pull in pulls:
+        store.put(f"topology/{pull}.json", b"{}")
+    assert incidents.last_look(store, [manifest("p-0", 1)]) == looked_at * 1_000_000
