@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,9 @@ from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
     import duckdb
+
+    from dlq.core.record import Record
+    from dlq.reports.masking import Masker
 
 _BATCH_ROWS = 1000
 
@@ -43,9 +46,11 @@ def export(
     """
     from dlq.cli.looking import open_views
     from dlq.connectors.file import open_binary
+    from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
-    lines = _lines(context, open_views(context), where, mask)
+    masker = Masker(context.settings.mask) if mask else None
+    lines = _lines(open_views(context), where, masker)
     first = next(lines, None)
     try:
         with open_binary(file, "wb") as sink:
@@ -54,12 +59,19 @@ def export(
         raise  # who reads has enough
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if masker and masker.withheld:
+        context.complain(_withheld(masker.withheld))
     if file == "-":
         context.say(f"{count} letters")
     else:
         context.emit(
             {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
         )
+
+
+def _withheld(count: int) -> str:
+    what = "1 body or letter was" if count == 1 else f"{count} bodies or letters were"
+    return f"{what} withheld: packed or nested beyond what --mask looks into; without --mask all is there"
 
 
 def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -69,24 +81,30 @@ def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _lines(
-    context: Context, connection: "duckdb.DuckDBPyConnection", where: str | None, mask: bool
+    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: "Masker | None"
 ) -> Iterator[bytes]:
     """A wrong condition shows at the first line, before the file is opened."""
     import pyarrow as pa
 
     from dlq.archive.schema import SEGMENT, to_records
     from dlq.archive.user_sql import condition, guarded
-    from dlq.connectors.interchange import line_of
-    from dlq.reports.masking import Masker
 
-    masker = Masker(context.settings.mask) if mask else None
     columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
     chosen = f"SELECT record_id FROM letters WHERE {condition(where)}"
     with guarded(connection):
         found = connection.sql(f"SELECT {columns} FROM records WHERE record_id IN ({chosen})")
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):
-                line: dict[str, Any] = line_of(record)
-                yield (
-                    json.dumps(masker.document(line) if masker else line, ensure_ascii=True).encode() + b"\n"
-                )
+                yield _line(record, masker)
+
+
+def _line(record: "Record", masker: "Masker | None") -> bytes:
+    """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
+    from dlq.connectors.interchange import line_of
+
+    try:
+        line = line_of(record)
+        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"
+    except RecursionError:
+        line = line_of(record._replace(headers={})) | {"headers": dict(record.headers)}
+        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"

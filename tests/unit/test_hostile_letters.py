@@ -1,0 +1,87 @@
+"""No letter, whatever is in it, ends or stalls a command that shows or writes letters."""
+
+import gzip
+import json
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.core.record import Record
+from dlq.reports.masking import WITHHELD, Masker
+
+Dlq = Callable[..., tuple[int, str, str]]
+MAIL = b"to jane@example.com"
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    """Runs a command over an archive of these letters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(letters: list[Record], *arguments: str) -> tuple[int, str, str]:
+        write_segment(LocalStore(str(tmp_path / "archive")), "p-0", letters)
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def packed(layers: int, body: bytes = MAIL) -> bytes:
+    for _ in range(layers):
+        body = gzip.compress(body, mtime=0)
+    return body
+
+
+BOMB = packed(1, bytes(64 * 2**20))
+HOSTILE = {"packed 1,500 times": packed(1500), "64 MiB": BOMB, "packed twice": packed(1, BOMB)}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq, what: str) -> None:
+    start = time.monotonic()
+    code, out, err = dlq([letter(1, body=HOSTILE[what]), letter(2, body=MAIL)], "export", "--mask", "-")
+    hostile, harmless = sorted(
+        map(json.loads, out.splitlines()), key=lambda line: line["record"]["record_id"]
+    )
+    assert (code, harmless["body_text"]) == (0, "to [email]")
+    assert b64decode(hostile["body_base64"]) == WITHHELD.encode()
+    assert "1 body or letter was withheld" in err
+    assert time.monotonic() - start < 10
+
+
+def test_a_masked_letter_shows_that_its_body_is_withheld(dlq: Dlq) -> None:
+    record = letter(1, body=packed(1500))
+    code, out, _ = dlq([record], "-o", "table", "show", "--mask", record.record_id)
+    assert code == 0
+    assert WITHHELD in out
+
+
+def test_many_small_bodies_of_one_letter_share_what_may_be_unpacked() -> None:
+    body = b64encode(packed(1, b"a " * 2**20)).decode()
+    masker = Masker()
+    values = masker.document({f"{n}_base64": body for n in range(5)})
+    withheld = [b64decode(value) == WITHHELD.encode() for value in values.values()]
+    assert withheld == [False, False, True, True, True]
+    assert masker.withheld == 3
+
+
+@pytest.mark.parametrize("mask", [(), ("--mask",)])
+def test_headers_of_every_depth_are_exported(dlq: Dlq, mask: tuple[str, ...]) -> None:
+    depths = [*range(850, 1010), 200_000]
+    letters = [letter(n, headers={"h": "[" * depth + "]" * depth}) for n, depth in enumerate(depths)]
+    code, out, err = dlq(letters, "export", *mask, "-")
+    assert (code, out.count("\n")) == (0, len(depths)), err
+
+
+def test_a_run_of_beginnings_of_tokens_is_searched_once() -> None:
+    start = time.monotonic()
+    Masker().text("-eyJ" * 50_000)
+    assert time.monotonic() - start < 2
