@@ -5,7 +5,6 @@ durable: a reader never sees half a file, and a crash leaves nothing but a tempo
 """
 
 import fcntl
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
+from dlq.archive import bounded_json
+from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
@@ -32,7 +33,8 @@ class Store(Protocol):
         ...
 
     def get(self, name: str) -> bytes:
-        """The bytes of `name`; raises UsageError when there is none."""
+        """The bytes of the document `name`, of one that is too large perhaps only as many as show it; raises
+        UsageError when there is none."""
         ...
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -67,7 +69,7 @@ class Store(Protocol):
 def checked_format(name: str, data: bytes) -> dict[str, Any]:
     """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
     try:
-        document = dict(json.loads(data))
+        document = dict(bounded_json.loads(data))
         version = int(document.pop("format"))
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(name, error) from error
@@ -84,6 +86,15 @@ def built(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
         return make(document)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise _damaged(name, error) from error
+
+
+def checked_name(name: str, location: str) -> str:
+    """`name`, when it is one inside the archive; every store asks before it makes a path or key of it.
+    Raises ArchiveError."""
+    try:
+        return inside(name)
+    except ValueError as error:
+        raise ArchiveError(f"in the archive {location}, {error}; dlq verify names damaged files") from error
 
 
 def _damaged(name: str, error: Exception) -> ArchiveError:
@@ -118,7 +129,7 @@ class LocalStore:
         self._root = Path(self.location)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        path = self._root / name
+        path = self._path(name)
         temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
         try:
             self._make_folder(path.parent)
@@ -136,7 +147,7 @@ class LocalStore:
     def get(self, name: str) -> bytes:
         try:
             with self.open(name) as file:
-                return file.read()
+                return file.read(bounded_json.LARGEST + 1)
         except OSError as error:
             raise self._unreadable(name, error) from error
 
@@ -149,7 +160,7 @@ class LocalStore:
 
     def open(self, name: str) -> IO[bytes]:
         try:
-            return (self._root / name).open("rb")
+            return self._path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise UsageError(f"there is no {name} in the archive {self.location}") from error
         except OSError as error:
@@ -162,15 +173,16 @@ class LocalStore:
         return ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}")
 
     def list(self, prefix: str) -> list[str]:
-        folder = self._root / prefix.rpartition("/")[0]
+        above = prefix.rpartition("/")[0]
+        folder = self._path(above) if above else self._root
         names = (str(path.relative_to(self._root)) for path in folder.rglob("*") if path.is_file())
         return sorted(n for n in names if n.startswith(prefix) and _TEMPORARY not in n)
 
     def delete(self, name: str) -> None:
-        (self._root / name).unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
 
     def url(self, name: str) -> str:
-        return str(self._root / name)
+        return str(self._path(name))
 
     def parquet(self, name: str) -> str:
         return self.url(name)
@@ -178,7 +190,7 @@ class LocalStore:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
-        path = self._root / "locks" / name
+        path = self._path(f"locks/{name}")
         try:
             self._make_folder(path.parent)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -193,6 +205,13 @@ class LocalStore:
             file.write(f"pid {os.getpid()} on {socket.gethostname()}")
             file.flush()
             yield
+
+    def _path(self, name: str) -> Path:
+        """Where `name` lies; raises ArchiveError for one that leads out of the archive, also by a link."""
+        path = self._root / checked_name(name, self.location)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
+            raise ArchiveError(f"{name} in the archive {self.location} is a link that leads out of it")
+        return path
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():

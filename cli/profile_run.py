@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlq.archive import bounded_json
 from dlq.cli import alarm
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
@@ -194,7 +195,9 @@ class Run:
         if not self._failures:
             return now() / 1e6
         try:
-            return float(json.loads(self._context.store.get(self._state_name)).get("last_success", 0))
+            return float(
+                dict(bounded_json.loads(self._context.store.get(self._state_name))).get("last_success", 0)
+            )
         except (DlqError, ValueError, TypeError, AttributeError):
             return 0.0
 

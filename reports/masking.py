@@ -89,7 +89,7 @@ class Masker:
         self._substitutions = [*own, *_BUILT_IN]
         self._room = Room()
         self.withheld = 0
-        """Bodies and letters so far of which something was withheld, because it is beyond what is looked into."""
+        """Bodies and letters so far that hold more than is looked into, so that it was withheld."""
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A letter, or another JSON-able object, with everything masked; its shape stays, but for what is
