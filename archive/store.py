@@ -12,12 +12,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
-from dlq.archive import bounded_json
+from dlq.archive import bounded_json, files
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
-_TEMPORARY = ".tmp-"
 T = TypeVar("T")
 
 
@@ -120,7 +119,8 @@ def open_store(location: str) -> Store:
 
 
 class LocalStore:
-    """A folder of the file system, its owner's alone."""
+    """A folder of the file system. What it makes is its owner's alone; a folder that was there keeps its
+    rights."""
 
     filesystem: Any = None
 
@@ -130,18 +130,11 @@ class LocalStore:
 
     def put(self, name: str, data: bytes | memoryview) -> None:
         path = self._path(name)
-        temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
         try:
-            self._make_folder(path.parent)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            files.make_folder(path.parent)
+            with files.replacing(path) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(path)
-            _fsync_folder(path.parent)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise self._unwritable(name, error) from error
 
     def get(self, name: str) -> bytes:
@@ -176,7 +169,7 @@ class LocalStore:
         above = prefix.rpartition("/")[0]
         folder = self._path(above) if above else self._root
         names = (str(path.relative_to(self._root)) for path in folder.rglob("*") if path.is_file())
-        return sorted(n for n in names if n.startswith(prefix) and _TEMPORARY not in n)
+        return sorted(n for n in names if n.startswith(prefix) and files.TEMPORARY not in n)
 
     def delete(self, name: str) -> None:
         self._path(name).unlink(missing_ok=True)
@@ -192,8 +185,8 @@ class LocalStore:
         """flock: the kernel lets go when the holder dies, however it dies."""
         path = self._path(f"locks/{name}")
         try:
-            self._make_folder(path.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            files.make_folder(path.parent)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE)
         except OSError as error:
             raise self._unwritable(f"locks/{name}", error) from error
         with open(descriptor, "r+") as file:
@@ -212,17 +205,3 @@ class LocalStore:
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
             raise ArchiveError(f"{name} in the archive {self.location} is a link that leads out of it")
         return path
-
-    def _make_folder(self, folder: Path) -> None:
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._root.chmod(0o700)
-            _fsync_folder(folder.parent)
-
-
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,8 +1,11 @@
 """`dlq export`: letters of the archive as JSONL."""
 
+import gzip
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
@@ -44,8 +47,8 @@ def export(
 
     Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
     """
+    from dlq.archive.files import PRIVATE, SHARED
     from dlq.cli.looking import open_views
-    from dlq.connectors.file import open_binary
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
@@ -53,7 +56,7 @@ def export(
     lines = _lines(open_views(context), where, masker)
     first = next(lines, None)
     try:
-        with open_binary(file, "wb") as sink:
+        with _opened(file, SHARED if mask else PRIVATE) as sink:
             count = sum(1 for line in _again(first, lines) if sink.write(line))
     except BrokenPipeError:
         raise  # who reads has enough
@@ -67,6 +70,19 @@ def export(
         context.emit(
             {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
         )
+
+
+@contextmanager
+def _opened(file: str, mode: int) -> Iterator[BinaryIO]:
+    from dlq.archive.files import replacing
+    from dlq.connectors.file import open_binary
+
+    with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
+        if file.endswith(".gz"):
+            with gzip.GzipFile(Path(file).name, "wb", fileobj=sink) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            yield sink
 
 
 def _withheld(count: int) -> str:

@@ -90,9 +90,9 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
     from dlq.reports.report import FORMATS, checked_format, format_of_file
 
     head, colon, path = text.partition(":")
-    if not (colon and path and (head in FORMATS or "/" not in head)):
-        return format_of_file(text), text
     try:
+        if not (colon and path and (head in FORMATS or "/" not in head)):
+            return format_of_file(text), text
         return checked_format(head), path
     except UsageError as error:
         raise ConfigError(f"profiles.{profile.name}.report: {error}") from error

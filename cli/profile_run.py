@@ -159,7 +159,7 @@ class Run:
     def _write_report(self, format_: str, path: str) -> None:
         from dlq.reports import report
 
-        report.write(self._report or {}, format_, path)
+        report.write(self._report or {}, format_, path, self._task.profile.mask)
         self.outcome.reports.append(path)
         self._log("report_written", format=format_, path=path)
 
@@ -216,6 +216,7 @@ class Run:
         self._context.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
 
     def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
+        from dlq.archive.files import SHARED
         from dlq.reports import metrics
         from dlq.reports.files import write_text
 
@@ -225,7 +226,7 @@ class Run:
         gathered = metrics.gather(self._context.store, self._report, facts)
         path = self._task.profile.metrics
         if path is not None:
-            write_text(path, metrics.text(gathered))
+            write_text(path, metrics.text(gathered), SHARED)  # what scrapes it is another user
             self.outcome.metrics = path
             self._log("metrics_written", to=path)
         if self._task.otlp is not None:

@@ -30,6 +30,7 @@ def report(
         str | None,
         typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
     ] = None,
+    parents: Annotated[bool, typer.Option("--parents", help="Make the folders above --out, too.")] = False,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
@@ -66,7 +67,7 @@ def report(
     masks = context.settings.mask if mask else None
     document = reports.make(context.store, replays(context), masks, compare, chosen == "html")
     if out:
-        reports.write(document, chosen or "terminal", out)
+        reports.write(document, chosen or "terminal", out, mask, parents)
         context.say(f"report written to {out}")
     else:
         _print(context, document, chosen)
