@@ -2,7 +2,11 @@
 
 import gzip
 import json
+import resource
+import subprocess
+import sys
 import time
+import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
@@ -85,3 +89,46 @@ def test_a_run_of_beginnings_of_tokens_is_searched_once() -> None:
     start = time.monotonic()
     Masker().text("-eyJ" * 50_000)
     assert time.monotonic() - start < 2
+
+
+MEMORY = 700 * 2**20
+DEEP = b"[" * 900 + b"1," * 1_000_000 + b"1" + b"]" * 900
+SHOWN_IN_FULL = {
+    "2 MB that unpack to 2 GB": letter(1, body=gzip.compress(bytes(2**28), 1) * 8),
+    "a RocketMQ body": letter(1, body=zlib.compress(bytes(2**28)), broker_kind="rocketmq", flags=1),
+    "JSON that grows a thousandfold": letter(1, body=DEEP),
+}
+
+
+@pytest.mark.parametrize("what", SHOWN_IN_FULL)
+def test_a_body_is_shown_in_full_only_as_far_as_memory_reaches_and_the_rest_is_said(
+    tmp_path: Path, what: str
+) -> None:
+    record = SHOWN_IN_FULL[what]
+    write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [record])
+    words = [sys.executable, "-m", "dlq.cli", "-o", "table", "show", "--full", record.record_id]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--body FILE writes all" in done.stdout
+    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < MEMORY >> 10
+
+
+def test_the_whole_body_is_written_to_a_file_unpacked(dlq: Dlq, tmp_path: Path) -> None:
+    plain = b"\0\xff and more" * 1_000_000
+    members = gzip.compress(plain) + gzip.compress(b"the end")
+    record = letter(1, body=members)
+    code, out, _ = dlq([record], "show", record.record_id, "--body", "b.bin")
+    assert (code, json.loads(out)["bytes"]) == (0, len(plain) + 7)
+    assert (tmp_path / "b.bin").read_bytes() == plain + b"the end"
+    assert (tmp_path / "b.bin").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_masked_body_is_written_masked(dlq: Dlq, tmp_path: Path) -> None:
+    record = letter(1, body=packed(1))
+    assert dlq([record], "show", record.record_id, "--mask", "--body", "b.txt")[0] == 0
+    assert (tmp_path / "b.txt").read_bytes() == b"to [email]"
+
+
+def test_a_body_goes_to_standard_output(dlq: Dlq) -> None:
+    assert dlq([letter(1, body=MAIL)], "show", letter(1).record_id, "--body", "-") == (0, MAIL.decode(), "")
