@@ -9,6 +9,7 @@ from dlq.core import units
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
 from dlq.core.suggestions import suggest
+from dlq.core.urls import shown
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Mode
@@ -100,5 +101,5 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
 
 def _collector(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"metrics_otlp = {url!r} is no URL; write it like http://127.0.0.1:4318")
+        raise UsageError(f"metrics_otlp = {shown(url)!r} is no URL; write it like http://127.0.0.1:4318")
     return url
