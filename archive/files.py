@@ -46,6 +46,13 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
     fsync_folder(target.parent)
 
 
+def make_private(path: Path) -> None:
+    """An empty file where there is none, its owner's alone, before a library makes it with the umask's rights.
+    Where that cannot be done, the library says why."""
+    with suppress(OSError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE))
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are not there, each its owner's alone; those that are there keep
     their rights. Raises OSError."""

@@ -17,6 +17,8 @@ from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
+_BY_SPARK = "analyses"
+"""Spark writes here, with the umask's rights; so this folder is made before, its owner's alone."""
 T = TypeVar("T")
 
 
@@ -186,6 +188,7 @@ class LocalStore:
         path = self._path(f"locks/{name}")
         try:
             files.make_folder(path.parent)
+            files.make_folder(self._root / _BY_SPARK)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE)
         except OSError as error:
             raise self._unwritable(f"locks/{name}", error) from error

@@ -15,6 +15,8 @@ from dlq.archive.store import LocalStore
 from dlq.archive.views import connect
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
+from dlq.core.settings import Ledger
+from dlq.replay.ledger import opened
 from dlq.reports.files import write_text
 
 NOBODY = 65534
@@ -130,6 +132,16 @@ def test_a_folder_that_was_there_keeps_its_rights(shared: Path) -> None:
         0o600,
         0o600,
     ]
+
+
+def test_what_libraries_write_into_the_archive_is_its_owners_alone(shared: Path) -> None:
+    store, umask = LocalStore(str(shared)), os.umask(0o022)
+    try:
+        with store.lock("segments"), opened(Ledger(), store):
+            pass
+    finally:
+        os.umask(umask)
+    assert [rights(shared / name) for name in ("analyses", "ledger.db")] == [0o700, 0o600]
 
 
 def test_a_folder_that_the_archive_makes_is_its_owners_alone(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -50,7 +49,7 @@ HOSTILE = {"packed 1,500 times": packed(1500), "64 MiB": BOMB, "packed twice": p
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq, what: str) -> None:
-    start = time.monotonic()
+    start = time.process_time()
     code, out, err = dlq([letter(1, body=HOSTILE[what]), letter(2, body=MAIL)], "export", "--mask", "-")
     hostile, harmless = sorted(
         map(json.loads, out.splitlines()), key=lambda line: line["record"]["record_id"]
@@ -58,7 +57,7 @@ def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq
     assert (code, harmless["body_text"]) == (0, "to [email]")
     assert b64decode(hostile["body_base64"]) == WITHHELD.encode()
     assert "1 body or letter was withheld" in err
-    assert time.monotonic() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_masked_letter_shows_that_its_body_is_withheld(dlq: Dlq) -> None:
@@ -86,17 +85,33 @@ def test_headers_of_every_depth_are_exported(dlq: Dlq, mask: tuple[str, ...]) ->
 
 
 def test_a_run_of_beginnings_of_tokens_is_searched_once() -> None:
-    start = time.monotonic()
+    start = time.process_time()
     Masker().text("-eyJ" * 50_000)
-    assert time.monotonic() - start < 2
+    assert time.process_time() - start < 2
 
 
 MEMORY = 700 * 2**20
-DEEP = b"[" * 900 + b"1," * 1_000_000 + b"1" + b"]" * 900
-SHOWN_IN_FULL = {
-    "2 MB that unpack to 2 GB": letter(1, body=gzip.compress(bytes(2**28), 1) * 8),
-    "a RocketMQ body": letter(1, body=zlib.compress(bytes(2**28)), broker_kind="rocketmq", flags=1),
-    "JSON that grows a thousandfold": letter(1, body=DEEP),
+MANY_ZEROS = 2**28
+RUN = """
+import sys
+from pathlib import Path
+from dlq.cli.app import run
+code = run(sys.argv[1:])
+peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
+Path("peak").write_text(peak)
+sys.exit(code)
+"""
+
+
+def inflating(size: int) -> bytes:
+    stream = zlib.compressobj()
+    return b"".join(stream.compress(bytes(2**20)) for _ in range(size >> 20)) + stream.flush()
+
+
+SHOWN_IN_FULL: dict[str, Callable[[], Record]] = {
+    "2 MB that unpack to 2 GB": lambda: letter(1, body=packed(1, bytes(2**24)) * 128),
+    "a RocketMQ body": lambda: letter(1, body=inflating(MANY_ZEROS), broker_kind="rocketmq", flags=1),
+    "JSON that grows a thousandfold": lambda: letter(1, body=b"[" * 900 + b"1," * 10**6 + b"1" + b"]" * 900),
 }
 
 
@@ -104,14 +119,13 @@ SHOWN_IN_FULL = {
 def test_a_body_is_shown_in_full_only_as_far_as_memory_reaches_and_the_rest_is_said(
     tmp_path: Path, what: str
 ) -> None:
-    record = SHOWN_IN_FULL[what]
+    record = SHOWN_IN_FULL[what]()
     write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [record])
-    words = [sys.executable, "-m", "dlq.cli", "-o", "table", "show", "--full", record.record_id]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    words = [sys.executable, "-c", RUN, "-o", "table", "show", "--full", record.record_id]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert "--body FILE writes all" in done.stdout
-    assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < MEMORY >> 10
+    assert int((tmp_path / "peak").read_text()) < MEMORY >> 10
 
 
 def test_the_whole_body_is_written_to_a_file_unpacked(dlq: Dlq, tmp_path: Path) -> None:
