@@ -47,7 +47,7 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
 
 
 def make_private(path: Path) -> None:
-    """An empty file where there is none, its owner's alone, before a library makes it with the umask's rights.
+    """An empty file where there is none, its owner's alone, before a library makes it with the umask's.
     Where that cannot be done, the library says why."""
     with suppress(OSError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE))
