@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
 
@@ -150,7 +151,7 @@ def load(store: Store, analysis: str) -> Analysis:
 
 
 def _made(document: Mapping[str, Any]) -> Analysis:
-    tables = {name: tuple(files) for name, files in document["tables"].items()}
+    tables = {name: tuple(map(inside, files)) for name, files in document["tables"].items()}
     return Analysis(**{**document, "tables": tables, "segments": tuple(document["segments"])})
 
 

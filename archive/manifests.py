@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
 from dlq.core.errors import ArchiveError
@@ -65,7 +66,10 @@ def load(store: Store, name: str) -> Manifest:
 
 def _made(document: Mapping[str, Any]) -> Manifest:
     lists = ("settled_ids", "replaces")
-    return Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
+    manifest = Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
+    for name in (name_of(manifest.stem), manifest.segment or "none", manifest.purged_ids or "none"):
+        inside(name)
+    return manifest
 
 
 def every(

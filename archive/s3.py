@@ -12,6 +12,7 @@ import s3fs
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dlq.archive.s3_lock import Lock, locked
+from dlq.archive.store import checked_name
 from dlq.core.errors import ArchiveError, UsageError
 
 FAULTS = (OSError, BotoCoreError, ClientError)
@@ -71,8 +72,9 @@ class S3Store:
 
     def list(self, prefix: str) -> list[str]:
         folder, _, start = prefix.rpartition("/")
+        above = self._path(folder) if folder else self._root
         with self._told("list", prefix):
-            found = self.filesystem.find(self._path(folder).rstrip("/"), prefix=start, withdirs=False)
+            found = self.filesystem.find(above, prefix=start, withdirs=False)
         names = (path.removeprefix(f"{self._root}/") for path in found)
         return sorted(name for name in names if name.startswith(prefix) and not name.endswith("/"))
 
@@ -82,7 +84,7 @@ class S3Store:
             self.filesystem.rm_file(self._path(name))
 
     def url(self, name: str) -> str:
-        return f"{self.location}/{name}"
+        return f"{self.location}/{checked_name(name, self.location)}"
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
@@ -103,7 +105,7 @@ class S3Store:
             lock.check()
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}"
+        return f"{self._root}/{checked_name(name, self.location)}"
 
     def _opened(self, name: str) -> IO[bytes]:
         file: IO[bytes] = self.filesystem.open(self._path(name), "rb")

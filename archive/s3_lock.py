@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from dlq.archive import bounded_json
 from dlq.core.errors import ArchiveError, Busy
 
 LEASE = 60.0
@@ -128,7 +129,7 @@ class Lock:
     def _look(self) -> _Found | None:
         try:
             head = self._files.call_s3("head_object", Bucket=self._bucket, Key=self._key)
-            holder = json.loads(self._files.cat_file(self._path))
+            holder = bounded_json.loads(self._files.cat_file(self._path))
         except FileNotFoundError:
             return None
         except ValueError:

@@ -5,7 +5,6 @@ durable: a reader never sees half a file, and a crash leaves nothing but a tempo
 """
 
 import fcntl
-import json
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
+from dlq.archive import bounded_json, files
+from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
-_TEMPORARY = ".tmp-"
+_BY_SPARK = "analyses"
+"""Spark writes here, with the umask's rights; so this folder is made before, its owner's alone."""
 T = TypeVar("T")
 
 
@@ -32,7 +34,8 @@ class Store(Protocol):
         ...
 
     def get(self, name: str) -> bytes:
-        """The bytes of `name`; raises UsageError when there is none."""
+        """The bytes of the document `name`, of one that is too large perhaps only as many as show it; raises
+        UsageError when there is none."""
         ...
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
@@ -67,7 +70,7 @@ class Store(Protocol):
 def checked_format(name: str, data: bytes) -> dict[str, Any]:
     """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
     try:
-        document = dict(json.loads(data))
+        document = dict(bounded_json.loads(data))
         version = int(document.pop("format"))
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(name, error) from error
@@ -84,6 +87,15 @@ def built(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
         return make(document)
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise _damaged(name, error) from error
+
+
+def checked_name(name: str, location: str) -> str:
+    """`name`, when it is one inside the archive; every store asks before it makes a path or key of it.
+    Raises ArchiveError."""
+    try:
+        return inside(name)
+    except ValueError as error:
+        raise ArchiveError(f"in the archive {location}, {error}; dlq verify names damaged files") from error
 
 
 def _damaged(name: str, error: Exception) -> ArchiveError:
@@ -109,7 +121,8 @@ def open_store(location: str) -> Store:
 
 
 class LocalStore:
-    """A folder of the file system, its owner's alone."""
+    """A folder of the file system. What it makes is its owner's alone; a folder that was there keeps its
+    rights."""
 
     filesystem: Any = None
 
@@ -118,25 +131,18 @@ class LocalStore:
         self._root = Path(self.location)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        path = self._root / name
-        temporary = path.with_name(f"{_TEMPORARY}{os.getpid()}-{path.name}")
+        path = self._path(name)
         try:
-            self._make_folder(path.parent)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            files.make_folder(path.parent)
+            with files.replacing(path) as file:
                 file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.rename(path)
-            _fsync_folder(path.parent)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
             raise self._unwritable(name, error) from error
 
     def get(self, name: str) -> bytes:
         try:
             with self.open(name) as file:
-                return file.read()
+                return file.read(bounded_json.LARGEST + 1)
         except OSError as error:
             raise self._unreadable(name, error) from error
 
@@ -149,7 +155,7 @@ class LocalStore:
 
     def open(self, name: str) -> IO[bytes]:
         try:
-            return (self._root / name).open("rb")
+            return self._path(name).open("rb")
         except (FileNotFoundError, NotADirectoryError) as error:
             raise UsageError(f"there is no {name} in the archive {self.location}") from error
         except OSError as error:
@@ -162,15 +168,16 @@ class LocalStore:
         return ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}")
 
     def list(self, prefix: str) -> list[str]:
-        folder = self._root / prefix.rpartition("/")[0]
+        above = prefix.rpartition("/")[0]
+        folder = self._path(above) if above else self._root
         names = (str(path.relative_to(self._root)) for path in folder.rglob("*") if path.is_file())
-        return sorted(n for n in names if n.startswith(prefix) and _TEMPORARY not in n)
+        return sorted(n for n in names if n.startswith(prefix) and files.TEMPORARY not in n)
 
     def delete(self, name: str) -> None:
-        (self._root / name).unlink(missing_ok=True)
+        self._path(name).unlink(missing_ok=True)
 
     def url(self, name: str) -> str:
-        return str(self._root / name)
+        return str(self._path(name))
 
     def parquet(self, name: str) -> str:
         return self.url(name)
@@ -178,10 +185,11 @@ class LocalStore:
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
-        path = self._root / "locks" / name
+        path = self._path(f"locks/{name}")
         try:
-            self._make_folder(path.parent)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            files.make_folder(path.parent)
+            files.make_folder(self._root / _BY_SPARK)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE)
         except OSError as error:
             raise self._unwritable(f"locks/{name}", error) from error
         with open(descriptor, "r+") as file:
@@ -194,16 +202,9 @@ class LocalStore:
             file.flush()
             yield
 
-    def _make_folder(self, folder: Path) -> None:
-        if not folder.is_dir():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._root.chmod(0o700)
-            _fsync_folder(folder.parent)
-
-
-def _fsync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    def _path(self, name: str) -> Path:
+        """Where `name` lies; raises ArchiveError for one that leads out of the archive, also by a link."""
+        path = self._root / checked_name(name, self.location)
+        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
+            raise ArchiveError(f"{name} in the archive {self.location} is a link that leads out of it")
+        return path

@@ -123,11 +123,15 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
 
 def _own_folder(store: Store) -> str:
     """A folder that nobody else can read: what is spilled there are letters."""
-    if store.filesystem is None:
+    if store.filesystem is None and _is_private(store.location):
         return store.location
     folder = tempfile.mkdtemp(prefix="dlq-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
+
+
+def _is_private(folder: str) -> bool:
+    return not os.path.isdir(folder) or not os.stat(folder).st_mode & 0o077
 
 
 def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:

@@ -28,7 +28,7 @@ COMMANDS = (
 
 _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
-_COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color"}
+_COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
 _COMMON_VALUES = {"--config", "--output"}
 _COMMON_SHORT = re.compile(r"-(?=[qvco])([qv]*)(?:([co])=?(.*))?")
 """Short options, glued as everywhere: `-qv`, `-ocsv`, `-o=csv`."""
@@ -56,6 +56,9 @@ def _common(
     no_color: Annotated[
         bool, typer.Option("--no-color", help="No colours, nothing bold (also NO_COLOR).")
     ] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="CSV as it is: formulas and control characters not escaped.")
+    ] = False,
     _show_version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -68,7 +71,7 @@ def _common(
         raise UsageError(
             f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}"
         )
-    ctx.obj = Context(config, output, quiet, verbose, no_input, no_color)
+    ctx.obj = Context(config, output, quiet, verbose, no_input, no_color, raw)
 
 
 def build() -> typer.Typer:

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.suggestions import suggest
-from dlq.core.text import for_terminal, json_for_terminal
+from dlq.core.text import cell_for_terminal, for_terminal, json_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""What a spreadsheet takes for the beginning of a formula; the last four are wide signs of East Asia."""
+_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
 def to_stderr(line: str) -> None:
@@ -40,6 +44,7 @@ class Context:
     verbose: bool = False
     no_input: bool = False
     no_color: bool = False
+    raw: bool = False
 
     @cached_property
     def settings(self) -> "Settings":
@@ -161,11 +166,19 @@ def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[An
         write_json(dict(zip(columns, row, strict=True)))
 
 
-def _csv(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    shown = for_terminal if sys.stdout.isatty() else str
+def _csv(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([shown(_text(value)) for value in row] for row in rows)
+    shown = _text if context.raw else _cell
+    writer.writerow([shown(column) for column in columns])
+    writer.writerows([shown(value) for value in row] for row in rows)
+
+
+def _cell(value: Any) -> str:
+    """A cell that steers no terminal, and that no spreadsheet takes for a formula: `=1+1` becomes `'=1+1`."""
+    text = _text(value)
+    shown = for_terminal(text) if sys.stdout.isatty() else cell_for_terminal(text)
+    is_formula = isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text)
+    return f"'{shown}" if is_formula else shown
 
 
 def _text(value: Any) -> str:

@@ -1,8 +1,11 @@
 """`dlq export`: letters of the archive as JSONL."""
 
+import gzip
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
@@ -12,6 +15,9 @@ from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
     import duckdb
+
+    from dlq.core.record import Record
+    from dlq.reports.masking import Masker
 
 _BATCH_ROWS = 1000
 
@@ -41,28 +47,50 @@ def export(
 
     Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
     """
+    from dlq.archive.files import PRIVATE, SHARED
     from dlq.cli.looking import add_preview, open_views
-    from dlq.connectors.file import open_binary
+    from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
     connection = open_views(context)
     if where is not None:
         add_preview(context, connection)
-    lines = _lines(context, connection, where, mask)
+    masker = Masker(context.settings.mask) if mask else None
+    lines = _lines(connection, where, masker)
     first = next(lines, None)
     try:
-        with open_binary(file, "wb") as sink:
+        with _opened(file, SHARED if mask else PRIVATE) as sink:
             count = sum(1 for line in _again(first, lines) if sink.write(line))
     except BrokenPipeError:
         raise  # who reads has enough
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if masker and masker.withheld:
+        context.complain(_withheld(masker.withheld))
     if file == "-":
         context.say(f"{count} letters")
     else:
         context.emit(
             {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
         )
+
+
+@contextmanager
+def _opened(file: str, mode: int) -> Iterator[BinaryIO]:
+    from dlq.archive.files import replacing
+    from dlq.connectors.file import open_binary
+
+    with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
+        if file.endswith(".gz"):
+            with gzip.GzipFile(Path(file).name, "wb", fileobj=sink) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            yield sink
+
+
+def _withheld(count: int) -> str:
+    what = "1 body or letter was" if count == 1 else f"{count} bodies or letters were"
+    return f"{what} withheld: packed or nested beyond what --mask looks into; without --mask all is there"
 
 
 def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
@@ -72,24 +100,30 @@ def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _lines(
-    context: Context, connection: "duckdb.DuckDBPyConnection", where: str | None, mask: bool
+    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: "Masker | None"
 ) -> Iterator[bytes]:
     """A wrong condition shows at the first line, before the file is opened."""
     import pyarrow as pa
 
     from dlq.archive.schema import SEGMENT, to_records
     from dlq.archive.user_sql import condition, guarded
-    from dlq.connectors.interchange import line_of
-    from dlq.reports.masking import Masker
 
-    masker = Masker(context.settings.mask) if mask else None
     columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
     chosen = f"SELECT record_id FROM letters WHERE {condition(where)}"
     with guarded(connection):
         found = connection.sql(f"SELECT {columns} FROM records WHERE record_id IN ({chosen})")
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):
-                line: dict[str, Any] = line_of(record)
-                yield (
-                    json.dumps(masker.document(line) if masker else line, ensure_ascii=True).encode() + b"\n"
-                )
+                yield _line(record, masker)
+
+
+def _line(record: "Record", masker: "Masker | None") -> bytes:
+    """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
+    from dlq.connectors.interchange import line_of
+
+    try:
+        line = line_of(record)
+        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"
+    except RecursionError:
+        line = line_of(record._replace(headers={})) | {"headers": dict(record.headers)}
+        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from dlq.archive.files import replacing
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.core.errors import UsageError
 
@@ -27,12 +28,10 @@ def init(
     path = context.config or DEFAULT_CONFIG
     text = files("dlq.cli").joinpath("example.toml").read_text(encoding="utf-8")
     try:
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if force else os.O_EXCL), 0o600), "w"
-        ) as file:
-            file.write(text)
-    except FileExistsError as error:
-        raise UsageError(f"{path} is there already; --force replaces it") from error
+        if os.path.lexists(path) and not force:
+            raise UsageError(f"{path} is there already; --force replaces it")
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}") from error
     context.emit({"config": path}, lambda: context.console.print(f"wrote {path}; edit it, then: dlq doctor"))

@@ -9,6 +9,7 @@ from dlq.core import units
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
 from dlq.core.suggestions import suggest
+from dlq.core.urls import shown
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Mode
@@ -90,9 +91,9 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
     from dlq.reports.report import FORMATS, checked_format, format_of_file
 
     head, colon, path = text.partition(":")
-    if not (colon and path and (head in FORMATS or "/" not in head)):
-        return format_of_file(text), text
     try:
+        if not (colon and path and (head in FORMATS or "/" not in head)):
+            return format_of_file(text), text
         return checked_format(head), path
     except UsageError as error:
         raise ConfigError(f"profiles.{profile.name}.report: {error}") from error
@@ -100,5 +101,5 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
 
 def _collector(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"metrics_otlp = {url!r} is no URL; write it like http://127.0.0.1:4318")
+        raise UsageError(f"metrics_otlp = {shown(url)!r} is no URL; write it like http://127.0.0.1:4318")
     return url

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from dlq.archive import bounded_json
 from dlq.cli import alarm
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
@@ -158,7 +159,7 @@ class Run:
     def _write_report(self, format_: str, path: str) -> None:
         from dlq.reports import report
 
-        report.write(self._report or {}, format_, path)
+        report.write(self._report or {}, format_, path, self._task.profile.mask)
         self.outcome.reports.append(path)
         self._log("report_written", format=format_, path=path)
 
@@ -194,7 +195,9 @@ class Run:
         if not self._failures:
             return now() / 1e6
         try:
-            return float(json.loads(self._context.store.get(self._state_name)).get("last_success", 0))
+            return float(
+                dict(bounded_json.loads(self._context.store.get(self._state_name))).get("last_success", 0)
+            )
         except (DlqError, ValueError, TypeError, AttributeError):
             return 0.0
 
@@ -213,6 +216,7 @@ class Run:
         self._context.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
 
     def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
+        from dlq.archive.files import SHARED
         from dlq.reports import metrics
         from dlq.reports.files import write_text
 
@@ -222,7 +226,7 @@ class Run:
         gathered = metrics.gather(self._context.store, self._report, facts)
         path = self._task.profile.metrics
         if path is not None:
-            write_text(path, metrics.text(gathered))
+            write_text(path, metrics.text(gathered), SHARED)  # what scrapes it is another user
             self.outcome.metrics = path
             self._log("metrics_written", to=path)
         if self._task.otlp is not None:

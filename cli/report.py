@@ -30,6 +30,7 @@ def report(
         str | None,
         typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
     ] = None,
+    parents: Annotated[bool, typer.Option("--parents", help="Make the folders above --out, too.")] = False,
     fail_on: Annotated[
         list[str] | None,
         typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
@@ -76,7 +77,7 @@ def report(
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:
-        reports.write(document, chosen or "terminal", out)
+        reports.write(document, chosen or "terminal", out, mask, parents)
         context.say(f"report written to {out}")
     else:
         _print(context, document, chosen)

@@ -14,6 +14,7 @@ _HOURS = (1, 2, 3, 4, 6, 8, 12)
 KNOWN = ", ".join([*(f"{n}m" for n in _MINUTES), *(f"{n}h" for n in _HOURS), "1d", "1w"])
 """What divides an hour, a day or a week evenly: cron knows nothing else."""
 _NIGHT = 3
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _AFTER = 60
 """Seconds after max_time at which the program that started a run ends it."""
 
@@ -62,13 +63,26 @@ class Call:
     max_seconds: float | None
     image: str
 
+    def __post_init__(self) -> None:
+        """Raises UsageError for what no text can hold: a line break would begin a line of its own."""
+        for text in (*self.words, self.folder, *self.environment.values(), self.profile, self.image):
+            if _UNWRITABLE.search(text):
+                why = "it holds control characters, or is not UTF-8; rename it"
+                raise UsageError(f"{text!r} cannot stand in a schedule: {why}")
+
 
 def crontab(call: Call) -> str:
     """One line. Cron mails what is on standard error; the JSON on standard output is dropped."""
-    variables = [f"{name}={shlex.quote(value)}" for name, value in call.environment.items()]
-    command = " ".join([*variables, shlex.join(call.words), ">/dev/null"])
-    line = f"cd {shlex.quote(call.folder)} && {command}"
+    variables = [f"{name}={_shell_word(value)}" for name, value in call.environment.items()]
+    command = " ".join([*variables, *map(_shell_word, call.words), ">/dev/null"])
+    line = f"cd {_shell_word(call.folder)} && {command}"
     return f"{schedule(call.every).cron} " + line.replace("%", r"\%")
+
+
+def _shell_word(text: str) -> str:
+    """Quoted for sh, behind cron. Crons disagree about a backslash before another or before `%`, so a pair of
+    quotes that means nothing stands behind each."""
+    return shlex.quote(text).replace("\\", "\\''")
 
 
 def systemd(call: Call) -> dict[str, str]:
@@ -83,10 +97,10 @@ def systemd(call: Call) -> dict[str, str]:
         "",
         "[Service]",
         "Type=oneshot",
-        f"WorkingDirectory={_percent(call.folder)}",
+        f"WorkingDirectory={_unit_path(call.folder)}",
         *(f"Environment={_unit_word(f'{name}={value}')}" for name, value in call.environment.items()),
         *([f"EnvironmentFile=/etc/dlq/{call.profile}.env"] if call.secrets else []),
-        f"ExecStart={' '.join(_unit_word(word).replace('$', '$$') for word in call.words)}",
+        f"ExecStart={_unit_command(call.words)}",
         "StandardOutput=null",
         f"TimeoutStartSec={limit}",
     ]
@@ -106,6 +120,20 @@ def systemd(call: Call) -> dict[str, str]:
 
 def _percent(text: str) -> str:
     return text.replace("%", "%%")
+
+
+def _unit_path(path: str) -> str:
+    """A path to the end of its line: there are no quotes, but its last character must not be one that is cut
+    off, or that takes the next line in."""
+    return _percent(path) + ("/" if path.endswith((" ", "\\")) else "")
+
+
+def _unit_command(words: Sequence[str]) -> str:
+    """Only a program's name may hold a dollar sign as it is, and it may hold no quote and no backslash."""
+    if re.search(r"[\"'\\]", words[0]):
+        words = ("/bin/sh", "-c", 'exec "$0" "$@"', *words)
+    program, *arguments = words
+    return " ".join([_unit_word(program), *(_unit_word(word.replace("$", "$$")) for word in arguments)])
 
 
 def _unit_word(text: str) -> str:

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlq.cli.context import Context
+from dlq.core.errors import UsageError
+from dlq.core.units import human_bytes
 
 if TYPE_CHECKING:
     import duckdb
 
     from dlq.reports.body import Preview
+
+_ZLIB = (0, 3)
+"""The kinds of compression of RocketMQ's clients that are zlib."""
 
 
 def register(app: typer.Typer) -> None:
@@ -27,7 +32,11 @@ def show(
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
-    full: Annotated[bool, typer.Option("--full", help="The whole body, however long.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Up to 4 MiB of the body.")] = False,
+    body: Annotated[
+        str | None,
+        typer.Option("--body", metavar="FILE", help="Write the whole body, unpacked, to FILE, - for stdout."),
+    ] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say which rules looked at it, what each saw, and what follows.")
     ] = False,
@@ -38,6 +47,7 @@ def show(
 
     Example: dlq show 1f0c2d3e4b5a
     """
+    from dlq.archive.files import PRIVATE, SHARED
     from dlq.cli.looking import open_views
     from dlq.reports import letter as letters
     from dlq.reports.masking import Masker
@@ -48,6 +58,9 @@ def show(
     masker = Masker(context.settings.mask) if mask else None
     if masker is not None:
         letter = masker.document(letter)
+    if body is not None:
+        _write_body(context, letter, body, SHARED if mask else PRIVATE)
+        return
     if explain:
         steps = {"explain": _explained(context, connection, letter)}
         letter |= steps if masker is None else masker.document(steps)
@@ -94,15 +107,47 @@ def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
 
 def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
     from dlq.connectors.remoting import ProtocolError
-    from dlq.connectors.rocket_bodies import COMPRESSED, plain_body
-    from dlq.reports.body import opaque, preview
+    from dlq.reports.body import LARGEST, opaque, preview
 
-    body = base64.b64decode(letter["body_base64"] or "")
-    kind, flags = letter["broker_kind"], letter["flags"] or 0
-    no_text = opaque(kind, flags)
-    if kind == "rocketmq" and flags & COMPRESSED:
-        try:
-            body = plain_body(body, flags)
-        except ProtocolError as error:
-            no_text = str(error)
-    return preview(body, letter["content_encoding"], no_text, full)
+    try:
+        body, encoding = _packed(letter, LARGEST)
+    except ProtocolError as error:
+        reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
+        return preview(base64.b64decode(letter["body_base64"]), None, reason, full)
+    return preview(body, encoding, opaque(letter["broker_kind"], letter["flags"]), full)
+
+
+def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:
+    """The body, and how it is packed where that can be streamed; what else RocketMQ's clients pack is
+    unpacked here, up to `limit` bytes. Raises ProtocolError."""
+    from dlq.connectors.rocket_bodies import COMPRESSED, plain_body
+
+    body, flags = base64.b64decode(letter["body_base64"] or ""), letter["flags"] or 0
+    if letter["broker_kind"] != "rocketmq" or not flags & COMPRESSED:
+        return body, letter["content_encoding"]
+    if flags >> 8 & 7 in _ZLIB:
+        return body, "zlib"
+    return plain_body(body, flags, limit), None
+
+
+def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
+    """The whole body, piece by piece, however much it unpacks to. Raises UsageError."""
+    from dlq.archive.files import replacing
+    from dlq.connectors.file import open_binary
+    from dlq.connectors.remoting import ProtocolError
+    from dlq.connectors.rocket_bodies import LARGEST
+    from dlq.reports.unpacking import pieces
+
+    try:
+        packed = _packed(letter, LARGEST)
+        with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
+            size = sum(sink.write(piece) for piece in pieces(*packed))
+    except ProtocolError as error:
+        raise UsageError(f"the body cannot be unpacked: {error}; dlq export has it as it is") from error
+    except BrokenPipeError:
+        raise  # who reads has enough
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if file != "-":
+        written = {"record_id": letter["record_id"], "file": file, "bytes": size}
+        context.emit(written, lambda: context.console.print(f"{human_bytes(size)} written to {file}"))

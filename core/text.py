@@ -3,13 +3,15 @@
 import json
 import re
 
+from dlq.core.invisible import INVISIBLE, is_needed
+
 # C0 and C1 controls, DEL, line separators, bidirectional overrides, invisible marks, lone surrogates.
 _UNSAFE = (
     r"\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200b\u200e\u200f\u202a-\u202e"
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
 )
-_ANY = re.compile(f"[{_UNSAFE}]")
-_NO_LAYOUT = re.compile(f"(?!\n)[{_UNSAFE}]")
+_ANY = re.compile(f"[{_UNSAFE}{INVISIBLE}]")
+_NO_LAYOUT = re.compile(f"(?![\n\t])[{_UNSAFE}{INVISIBLE}]")
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -17,12 +19,20 @@ def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     if match[0] in _NAMED:
         return _NAMED[match[0]]
+    if is_needed(match.string, match.start()):
+        return match[0]
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def for_terminal(text: str) -> str:
-    """One line without control characters: they are written as escapes, e.g. `\\x1b`, `\\n`."""
+    """One line without control characters, or what nobody sees: both are written as escapes, e.g. `\\x1b`,
+    `\\n`. What a script or an emoji needs stays."""
     return _ANY.sub(_escape, text)
+
+
+def cell_for_terminal(text: str) -> str:
+    """The same for a cell of CSV, which may have several lines, and tabs."""
+    return _NO_LAYOUT.sub(_escape, text)
 
 
 def json_for_terminal(text: str) -> str:
@@ -35,6 +45,8 @@ def json_for_terminal(text: str) -> str:
 
 
 def _json_escape(match: re.Match[str]) -> str:
+    if is_needed(match.string, match.start()):
+        return match[0]
     return json.dumps(match[0])[1:-1] if match[0] != "\x7f" else "\\u007f"
 
 

@@ -129,7 +129,8 @@ def load(store: Store, header: Header) -> Edits:
     """The edits that were kept with a plan; raises UsageError when they were changed since."""
     if header.edits is None:
         return NO_EDITS
-    content = store.get(edits_name(header.plan))
+    with store.open(edits_name(header.plan)) as file:
+        content = file.read()
     if sha256(content).hexdigest() != header.edits:
         raise UsageError(f"the edits of plan {header.plan} were changed after it was made; make a new plan")
     return parse(content.splitlines(keepends=True), edits_name(header.plan))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from dlq.archive.files import make_private
 from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
@@ -150,7 +151,9 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
         from dlq.replay.sql_engine import server_url
 
         return _sql(server_url(settings), settings)
-    return _sql(f"sqlite:///{file_of(settings, store)}", settings)
+    path = file_of(settings, store)
+    make_private(path)
+    return _sql(f"sqlite:///{path}", settings)
 
 
 def _sql(url: Any, settings: LedgerSettings) -> Ledger:

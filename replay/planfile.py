@@ -14,6 +14,7 @@ from hashlib import sha256
 from operator import itemgetter
 from typing import IO, Any
 
+from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
 from dlq.connectors.base import Target
@@ -126,13 +127,13 @@ class Draft:
 def load(store: Store, plan: str) -> Header:
     """The header of a plan. Raises UsageError, FormatTooNew, ArchiveError."""
     with store.open(name_of(plan)) as file:
-        return _header(plan, file.readline())
+        return _header(plan, file.readline(LARGEST))
 
 
 def checked(store: Store, plan: str) -> Header:
     """The header of a plan that nobody has changed; raises UsageError when somebody has."""
     with store.open(name_of(plan)) as file:
-        header = _header(plan, file.readline())
+        header = _header(plan, file.readline(LARGEST))
         running = sha256()
         while piece := file.read(_COPY_BYTES):
             running.update(piece)
@@ -144,12 +145,12 @@ def checked(store: Store, plan: str) -> Header:
 def letters(store: Store, plan: str) -> Iterator[Letter]:
     """The letters of a plan, in its order."""
     with store.open(name_of(plan)) as file:
-        file.readline()
+        file.readline(LARGEST)
         for number, line in enumerate(file):
             try:
                 found, _ = _scan(line.decode(), 0)
                 yield Letter._make((number, *_fields(found), _target(*found["target"])))
-            except (ValueError, TypeError, LookupError) as error:
+            except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
 
 

@@ -66,7 +66,7 @@ class Database:
 
     def _failure(self, error: sa.exc.SQLAlchemyError) -> ArchiveError:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-        shown = self.engine.url.render_as_string()
+        shown = self.engine.url.set(query={}).render_as_string()
         if isinstance(error, sa.exc.OperationalError) and not self.is_file:
             return LedgerUnreachable(f"the ledger {shown} cannot be reached, or denies access: {reason}")
         return ArchiveError(f"the ledger {shown} failed: {reason}")

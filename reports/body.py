@@ -1,15 +1,21 @@
 """A body made readable: JSON indented, text as it is, anything else as a hex dump."""
 
 import json
-import zlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlq.core.record import FLAG_AMQP10_BODY
 from dlq.core.units import human_bytes
+from dlq.reports.unpacking import packing, pieces
 
 _SHOWN = {"text": 16 * 1024, "hex": 512}
-"""What is shown of a body unless all is asked for: characters, bytes."""
-_INFLATED = 4 * 2**20
+"""What is shown of a body unless more is asked for: characters, bytes."""
+_FULL = {"text": 4 * 2**20, "hex": 256 * 1024}
+"""What is shown at most: a terminal's text takes a hundred times its size in memory."""
+LARGEST = _FULL["text"]
+"""Bytes that are looked at, of a body that may unpack to more than any memory holds."""
+_COUNTED = 10**9
+"""Bytes up to which the rest is unpacked to say how much it is."""
 _HEX_WIDTH = 16
 
 
@@ -33,51 +39,81 @@ def preview(
     """The body for eyes. `encoding` is its content encoding; `no_text` says why it is none, if so."""
     if not body:
         return Preview("empty", "")
-    plain, note = (body, no_text) if no_text else _unpacked(body, encoding, full)
-    text = None if no_text else _as_text(plain)
+    plain, whole, note = (body, len(body), no_text) if no_text else _unpacked(body, encoding)
+    limits = _FULL if full else _SHOWN
+    text = None if no_text else _as_text(plain, whole)
     if text is None:
-        limit = len(plain) if full else _SHOWN["hex"]
-        return Preview("hex", _hex(plain[:limit]), _told(note, limit, len(plain)))
-    pretty = _as_json(text)
-    shown = text if pretty is None else pretty
-    limit = len(shown) if full else _SHOWN["text"]
-    return Preview("text" if pretty is None else "json", shown[:limit], _told(note, limit, len(shown)))
+        limit = limits["hex"]
+        return Preview("hex", _hex(plain[:limit]), _told(note, limit, whole, full))
+    limit = limits["text"]
+    pretty = _as_json(text, limit) if whole <= len(plain) else None
+    if pretty is None:
+        return Preview("text", text[:limit], _told(note, limit, whole, full))
+    cut = _more(f"indented, the first {human_bytes(limit)}", full) if len(pretty) > limit else ""
+    return Preview("json", pretty[:limit], "; ".join(filter(None, (note, cut))))
 
 
-def _told(note: str, limit: int, whole: int) -> str:
-    cut = f"the first {human_bytes(limit)} of {human_bytes(whole)}; --full shows all" if whole > limit else ""
-    return "; ".join(part for part in (note, cut) if part)
+def _told(note: str, limit: int, whole: int, full: bool) -> str:
+    """What was done, and how much is not shown."""
+    cut = _more(f"the first {human_bytes(limit)} of {_size(whole)}", full) if whole > limit else ""
+    return "; ".join(filter(None, (note, cut)))
 
 
-def _unpacked(body: bytes, encoding: str | None, full: bool) -> tuple[bytes, str]:
-    """Decompressed where the encoding or the first bytes say so, never more than a bound."""
-    name = (encoding or "").strip().lower()
-    if not (name in ("gzip", "x-gzip", "deflate", "zlib") or body[:3] == b"\x1f\x8b\x08"):
-        return body, ""
-    stream = zlib.decompressobj(wbits=47)  # zlib or gzip, by its header
-    try:
-        plain = stream.decompress(body, 0 if full else _INFLATED)
-    except zlib.error:
-        return body, f"said to be {name}, but it does not unpack"
-    more = "" if stream.eof else " and more"
-    return plain, f"{name or 'gzip'}: {human_bytes(len(body))} unpacked to {human_bytes(len(plain))}{more}"
+def _more(cut: str, full: bool) -> str:
+    return f"{cut}; {'' if full else '--full shows more, '}--body FILE writes all"
 
 
-def _as_text(body: bytes) -> str | None:
+def _size(whole: int) -> str:
+    return f"more than {human_bytes(_COUNTED)}" if whole > _COUNTED else human_bytes(whole)
+
+
+def _unpacked(body: bytes, encoding: str | None) -> tuple[bytes, int, str]:
+    """The body's beginning, unpacked where it is packed; how long it is in all; what was done."""
+    kind = packing(body, encoding)
+    if kind is None:
+        return body[:LARGEST], len(body), ""
+    start, whole = bytearray(), 0
+    for piece in pieces(body, encoding):
+        start += piece[: LARGEST - len(start)]
+        whole += len(piece)
+        if whole > _COUNTED:
+            break
+    if start == body[:LARGEST]:
+        return bytes(start), whole, f"said to be {kind}, but it does not unpack"
+    return bytes(start), whole, f"{kind}: {human_bytes(len(body))} unpacked to {_size(whole)}"
+
+
+def _as_text(body: bytes, whole: int) -> str | None:
+    """The text; of a body that was cut, the last character may be half."""
     try:
         text = body.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return None
+    except UnicodeDecodeError as error:
+        if whole == len(body) or error.start < len(body) - 3:
+            return None
+        text = body[: error.start].decode("utf-8-sig")
     return None if any(ord(c) < 32 and c not in "\t\n\r\x1b" for c in text) else text
 
 
-def _as_json(text: str) -> str | None:
+def _as_json(text: str, limit: int) -> str | None:
+    """Indented, to a little more than `limit` characters: what nests deep grows a thousandfold."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+        parts = json.JSONEncoder(indent=2, ensure_ascii=False).iterencode(json.loads(text))
+        return _beginning(parts, limit)
     except (ValueError, RecursionError):
         return None
+
+
+def _beginning(parts: Iterable[str], limit: int) -> str:
+    taken: list[str] = []
+    length = 0
+    for part in parts:
+        taken.append(part)
+        length += len(part)
+        if length > limit:
+            break
+    return "".join(taken)
 
 
 def _hex(data: bytes) -> str:

@@ -1,24 +1,22 @@
-"""Writing a file whole or not at all: whoever reads it never sees half of it."""
+"""Writing a report's or a metric's text: whoever reads the file never sees half of it."""
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
+from dlq.archive import files
 from dlq.core.errors import UsageError
 
 
-def write_text(path: str, text: str) -> None:
-    """Write `text` durably beside `path`, then rename it. Raises UsageError when that cannot be done."""
+def write_text(path: str, text: str, mode: int = files.PRIVATE, parents: bool = True) -> None:
+    """Write `text` durably, making the folders above only with `parents`. Raises UsageError."""
     target = Path(path)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
+        if parents:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        with files.replacing(path, mode) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except FileNotFoundError as error:
+        raise UsageError(
+            f"cannot write {path}: there is no folder {target.parent}; --parents makes it"
+        ) from error
     except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
         raise UsageError(f"cannot write {path}: {error.strerror}") from error

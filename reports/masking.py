@@ -3,7 +3,8 @@
 Works on documents (what `export`, `show` and `report` write): every text in them is searched for
 e-mail addresses, payment cards, tokens and phone numbers, and for the user's own `[[mask]]` rules.
 Text inside base64, at any depth, is masked too. What cannot be masked byte by byte
-(`raw_properties_base64`, a binary block with lengths in it) is left out.
+(`raw_properties_base64`, a binary block with lengths in it) is left out. No letter can end or stall it:
+what packs more, or nests deeper, than is looked into is withheld.
 """
 
 import base64
@@ -16,7 +17,7 @@ from typing import Any
 
 from dlq.core.masks import compiled, steps
 from dlq.core.settings import Mask
-from dlq.reports.mask_bodies import CLOSED, unpacked, wide
+from dlq.reports.mask_bodies import CLOSED, Beyond, Room, wide
 from dlq.reports.mask_paths import MASKED, hide
 
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
@@ -47,7 +48,8 @@ def _phone(match: re.Match[str]) -> str:
 _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = (
     (re.compile(r"(?<![\w.+'-])[\w.+'-]+(?:@|%40)[\w-]+(?:\.[\w-]+)+"), "[email]"),
     # JSON web tokens, bearer and basic credentials, keys of well-known clouds and forges.
-    (re.compile(r"\beyJ[\w-]{5,}\.[\w-]+(?:\.[\w-]*)?"), "[token]"),
+    # (?!-eyJ): else each of many beginnings would be read to the end of the text.
+    (re.compile(r"\beyJ(?:(?!-eyJ)[\w-]){5,}\.[\w-]+(?:\.[\w-]*)?"), "[token]"),
     (re.compile(r"(?i)\b(bearer|basic)\s+[\w.~+/-]{8,}=*"), r"\1 [token]"),
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "[token]"),
     (
@@ -70,6 +72,9 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 )
 """What leaves is searched for these, in order."""
 
+WITHHELD = "[masked: withheld, because it unpacks to more, or nests deeper, than masking looks into]"
+_SHORTEST_JSON = 7
+"""Characters: `{"a":1}`. A shorter line hides nothing, and a letter may have a million of them."""
 _BEFORE_JSON = " \t\r\n\ufeff"
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{16,}={0,2}(?![\w+/=])")
 
@@ -82,9 +87,21 @@ class Masker:
         self._paths = [steps(rule.json) for rule in rules if rule.json]
         own = [(compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
+        self._room = Room()
+        self.withheld = 0
+        """Bodies and letters so far that hold more than is looked into, so that it was withheld."""
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """A JSON-able object with everything masked; its shape stays, but for what is left out."""
+        """A letter, or another JSON-able object, with everything masked; its shape stays, but for what is
+        left out. Of one that nests too deep, only the ids and numbers stay."""
+        self._room = Room()
+        try:
+            return self._document(document)
+        except (RecursionError, MemoryError):
+            self.withheld += 1
+            return {name: value if _is_plain(name, value) else WITHHELD for name, value in document.items()}
+
+    def _document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         return {
             name: value if name in _OUR_IDS and _is_id(value) else self._member(name, value)
             for name, value in document.items()
@@ -98,11 +115,18 @@ class Masker:
     def body(self, body: bytes) -> bytes:
         """A body with everything masked; gzip stays gzip, zlib zlib, UTF-16 UTF-16. Of other binary
         bodies only the runs of ASCII (also as UTF-16) are read, and JSON in any 8-bit encoding."""
+        try:
+            return self._body(body, layers=0)
+        except Beyond:
+            self.withheld += 1
+            return WITHHELD.encode()
+
+    def _body(self, body: bytes, layers: int) -> bytes:
         if body.startswith(CLOSED):
             return MASKED.encode()
-        if packed := unpacked(body):
+        if packed := self._room.unpacked(body, layers):
             plain, pack = packed
-            return pack(self.body(plain))
+            return pack(self._body(plain, layers + 1))
         encoding = wide(body) or "utf-8"
         try:
             masked = self.text(body.decode(encoding)).encode(encoding)
@@ -130,7 +154,7 @@ class Masker:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
-            return self.document(value)
+            return self._document(value)
         if isinstance(value, list | tuple):
             return [self._value(item) for item in value]
         return value
@@ -203,7 +227,10 @@ class Masker:
         lines = text.split("\n")
         if len(lines) == 1:
             return text
-        return "\n".join(self._json(x, depth) if self._is_worth_parsing(x) else x for x in lines)
+        return "\n".join(self._json(x, depth) if self._is_json_line(x) else x for x in lines)
+
+    def _is_json_line(self, line: str) -> bool:
+        return len(line) >= _SHORTEST_JSON and self._is_worth_parsing(line)
 
     def _decoded(self, value: Any, depth: int) -> Any:
         if isinstance(value, dict):
@@ -223,6 +250,10 @@ def _dumped(value: Any, like: str) -> str:
     separators = (", ", ": ") if '": ' in like else (",", ":")
     text = json.dumps(value, ensure_ascii=False, separators=separators)
     return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair stays an escape
+
+
+def _is_plain(name: str, value: Any) -> bool:
+    return value is None or isinstance(value, int | float) or (name in _OUR_IDS and _is_id(value))
 
 
 def _is_id(value: Any) -> bool:

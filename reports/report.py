@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlq.archive import analyses, views
+from dlq.archive.files import PRIVATE, SHARED
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Mask
@@ -97,7 +98,9 @@ FORMATS: Mapping[str, Callable[[Document], str]] = {
     "html": _html,
 }
 """Name -> the document as text. html needs a document that was made `with_letters`."""
-_SUFFIXES: Mapping[str, str] = {".json": "json", ".md": "markdown", ".markdown": "markdown", ".html": "html"}
+_SUFFIXES: Mapping[str, str] = {
+    ".html": "html", ".json": "json", ".md": "markdown", ".markdown": "markdown", ".txt": "terminal",
+}  # fmt: skip
 
 
 def checked_format(name: str) -> str:
@@ -108,10 +111,17 @@ def checked_format(name: str) -> str:
 
 
 def format_of_file(path: str) -> str:
-    """The format that a file's name says; terminal text when it says none."""
-    return _SUFFIXES.get(Path(path).suffix.lower(), "terminal")
+    """The format that a file's name says; terminal text when it says none. Raises UsageError for the name of
+    another format."""
+    suffix = Path(path).suffix.lower()
+    if suffix not in _SUFFIXES and suffix[1:2].isalpha():
+        raise UsageError(
+            f"a report is no {suffix} file: {path}; name it {', '.join(_SUFFIXES)}, or say --format"
+        )
+    return _SUFFIXES.get(suffix, "terminal")
 
 
-def write(document: Document, format_: str, path: str) -> None:
-    """Write the report to a file, whole or not at all. Raises UsageError when that cannot be done."""
-    write_text(path, FORMATS[format_](document))
+def write(document: Document, format_: str, path: str, masked: bool = False, parents: bool = True) -> None:
+    """Write the report to a file, whole or not at all; for its owner's eyes alone unless it is `masked`.
+    `parents` makes the folders above. Raises UsageError."""
+    write_text(path, FORMATS[format_](document), SHARED if masked else PRIVATE, parents)

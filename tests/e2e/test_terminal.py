@@ -53,10 +53,13 @@ def test_json_is_the_same_on_a_terminal_and_in_a_pipe_and_keeps_every_character(
     assert json.loads(piped) == {"message_id": HOSTILE}
 
 
-def test_csv_in_a_pipe_is_the_very_text(folder: Path) -> None:
-    words = ["ls", "--columns", "message_id", "-o", "csv"]
-    piped = subprocess.run([DLQ, *words], cwd=folder, capture_output=True, check=True).stdout
-    assert HOSTILE in piped.decode()
+def test_csv_in_a_pipe_steers_no_terminal_later_unless_it_is_wanted_raw(folder: Path) -> None:
+    def piped(*words: str) -> str:
+        command = [DLQ, "ls", "--columns", "message_id", "-o", "csv", *words]
+        return subprocess.run(command, cwd=folder, capture_output=True, check=True).stdout.decode()
+
+    assert not [character for character in STEERING if character in piped()]
+    assert HOSTILE in piped("--raw")
 
 
 @pytest.mark.parametrize("words", [["ls"], ["--help"], ["import", "a.jsonl"]])

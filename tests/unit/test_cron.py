@@ -172,6 +172,79 @@ def test_kubernetes_accepts_the_cron_job(every: str, limit: float | None) -> Non
     assert seconds_between_runs(job["spec"]["schedule"]) == {schedules.seconds(every)}
 
 
+LINE_BREAKS = ["a\n* * * * * evil", "a\rb", "a\0b", "a\x1b[2J", "a\u2028b", "a\udcffb"]
+
+
+@pytest.mark.parametrize("text", LINE_BREAKS)
+@pytest.mark.parametrize("field", ["folder", "words", "environment"])
+def test_what_would_begin_a_line_of_its_own_is_refused(field: str, text: str) -> None:
+    value: Any = {"folder": text, "words": ["/bin/dlq", text], "environment": {"PATH": text}}[field]
+    with pytest.raises(UsageError, match="cannot stand in a schedule"):
+        call(**{field: value})
+
+
+def test_a_folder_with_a_line_break_prints_no_schedule(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a\n* * * * * touch evil #"
+    folder.mkdir()
+    (folder / "dlq.toml").write_text(BROKER + PROFILE)
+    monkeypatch.chdir(folder)
+    assert app.run(["cron", "nightly"]) == 2
+    assert capfd.readouterr().out == ""
+
+
+HARD_NAMES = [
+    "50% of",
+    r"back\slash",
+    r"two\\slashes",
+    r"slash\%percent",
+    "ends\\",
+    "$HOME",
+    "a'b",
+    'a"b',
+    "a;b #c",
+    "é ☕",
+]
+
+
+def handed_to_sh(command: str, doubled: bool) -> str:
+    """What cron makes of its sixth field. Some crons take a doubled backslash for one."""
+    pattern = r"\\([%\\])" if doubled else r"\\(%)"
+    before_input = re.match(r"(?:\\.|[^%\\])*" if doubled else r"(?:\\%|[^%])*", command)
+    assert before_input is not None
+    return re.sub(pattern, r"\1", before_input[0])
+
+
+@pytest.mark.parametrize("doubled", [False, True])
+@pytest.mark.parametrize("name", HARD_NAMES)
+def test_every_cron_hands_the_shell_the_same_words(tmp_path: Path, name: str, doubled: bool) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    script = folder / "say"
+    script.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$X" "$@" > said\n')
+    script.chmod(0o700)
+    line = schedules.crontab(call(folder=str(folder), words=[str(script), name], environment={"X": name}))
+    command = handed_to_sh(line.split(maxsplit=5)[5], doubled)
+    subprocess.run(["/bin/sh", "-c", command], env={}, check=True)
+    assert (folder / "said").read_text().splitlines() == [str(folder), name, name]
+
+
+@pytest.mark.skipif(SYSTEMD is None, reason="no systemd to ask")
+@pytest.mark.parametrize("name", [*HARD_NAMES, "ends with a blank "])
+def test_systemd_itself_finds_program_and_folder(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name
+    folder.mkdir()
+    program = folder / "dlq"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o700)
+    units = schedules.systemd(call(folder=str(folder), words=[str(program), name], environment={"X": name}))
+    assert complaints(tmp_path, units) == ""
+    service = units["dlq-nightly.service"]
+    assert f"WorkingDirectory={folder}".replace("%", "%%") in service
+    assert not re.search(r"[ \\]$", service, re.MULTILINE)
+
+
 def texts(document: dict[str, Any]) -> Iterator[str]:
     yield from (document["crontab"], document["kubernetes"], *document["systemd"].values())
 

@@ -3,9 +3,11 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
 
+from dlq.cli.app import run
 from dlq.cli.context import Context
 
 DOCUMENT = {"records": 3, "problem": None, "states": {"held": 1}, "names": ("a", "b\u2028")}
@@ -21,9 +23,52 @@ def test_csv_holds_the_object_as_a_heading_and_one_row(capsys: pytest.CaptureFix
     Context(output_flag="csv").emit(DOCUMENT)
     heading, row = csv.reader(io.StringIO(capsys.readouterr().out))
     assert heading == ["records", "problem", "states", "names"]
-    assert row == ["3", "", '{"held": 1}', '["a", "b\u2028"]']
+    assert row == ["3", "", '{"held": 1}', '["a", "b\\u2028"]']
 
 
 def test_a_table_is_drawn_by_the_command_itself(capsys: pytest.CaptureFixture[str]) -> None:
     Context(output_flag="table").emit(DOCUMENT, lambda: print("3 letters"))
     assert capsys.readouterr().out == "3 letters\n"
+
+
+def row(capsys: pytest.CaptureFixture[str], values: list[object], raw: bool = False) -> list[str]:
+    Context(output_flag="csv", raw=raw).emit_rows(["c"] * len(values), [values])
+    return list(csv.reader(io.StringIO(capsys.readouterr().out, newline="")))[1]
+
+
+FORMULAS: list[object] = ["=1+1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(A1)", "\tx", "\uff1d1"]
+NO_FORMULAS: list[object] = [-5, "-5", "+4915.5", "1e-5", -0.5, "a=b", "", None, {"a": 1}]
+
+
+def test_no_cell_of_csv_is_a_formula(capsys: pytest.CaptureFixture[str]) -> None:
+    assert row(capsys, FORMULAS) == [f"'{formula}" for formula in FORMULAS]
+
+
+def test_what_is_no_formula_stays_as_it_is_in_csv(capsys: pytest.CaptureFixture[str]) -> None:
+    expected = ["-5", "-5", "+4915.5", "1e-5", "-0.5", "a=b", "", "", '{"a": 1}']
+    assert row(capsys, NO_FORMULAS) == expected
+
+
+def test_csv_in_a_pipe_steers_no_terminal_and_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert row(capsys, ["\x1b[2Jgone\nand\tmore"]) == ["\\x1b[2Jgone\nand\tmore"]
+
+
+def test_raw_csv_is_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert row(capsys, ["=1+1", "\x1b[2J"], raw=True) == ["=1+1", "\x1b[2J"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--raw", "query", "select '=1+1' as a", "-o", "csv"),
+        ("query", "select '=1+1' as a", "-ocsv", "--raw"),
+    ],
+)
+def test_raw_stands_before_or_after_the_command(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert (run(words), capsys.readouterr().out) == (0, "a\n=1+1\n")

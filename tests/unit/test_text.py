@@ -17,6 +17,22 @@ from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, s
         ("evil\u202egpj.exe", "evil\\u202egpj.exe"),
         ("lone \ud83d half", "lone \\ud83d half"),
         ("tag \U000e0041", "tag \\U000e0041"),
+        *(
+            (f"or{invisible}ders", f"or{escaped}ders")
+            for invisible, escaped in [
+                ("\u00ad", "\\xad"),
+                ("\u034f", "\\u034f"),
+                ("\u115f", "\\u115f"),
+                ("\u180e", "\\u180e"),
+                ("\u200c", "\\u200c"),
+                ("\u200d", "\\u200d"),
+                ("\u3164", "\\u3164"),
+                ("\ufe00", "\\ufe00"),
+                ("\ufe0f", "\\ufe0f"),
+                ("\U000e0100", "\\U000e0100"),
+                ("\U000e01ef", "\\U000e01ef"),
+            ]
+        ),
         ("Ünïcode ☕ 你好", "Ünïcode ☕ 你好"),
     ],
 )
@@ -48,3 +64,31 @@ def test_json_is_escaped_to_the_same_value(hostile: str) -> None:
     shown = json_for_terminal(json.dumps([hostile, "Ü ☕"], ensure_ascii=False, indent=2))
     assert json.loads(shown) == [hostile, "Ü ☕"]
     assert for_terminal(shown) == shown.replace("\n", "\\n")
+
+
+NEEDED = {
+    "a family": "\U0001f468\u200d\U0001f469\u200d\U0001f467",
+    "a rainbow flag": "\U0001f3f3\ufe0f\u200d\U0001f308",
+    "a red heart": "\u2764\ufe0f",
+    "a keycap": "1\ufe0f\u20e3",
+    "Persian": "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    "Sinhala": "\u0dc1\u0dca\u200d\u0dbb\u0dd3",
+    "a variant of Han": "\u845b\U000e0101",
+    "old Hangul": "\u115f\u1161",
+}
+
+
+@pytest.mark.parametrize("what", NEEDED)
+def test_invisible_characters_stay_where_a_script_or_an_emoji_needs_them(what: str) -> None:
+    text = NEEDED[what]
+    assert for_terminal(text) == text
+    assert json_for_terminal(f'"{text}"') == f'"{text}"'
+
+
+@pytest.mark.parametrize(
+    "text", ["\u0645\u200c\u200c\u062e", "1\ufe0f", "\u2764\ufe0f\ufe0f", "a\u200d\U0001f467"]
+)
+def test_invisible_characters_beyond_what_is_needed_are_escaped(text: str) -> None:
+    assert "\\u" in for_terminal(text)
+    assert json.loads(json_for_terminal(json.dumps(text, ensure_ascii=False))) == text
+    assert "\\u" in json_for_terminal(json.dumps(text, ensure_ascii=False))

@@ -1,0 +1,36 @@
+"""JSON of an archive, which others may have written: bounded in size and depth before it is worked with."""
+
+import json
+from typing import Any
+
+LARGEST = 64 * 2**20
+"""Bytes: a manifest that names a million letters fits."""
+_DEEPEST = 32
+_OPENING = (b"[", b"{")
+
+
+def loads(data: bytes) -> Any:
+    """The value; raises ValueError for what is no JSON, too large or nested too deep."""
+    if len(data) > LARGEST:
+        raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
+    try:
+        value = json.loads(data)
+    except RecursionError as error:
+        raise _too_deep() from error
+    if sum(map(data.count, _OPENING)) > _DEEPEST and _is_too_deep(value):
+        raise _too_deep()
+    return value
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"it is nested deeper than {_DEEPEST} levels")
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        inner = [x.values() if isinstance(x, dict) else x for x in level if isinstance(x, dict | list)]
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+        if not level:
+            return False
+    return True

@@ -1,0 +1,33 @@
+"""URLs of the configuration: none may hold a password, and none is shown with what could hide one."""
+
+import re
+from urllib.parse import unquote_plus
+
+from dlq.core.errors import ConfigError
+
+_USERS = re.compile(r"(?:://|,(?![\w+.-]+://))([^@,]*)@")
+"""The user of each host of a list; whatever stands before an `@` counts, for passwords may hold a `/`."""
+_PORT = re.compile(r"[^:/]*:[0-9]+/.*", re.DOTALL)
+_SECRET = re.compile(r"(?i)pass(?!file)|pwd|secret|token|credential|auth[_-]?key")
+"""Names of parameters; libpq's passfile names a file."""
+
+
+def check(place: str, url: str | None) -> None:
+    """Raises ConfigError for a URL with a password before its host or among its parameters."""
+    address, parameters = _parts(url or "")
+    users = (found for found in _USERS.findall(address) if not _PORT.fullmatch(found))
+    names = (unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", parameters))
+    if any(":" in user for user in users) or any(map(_SECRET.search, names)):
+        raise ConfigError(
+            f"{place} holds a password; put it into password_file, password_command or password_env beside it"
+        )
+
+
+def shown(url: str) -> str:
+    """The URL for a message: without parameters, and without whatever follows the user."""
+    return re.sub(r"([/,][^/,@:]*):[^@]*@", r"\1@", _parts(url)[0])
+
+
+def _parts(url: str) -> tuple[str, str]:
+    address, _, parameters = re.sub("[?#]", "?", url, count=1).partition("?")
+    return address, parameters

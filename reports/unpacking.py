@@ -1,0 +1,46 @@
+"""A body as its producer gave it, piece by piece: what is packed may unpack to more than any memory holds."""
+
+import zlib
+from collections.abc import Iterator
+
+_PIECE = 2**20
+_NAMES = ("gzip", "x-gzip", "deflate", "zlib")
+_GZIP = b"\x1f\x8b\x08"
+
+
+def packing(body: bytes, encoding: str | None) -> str | None:
+    """How a body is packed, as its content encoding or its first bytes say; None: it is not."""
+    name = (encoding or "").strip().lower()
+    return name if name in _NAMES else "gzip" if body.startswith(_GZIP) else None
+
+
+def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
+    """The body's bytes, unpacked where it is packed, in pieces of up to a MiB; as they are where they do not
+    unpack. A damaged end is left out."""
+    if packing(body, encoding) is None:
+        yield body
+        return
+    unpacked = _inflated(body)
+    try:
+        first = next(unpacked, b"")
+    except zlib.error:
+        yield body
+        return
+    yield first
+    try:
+        yield from unpacked
+    except zlib.error:
+        return
+
+
+def _inflated(body: bytes) -> Iterator[bytes]:
+    """zlib or gzip, by its header; a gzip may have several members. Raises zlib.error."""
+    while body:
+        stream = zlib.decompressobj(wbits=47)
+        while not stream.eof:
+            piece = stream.decompress(body, _PIECE)
+            if not piece and not stream.unconsumed_tail:
+                break
+            yield piece
+            body = stream.unconsumed_tail
+        body = stream.unused_data if stream.unused_data.startswith(_GZIP) else b""

@@ -1,0 +1,73 @@
+"""No URL of the configuration holds a password, and no message shows what could hide one."""
+
+from typing import Any
+
+import pytest
+
+from dlq.core import urls
+from dlq.core.configuration import parse
+from dlq.core.errors import ConfigError, DlqError
+
+WITH_PASSWORD = [
+    "amqp://me:geheim@host/vhost", "amqp://:geheim@host", "amqp://me:ge/heim@host",
+    "stomp://a@mq1:61614,b:geheim@mq2:61614", "tcp://a@h1:1,tcp://b:geheim@h2:2", "failover:(tcp://a:geheim@h:1)",
+    "postgresql://u@h/db?password=geheim", "postgresql://u@h/db?a=b&sslpassword=geheim",
+    "redis://h/0?p%61ssword=geheim", "redis://h/0#PASSWD=geheim", "https://h/?api_token=geheim",
+    "https://h/?a=1;secret=geheim",
+]  # fmt: skip
+WITHOUT = [
+    "amqp://me@host:5672/vhost", "stomp+tls://mq1:61614,mq2:61614", "tcp://a@h1:1,tcp://b@h2:2", "sqlite",
+    "amqp://host:5672/v@host", "postgresql://u@h/db?passfile=/run/pgpass&sslmode=require", "s3://bucket/path",
+    "sqlite:////var/lib/dlq/ledger.db", "", "./archive",
+]  # fmt: skip
+PLACES: dict[str, dict[str, Any]] = {
+    "archive": {"archive": "URL"},
+    "ledger.url": {"ledger": {"url": "URL"}},
+    "evidence.pay.url": {"evidence": {"pay": {"kind": "rocketmq-dedup", "url": "URL"}}},
+    "profiles.nightly.metrics_otlp": {"profiles": {"nightly": {"metrics_otlp": "URL"}}},
+    **{
+        f"brokers.shop.{name}": {"brokers": {"shop": {"kind": "rabbitmq", name: "URL"}}}
+        for name in ("url", "management_url", "jolokia_url", "openwire_url")
+    },
+}
+
+
+def filled(table: Any, url: str) -> Any:
+    return (
+        {key: filled(value, url) for key, value in table.items()}
+        if isinstance(table, dict)
+        else (url if table == "URL" else table)
+    )
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("url", WITH_PASSWORD)
+def test_a_password_is_refused_in_every_url_and_is_not_repeated(place: str, url: str) -> None:
+    with pytest.raises(ConfigError, match=f"{place} holds a password") as refused:
+        parse(filled(PLACES[place], url))
+    assert "geheim" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", WITHOUT)
+def test_a_url_without_a_password_is_taken(url: str) -> None:
+    urls.check("place", url)
+
+
+@pytest.mark.parametrize("url", WITH_PASSWORD)
+def test_a_url_is_shown_without_what_could_hide_a_password(url: str) -> None:
+    assert "heim" not in urls.shown(url)
+
+
+def test_the_error_of_a_server_out_of_reach_does_not_show_the_parameters_of_its_url(tmp_path: Any) -> None:
+    pytest.importorskip("psycopg")
+    from dlq.archive.store import LocalStore
+    from dlq.core.settings import Ledger
+    from dlq.replay.ledger import as_arrow
+
+    url = "postgresql://u@127.0.0.1:1/db?application_name=geheim&connect_timeout=1"
+    store = LocalStore(str(tmp_path))
+    store.put("ledger.json", b'{"format": 1, "server": "postgresql"}')
+    with pytest.raises(DlqError) as refused:
+        as_arrow(Ledger(url=url), store)
+    assert "127.0.0.1" in str(refused.value)
+    assert "geheim" not in str(refused.value)
