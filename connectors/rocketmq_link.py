@@ -20,6 +20,8 @@ from dlq.connectors.remoting import (
 from dlq.core.errors import ConnectionLost, Unreachable
 
 _CHUNK = 2**18
+_OTHER_NAME = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (openssl/x509_vfy.h)."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,13 @@ class Link:
 
     def _connect(self) -> socket.socket:
         host, _, port = self.address.rpartition(":")
+        host = host.strip("[]")
         try:
-            plain = socket.create_connection((host.strip("[]"), int(port)), self._access.timeout)
+            plain = socket.create_connection((host, int(port)), self._access.timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return self._access.tls.wrap_socket(plain, server_hostname=host) if self._access.tls else plain
+            return _wrapped(plain, self._access.tls, host) if self._access.tls else plain
         except (OSError, ValueError, OverflowError) as error:
-            why = error.strerror or error if isinstance(error, OSError) else "write it as host:port"
-            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {why}") from error
+            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {_reason(error)}") from error
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
@@ -166,3 +168,21 @@ class Link:
         """Let go of the socket. Never raises."""
         self._broken = True
         self._socket.close()
+
+
+def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _reason(error: OSError | ValueError | OverflowError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "give it a certificate of this address, or set ca_file and verify_host = false"
+        is_name = error.verify_code in _OTHER_NAME
+        return f"TLS failed: {error.verify_message}; {hint if is_name else 'is ca_file right?'}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}; is it a TLS port?"
+    return error.strerror or str(error) if isinstance(error, OSError) else "write it as host:port"
