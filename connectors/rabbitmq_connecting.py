@@ -14,6 +14,7 @@ import pika
 from pika import exceptions
 
 from dlq.connectors import secrets
+from dlq.connectors.rabbitmq_bounds import BoundedConnection
 from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
@@ -106,7 +107,7 @@ def place_of(broker: Broker) -> str:
 def connect(broker: Broker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
     try:
-        return pika.BlockingConnection(parameters(broker))
+        return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
     except (exceptions.AMQPError, OSError) as error:
         raise translated(error, broker) from error
 

@@ -20,6 +20,8 @@ from dlq.connectors.remoting import (
 from dlq.core.errors import ConnectionLost, Unreachable
 
 _CHUNK = 2**18
+_PATIENCE = 6
+"""Time-outs that one answer may take, once it has begun to come."""
 _OTHER_NAME = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (openssl/x509_vfy.h)."""
 
@@ -98,11 +100,13 @@ class Link:
     def receive(self, wait: float | None = None) -> Frame | None:
         """The next answer; None when none came within `wait` seconds. Raises ConnectionLost.
 
-        Requests of the broker's own (transaction checks, consumer notices) are not for us: they are dropped.
+        An answer that is on its way may take longer, up to a limit. Requests of the broker's own (transaction
+        checks, consumer notices) are not for us: they are dropped.
         """
         deadline = time.monotonic() + (self._access.timeout if wait is None else wait)
         while not self._answers:
-            if not self._read(left := deadline - time.monotonic()) and left <= 0:
+            came = self._read(left := deadline - time.monotonic())
+            if not self._answers and left <= (-_PATIENCE * self._access.timeout if came else 0):
                 return None
         return self._answers.popleft()
 
@@ -149,7 +153,8 @@ class Link:
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """One request and its answer; raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
-        while (answer := self.receive()) is not None:
+        deadline = time.monotonic() + _PATIENCE * self._access.timeout
+        while time.monotonic() < deadline and (answer := self.receive()) is not None:
             if answer.opaque == opaque:
                 self.version = answer.version or self.version
                 return answer
