@@ -26,8 +26,9 @@ _BROKER_BEAT_MS = 20_000
 _SILENCE = 3 * _BROKER_BEAT_MS / 1000
 _OWN_BEAT = 10.0
 _PIECE = 2**14
-_MOST_KEPT, _SPARE = 2**30, 1000
-"""Bytes of messages that may wait for whoever asks for them, and receipts beyond those that we asked for."""
+_MOST_KEPT, _OBJECT, _SPARE = 2**30, 256, 1000
+"""Bytes of messages that may wait for whoever asks for them, bytes that each takes beside its content, and
+receipts beyond those that we asked for."""
 _IN_PIECES = 0.5
 """Seconds that a message may go on coming before its reader is told that there is none yet."""
 
@@ -122,7 +123,7 @@ class Link:
         """Keep messages and receipts, those beside an ERROR too. Raises on ERROR."""
         messages = [frame for frame in frames if frame.command == b"MESSAGE"]
         self._inbox.extend(messages)
-        self._kept += sum([len(frame.head) + len(frame.body) for frame in messages])
+        self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
         self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
         errors = [headers_of(frame.head) for frame in frames if frame.command == b"ERROR"]
         self._refused |= {headers.get("receipt-id", ""): self.refusal(headers) for headers in errors}

@@ -16,8 +16,11 @@ MAX_FRAME = 131_072
 """Bytes of a frame, its head and end among them: what `amqp_link` agrees to."""
 MAX_BODY = 512 * 2**20
 """RabbitMQ's own hard limit (?MAX_MSG_SIZE of rabbit_common)."""
-_MOST_KEPT = 2**30
-"""Bytes of deliveries that nobody has taken yet: far above what a window is made for."""
+_MOST_KEPT = MAX_BODY + 2**28
+_MOST_DELIVERIES = 2**16
+"""Deliveries that nobody has taken yet, and their bytes: far above what a window is made for."""
+_OBJECT = 256
+"""Bytes that a delivery takes beside its content."""
 _MOST_METHODS = 2**17
 """So many confirms no window has, nor a single read."""
 _OVERHEAD = 8
@@ -95,7 +98,8 @@ class FrameReader:
             elif kind != _BEAT:
                 raise FrameError(f"a frame of type {kind}, which AMQP has not; is this the AMQP port?")
         self._rest = data[at:]
-        if self._kept > _MOST_KEPT or len(self.methods) > _MOST_METHODS:
+        too_many = len(self.deliveries) > _MOST_DELIVERIES or len(self.methods) > _MOST_METHODS
+        if too_many or self._kept > _MOST_KEPT:
             raise FrameError("the broker sends more than it was asked for")
 
     def _take_method(self, channel: int, payload: bytes) -> None:
@@ -133,7 +137,7 @@ class FrameReader:
 
     def _deliver(self, body: bytes) -> None:
         self.deliveries.append(Delivery(self._method, self._block, body))
-        self._kept += len(self._block) + len(body)
+        self._kept += _OBJECT + len(self._block) + len(body)
 
     def progressed(self) -> bool:
         """Whether more has come since the last time than heartbeats."""
@@ -145,5 +149,5 @@ class FrameReader:
         """Up to `most` deliveries, in order; they are kept no longer."""
         taken = self.deliveries[:most]
         del self.deliveries[:most]
-        self._kept -= sum([len(one.block) + len(one.body) for one in taken])
+        self._kept -= sum([_OBJECT + len(one.block) + len(one.body) for one in taken])
         return taken

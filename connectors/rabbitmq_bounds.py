@@ -1,12 +1,14 @@
-"""pika's connection with bounds: by itself it takes a frame of any length, and waits for an answer for ever."""
+"""pika's connection with bounds: by itself it takes frames of any length, and waits for ever."""
 
 from typing import Any
 
 from pika import SelectConnection
-from pika.exceptions import AMQPConnectionError, InvalidFrameError
+from pika.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
+
+from dlq.connectors.amqp_frames import MAX_FRAME
 
 MOST_BYTES = 16 * 2**20
-SECONDS = 120.0
+SECONDS = 60.0
 
 
 class BoundedConnection(SelectConnection):  # type: ignore[misc]
@@ -28,7 +30,10 @@ class BoundedConnection(SelectConnection):  # type: ignore[misc]
             raise InvalidFrameError(f"the broker answers a question with more than {MOST_BYTES >> 20} MiB")
         try:
             super()._on_data_available(data_in)
-        except AMQPConnectionError:
+            size = int.from_bytes(self._frame_buffer[3:7], "big")
+            if size > MAX_FRAME:
+                raise InvalidFrameError(f"a frame of {size} bytes, more than was agreed on")
+        except AMQPError:
             raise
         except Exception as error:
             # KeyError, struct.error, AssertionError, RecursionError, ...: pika believes what it reads.

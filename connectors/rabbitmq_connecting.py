@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pika
 from pika import exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from dlq.connectors import secrets
 from dlq.connectors.rabbitmq_bounds import BoundedConnection
@@ -108,7 +109,7 @@ def connect(broker: Broker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
     try:
         return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
-    except (exceptions.AMQPError, OSError) as error:
+    except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
         raise translated(error, broker) from error
 
 

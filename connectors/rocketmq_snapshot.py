@@ -13,11 +13,11 @@ from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
 from dlq.connectors.rocketmq_walks import Place, pull_fields, queue_walk
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 
 _IS_PATTERN = frozenset("*?[")
 _MOST_QUEUES = 2**15
-"""Of a topic on one broker (defaultTopicQueueNums is 8); more is a route that cannot be true."""
+"""Of a topic on one broker, whose usual number is 8 (defaultTopicQueueNums)."""
 _STORED = "#stored"
 """Behind a checkpoint's key: when the last letter before it was stored, in milliseconds."""
 
@@ -82,7 +82,12 @@ def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
     route = cluster.route(topic)
     for node in cluster.masters():
         queues = route.get(node)
-        for queue in range(min(max(queues.readable, queues.writable), _MOST_QUEUES) if queues else 1):
+        number = max(queues.readable, queues.writable) if queues else 1
+        if number > _MOST_QUEUES:
+            raise BrokerError(
+                f"a name server says that {topic} has {number} queues on {node}: that cannot be true"
+            )
+        for queue in range(number):
             place = Place(topic, node, queue)
             is_illegal = queues is not None and 0 < queues.readable <= queue
             found = unpulled_extent(cluster, place) if is_illegal else extent_of(cluster, place)
