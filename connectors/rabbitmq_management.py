@@ -57,7 +57,7 @@ class Management:
                 raise NoAnswerError(f"HTTP {answer.status} {answer.reason}")
             return document(answer.content)
         except NoAnswerError as error:
-            raise ManagementError(f"{self._place} gives no answer: {error}") from error
+            raise ManagementError(f"{self._place} does not answer: {error}") from error
 
     def close(self) -> None:
         """Let go of the connection."""
