@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import to_table
+from dlq.archive.schema import SEGMENT, to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
@@ -109,13 +109,23 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
     with readable(manifest.segment):
-        return pq.ParquetFile(store.parquet(manifest.segment)).read(columns=["record_id"])["record_id"]
+        return _file(store, manifest.segment, ["record_id"]).read(columns=["record_id"])["record_id"]
 
 
 def batches(store: Store, segment: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
     with readable(segment):
-        yield from pq.ParquetFile(store.parquet(segment)).iter_batches(_BATCH_ROWS, columns=list(columns))
+        yield from _file(store, segment, columns).iter_batches(_BATCH_ROWS, columns=list(columns))
+
+
+def _file(store: Store, segment: str, columns: Sequence[str]) -> pq.ParquetFile:
+    """Raises pa.ArrowInvalid where a column is missing or holds something else: somebody changed the file."""
+    file = pq.ParquetFile(store.parquet(segment))
+    found = file.schema_arrow
+    for name in columns:
+        if name not in found.names or found.field(name).type != SEGMENT.field(name).type:
+            raise pa.ArrowInvalid(f"its column {name} is missing, or of another type")
+    return file
 
 
 def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dlq.cli.connecting import warn_of_evidence
 from dlq.cli.exit import ExitCode
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
@@ -54,6 +55,7 @@ def analyze(
 
     context: Context = ctx.obj
     moment = _moment(since)
+    warn_of_evidence(context)
     taken = evidence.take(context.store, context.settings)
     result = run(
         context.store,

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from dlq.capture.pull import PullOptions, pull
+from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import replay_progress
@@ -55,8 +57,9 @@ def ramp_up(context: Context, plan: str, max_share: float) -> int:
 
 @contextmanager
 def _sending(context: Context, plan: str, stop: Stop) -> Iterator[Send]:
+    warn_of_ledger(context)
     with (
-        Brokers(context.settings) as brokers,
+        Brokers(context.settings, partial(connect, context)) as brokers,
         ledger.opened(context.settings.ledger, context.store) as book,
         replay_progress(context, plan) as progress,
         stopping_on_signals(stop),
@@ -105,7 +108,7 @@ def _sources(context: Context, header: planfile.Header) -> list[Source]:
 
 def _look_again(context: Context, source: Source) -> None:
     """Capture what lies in the source now, as its configured mode says."""
-    with Brokers(context.settings) as brokers:
+    with Brokers(context.settings, partial(connect, context)) as brokers:
         mode: Mode = "drain" if source.mode == "drain" else "copy"
         result = pull(context.store, brokers.get(source.broker), source, PullOptions(mode=mode))
     if result.error is not None:

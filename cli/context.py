@@ -107,6 +107,16 @@ class Context:
         """A problem, on stderr, also with -q; what strangers wrote is escaped."""
         to_stderr(f"dlq: {for_terminal(text)}")
 
+    def warn(self, text: str) -> None:
+        """A danger that changes nothing now, on stderr, once a command."""
+        if text not in self._warned:
+            self._warned.add(text)
+            self.complain(f"warning: {text}")
+
+    @cached_property
+    def _warned(self) -> set[str]:
+        return set()
+
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
         """One object on stdout: `render` draws it on a terminal, csv has a heading and one row."""
         if self.output == "table" and render is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlq.cli import completion
+from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError
@@ -68,6 +69,7 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
     the archive's own does only when it is gone."""
     from dlq.replay.ledger import warnings
 
+    warn_of_ledger(context)
     try:
         for warning in warnings(context.settings.ledger, context.store):
             context.complain(warning)
@@ -79,9 +81,8 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
 
 
 def _inspect(context: Context, source: "Source") -> "Inspection":
-    from dlq.connectors import open_connector
 
-    connector = open_connector(context.settings.brokers[source.broker])
+    connector = connect(context, context.settings.brokers[source.broker])
     try:
         return connector.inspect(source)
     finally:

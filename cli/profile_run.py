@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive import bounded_json
 from dlq.cli import alarm
+from dlq.cli.connecting import connect
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
 from dlq.cli.profile import Task
@@ -100,10 +101,9 @@ class Run:
 
     def _pull_one(self, source: "Source") -> None:
         from dlq.capture.pull import PullOptions, pull
-        from dlq.connectors import open_connector
 
         context, task = self._context, self._task
-        connector = open_connector(context.settings.brokers[source.broker])
+        connector = connect(context, context.settings.brokers[source.broker])
         try:
             left = self._clock.left(_PULLS_END)
             options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dlq.cli import completion
+from dlq.cli.connecting import connect
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.progress import pull_progress
@@ -83,9 +84,8 @@ def pull_one(context: Context, source: "Source", mode: "Mode", **options: Any) -
     """Pull one source and say on stderr what a person should know of it."""
     from dlq.capture.pull import PullOptions
     from dlq.capture.pull import pull as capture
-    from dlq.connectors import open_connector
 
-    connector = open_connector(context.settings.brokers[source.broker])
+    connector = connect(context, context.settings.brokers[source.broker])
     try:
         with pull_progress(context, source.name) as progress:
             result = capture(context.store, connector, source, PullOptions(mode=mode, **options), progress)

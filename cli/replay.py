@@ -1,10 +1,12 @@
 """`dlq replay`: letters go back, once, by plan."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlq.cli import completion
+from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import Busy, UsageError
@@ -83,7 +85,7 @@ def plan(
     context: Context = ctx.obj
     changes = edits.read(edit) if edit else edits.NO_EDITS
     wanted = Wanted(where, to, rate, limit, any_advice, keep_headers, witness, changes)
-    with Brokers(context.settings) as brokers:
+    with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
     differences = list(edits.differences(context.store, header, changes))
     if not header.letters:
@@ -152,6 +154,7 @@ def status(
         list_plans(context)
         return ExitCode.DONE
     header = planfile.load(context.store, _found(context, plan))
+    warn_of_ledger(context)
     with ledger.opened_if_any(context.settings.ledger, context.store) as book:
         if book is not None:
             book.expire()
@@ -193,10 +196,11 @@ def reconcile(
     from dlq.replay.brokers import Brokers
 
     context: Context = ctx.obj
+    warn_of_ledger(context)
     found = _found(context, plan)
     words = _words(sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold})
     with (
-        Brokers(context.settings) as brokers,
+        Brokers(context.settings, partial(connect, context)) as brokers,
         ledger.opened(context.settings.ledger, context.store) as book,
     ):
         resolved = reconciling.reconcile(context.store, found, brokers, book, words)

@@ -8,21 +8,16 @@ what it could not learn.
 import base64
 import json
 import re
-import ssl
-from collections.abc import Mapping
-from http.client import HTTPException
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.error import HTTPError
 from urllib.parse import urlsplit
-from urllib.request import HTTPSHandler, Request, build_opener
 
-from dlq.connectors import secrets
+from dlq.connectors import secrets, web
 from dlq.connectors.activemq_socket import address_of
-from dlq.core import units
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 from dlq.core.settings import Broker
 
-_MOST = 64 * 2**20
+_PORTS = {"http": 80, "https": 443}
 _CLASSIC = "org.apache.activemq:type=Broker,brokerName=*,destinationType=Queue,destinationName=*"
 _CLASSIC_READ = (
     "Name",
@@ -65,23 +60,27 @@ class Jolokia:
     def __init__(self, broker: Broker, artemis: bool) -> None:
         if not broker.jolokia_url:
             raise ConfigError(f"brokers.{broker.name} has no jolokia_url")
-        if urlsplit(broker.jolokia_url).scheme not in ("http", "https"):
-            raise ConfigError(f"brokers.{broker.name}.jolokia_url must begin with http:// or https://")
         self._url, self._broker, self._artemis = broker.jolokia_url, broker, artemis
+        place, example = f"brokers.{broker.name}.jolokia_url", "http://host:8161/api/jolokia"
+        self._site = web.Site(broker, place, self._url, _PORTS, example)
         self._mbeans: dict[str, str] = {}
-        self._opener = build_opener(HTTPSHandler(context=ssl.create_default_context(cafile=broker.ca_file)))
 
     def queues(self) -> dict[str, QueueFacts]:
         """All queues by name. Raises Unreachable, AccessDenied."""
         mbean, attributes = (_ARTEMIS, _ARTEMIS_READ) if self._artemis else (_CLASSIC, _CLASSIC_READ)
-        found = self._ask({"type": "read", "mbean": mbean, "attribute": list(attributes)}) or {}
+        found = self._read(mbean, attributes)
         depth, flight = (
             ("MessageCount", "DeliveringCount") if self._artemis else ("QueueSize", "InFlightCount")
         )
-        return {
-            values["Name"]: QueueFacts(values[depth], values["ConsumerCount"], values[flight], values)
-            for values in found.values()
-        }
+        try:
+            return {
+                str(values["Name"]): QueueFacts(
+                    int(values[depth]), int(values["ConsumerCount"]), int(values[flight]), values
+                )
+                for values in found.values()
+            }
+        except (KeyError, ValueError, TypeError, OverflowError) as error:
+            raise self._no_jolokia() from error
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
         """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""
@@ -104,29 +103,38 @@ class Jolokia:
         """The object name of a Classic queue, in which some characters of the queue's own name are replaced;
         it stays while the broker lives."""
         if queue not in self._mbeans:
-            found = self._ask({"type": "read", "mbean": _CLASSIC, "attribute": ["Name"]}) or {}
-            self._mbeans = {values["Name"]: mbean for mbean, values in found.items()}
+            found = self._read(_CLASSIC, ("Name",))
+            self._mbeans = {str(values.get("Name")): mbean for mbean, values in found.items()}
         return self._mbeans.get(queue)
+
+    def _read(self, mbeans: str, attributes: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """The attributes of all objects that a pattern names, by object name."""
+        found = self._ask({"type": "read", "mbean": mbeans, "attribute": list(attributes)}) or {}
+        if not isinstance(found, dict) or not all(isinstance(values, dict) for values in found.values()):
+            raise self._no_jolokia()
+        return found
 
     def _ask(self, question: Mapping[str, Any]) -> Any:
         """The value of an answer; None when the agent refuses this question."""
-        request = Request(self._url, json.dumps(question).encode(), self._headers(), method="POST")  # noqa: S310 - __init__ takes http and https only
+        target = urlsplit(self._url)._replace(scheme="", netloc="", fragment="").geturl() or "/"
         try:
-            with self._opener.open(request, timeout=units.seconds(self._broker.timeout)) as answer:
-                document = _document(answer.read(_MOST))
-        except HTTPError as error:
-            if error.code in (401, 403):
-                raise AccessDenied(
-                    f"{self._place}: HTTP {error.code}; check user, password and jolokia-access.xml"
-                ) from error
-            raise Unreachable(f"{self._place}: HTTP {error.code}; is the path right?") from error
-        except (ValueError, HTTPException) as error:
-            raise Unreachable(
-                f"{self._place}: what answers there is no Jolokia; is the path right?"
-            ) from error
-        except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise Unreachable(f"{self._place}: {getattr(reason, 'strerror', None) or reason}") from error
+            answer = self._site.ask("POST", target, self._headers(), json.dumps(question).encode())
+        except web.NoAnswerError as error:
+            raise Unreachable(f"{self._place}: {error}") from error
+        finally:
+            self._site.close()
+        if answer.status in (401, 403):
+            raise AccessDenied(
+                f"{self._place}: HTTP {answer.status}; check user, password and jolokia-access.xml"
+            )
+        if answer.status != 200:
+            raise Unreachable(f"{self._place}: HTTP {answer.status}; is the path right?")
+        try:
+            document = web.document(mended(answer.content))
+        except web.NoAnswerError as error:
+            raise self._no_jolokia() from error
+        if not isinstance(document, dict) or "status" not in document:
+            raise self._no_jolokia()
         if question["type"] == "read" and document.get("status") == 403:
             raise AccessDenied(f"{self._place}: its jolokia-access.xml forbids to read the broker's queues")
         return document.get("value") if document.get("status") == 200 else None
@@ -142,20 +150,15 @@ class Jolokia:
             headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{secret}".encode()).decode()
         return headers
 
+    def _no_jolokia(self) -> Unreachable:
+        return Unreachable(f"{self._place}: what answers there is no Jolokia; is the path right?")
+
     @property
     def _place(self) -> str:
         return f"brokers.{self._broker.name}.jolokia_url ({urlsplit(self._url).netloc.rpartition('@')[2]})"
 
 
 _ESCAPE = re.compile(rb"\\(?:u00([01])([:-?])|.)")
-
-
-def _document(answer: bytes) -> Mapping[str, Any]:
-    """Jolokia's answer. Raises ValueError where it is none."""
-    document = json.loads(mended(answer))
-    if not isinstance(document, dict) or "status" not in document:
-        raise ValueError("no answer of Jolokia")
-    return document
 
 
 def mended(answer: bytes) -> bytes:
@@ -191,5 +194,6 @@ def details(shown: Mapping[str, Any]) -> dict[str, str]:
     if shown.get("JMSXGroupID"):
         found |= {name: str(shown.get(name)) for name in ("JMSXGroupID", "JMSXGroupSeq")}
     for kind in _TYPES:
-        found |= {f"{TYPE_OF}{name}": kind.lower() for name in shown.get(f"{kind}Properties") or ()}
+        values = shown.get(f"{kind}Properties")
+        found |= {f"{TYPE_OF}{name}": kind.lower() for name in (values if isinstance(values, dict) else ())}
     return found

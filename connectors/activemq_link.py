@@ -26,6 +26,9 @@ _BROKER_BEAT_MS = 20_000
 _SILENCE = 3 * _BROKER_BEAT_MS / 1000
 _OWN_BEAT = 10.0
 _PIECE = 2**14
+_MOST_KEPT, _OBJECT, _SPARE = 2**30, 256, 1000
+"""Bytes of messages that may wait for whoever asks for them, bytes that each takes beside its content, and
+receipts beyond those that we asked for."""
 _IN_PIECES = 0.5
 """Seconds that a message may go on coming before its reader is told that there is none yet."""
 
@@ -41,6 +44,7 @@ class Link:
         self._socket.settimeout(self.timeout)
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()
+        self._kept = 0
         self._heard = self._sent = time.monotonic()
         self._asked = self._greeted = False
         self._receipts: set[bytes] = set()
@@ -117,12 +121,16 @@ class Link:
 
     def _keep(self, frames: list[Frame]) -> None:
         """Keep messages and receipts, those beside an ERROR too. Raises on ERROR."""
-        self._inbox.extend([frame for frame in frames if frame.command == b"MESSAGE"])
+        messages = [frame for frame in frames if frame.command == b"MESSAGE"]
+        self._inbox.extend(messages)
+        self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
         self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
         errors = [headers_of(frame.head) for frame in frames if frame.command == b"ERROR"]
         self._refused |= {headers.get("receipt-id", ""): self.refusal(headers) for headers in errors}
         for headers in errors:
             raise self.refusal(headers)
+        if self._kept > _MOST_KEPT or len(self._receipts) > self._reader.receipts + _SPARE:
+            raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
 
     def receive(self, wait: float) -> list[Frame]:
         """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
@@ -137,12 +145,13 @@ class Link:
             if self._heard == heard or self._heard > until:
                 break
         messages = list(self._inbox)
-        self._inbox.clear()
+        self.discard()
         return messages
 
     def discard(self) -> None:
         """Forget messages that were received and not asked for yet."""
         self._inbox.clear()
+        self._kept = 0
 
     def _ping(self, receipt: str) -> bytes:
         """Something harmless that both brokers answer with a receipt."""

@@ -30,6 +30,8 @@ from dlq.core.text import for_terminal, shorten
 
 _RECEIVE, _PIECE = 2**16, 2**17
 _REASON_SECONDS = 0.5
+_SPARE = 1000
+"""Answers beyond those that we asked for."""
 _CHECK = "1"
 """The transaction of `check`; those of a replay are numbered from there on, which the broker allows."""
 _REPLY_TO = {
@@ -53,7 +55,7 @@ class OpenWireLane:
         self._socket, self.node = open_socket(broker, address)
         self._socket.settimeout(self._timeout)
         self._reader = Reader()
-        self._receipts = count(1)
+        self._issued = 0
         self._answered: set[int] = set()
         self._refused: dict[int, BrokerError] = {}
         # Never used before: a broker drops what a known connection seems to repeat.
@@ -112,7 +114,8 @@ class OpenWireLane:
 
     def new_receipt(self) -> str:
         """See `Lane`."""
-        return str(next(self._receipts))
+        self._issued += 1
+        return str(self._issued)
 
     def begin(self, transaction: str) -> bytes:
         """See `Lane`."""
@@ -173,6 +176,8 @@ class OpenWireLane:
         self._answered.update(answer.receipt for answer in answers if answer.error is None)
         refused = {a.receipt: self._refusal(a.error) for a in answers if a.error is not None}
         self._refused |= refused
+        if len(self._answered) + len(self._refused) > self._issued + _SPARE:
+            raise self._lost("the broker answers more than it was asked")
         if refused:
             raise self._explained(next(iter(refused.values())))
 

@@ -5,15 +5,36 @@ pika decodes the headers of every delivery, which costs half of a drain's time a
 are pika's.
 """
 
+import struct
 from struct import Struct
 from typing import Any, NamedTuple
 
-from pika import frame, spec
+from pika import exceptions, frame, spec
 
 HEARTBEAT = frame.Heartbeat().marshal()
+MAX_FRAME = 131_072
+"""Bytes of a frame, its head and end among them: what `amqp_link` agrees to."""
+MAX_BODY = 512 * 2**20
+"""RabbitMQ's own hard limit (?MAX_MSG_SIZE of rabbit_common)."""
+_MOST_KEPT = MAX_BODY + 2**28
+_MOST_DELIVERIES = 2**16
+"""Deliveries that nobody has taken yet, and their bytes: far above what a window is made for."""
+_OBJECT = 256
+"""Bytes that a delivery takes beside its content."""
+_MOST_METHODS = 2**17
+"""So many confirms no window has, nor a single read."""
+_OVERHEAD = 8
 _FRAME_END = 0xCE
 _METHOD, _HEADER, _BODY = spec.FRAME_METHOD, spec.FRAME_HEADER, spec.FRAME_BODY
+_BEAT = spec.FRAME_HEARTBEAT
 _DELIVER = spec.Basic.Deliver.INDEX.to_bytes(4, "big")
+_SMALLEST_HEADER = 14
+"""Class, weight, body size and the property flags."""
+_UNREADABLE = (
+    KeyError, IndexError, ValueError, TypeError, OverflowError, RecursionError, struct.error,
+    exceptions.AMQPError,
+)  # fmt: skip
+"""What pika raises at bytes that are none of its methods."""
 _frame_header = Struct(">BHI").unpack_from
 _body_size = Struct(">Q").unpack_from
 
@@ -36,7 +57,7 @@ def encoded(channel: int, method: Any) -> bytes:
 
 
 class FrameReader:
-    """Cuts one connection's bytes into `deliveries` and `methods`; the caller empties both lists.
+    """Cuts one connection's bytes into `deliveries` and `methods`; the caller empties both (`take`).
 
     Only one channel may carry deliveries.
     """
@@ -49,6 +70,8 @@ class FrameReader:
         self._block = b""
         self._parts: list[bytes] = []
         self._missing = 0
+        self._kept = 0
+        self._progressed = False
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; what is no whole frame yet is kept. Raises FrameError."""
@@ -56,6 +79,8 @@ class FrameReader:
         at, end = 0, len(data)
         while end - at >= 8:
             kind, channel, size = _frame_header(data, at)
+            if size > MAX_FRAME - _OVERHEAD:
+                raise FrameError(f"a frame of {size} bytes, more than was agreed on; is this the AMQP port?")
             start = at + 7
             stop = start + size
             if stop >= end:
@@ -63,29 +88,44 @@ class FrameReader:
             if data[stop] != _FRAME_END:
                 raise FrameError(f"a frame of type {kind} does not end where it says")
             at = stop + 1
+            self._progressed = self._progressed or kind != _BEAT
             if kind == _BODY:
                 self._take_body(data[start:stop])
             elif kind == _HEADER:
                 self._take_header(data[start:stop])
             elif kind == _METHOD:
                 self._take_method(channel, data[start:stop])
+            elif kind != _BEAT:
+                raise FrameError(f"a frame of type {kind}, which AMQP has not; is this the AMQP port?")
         self._rest = data[at:]
+        too_many = len(self.deliveries) > _MOST_DELIVERIES or len(self.methods) > _MOST_METHODS
+        if too_many or self._kept > _MOST_KEPT:
+            raise FrameError("the broker sends more than it was asked for")
 
     def _take_method(self, channel: int, payload: bytes) -> None:
         if payload.startswith(_DELIVER):
             self._method = payload
             return
-        method = spec.methods[int.from_bytes(payload[:4], "big")]()
-        method.decode(payload, 4)
+        try:
+            method = spec.methods[int.from_bytes(payload[:4], "big")]()
+            method.decode(payload, 4)
+        except _UNREADABLE as error:
+            raise FrameError(f"a method that cannot be read ({type(error).__name__})") from error
         self.methods.append((channel, method))
 
     def _take_header(self, payload: bytes) -> None:
+        if len(payload) < _SMALLEST_HEADER or self._missing:
+            raise FrameError("a content header that is cut off, or in the middle of a body")
         self._block = payload[12:]
         self._missing = _body_size(payload, 4)[0]
+        if self._missing > MAX_BODY:
+            raise FrameError(f"a message of {self._missing} bytes; the limit is {MAX_BODY}")
         if not self._missing:
-            self.deliveries.append(Delivery(self._method, self._block, b""))
+            self._deliver(b"")
 
     def _take_body(self, payload: bytes) -> None:
+        if not 0 < len(payload) <= self._missing:
+            raise FrameError("a body that is longer than its header says, or empty")
         self._missing -= len(payload)
         if self._missing or self._parts:
             self._parts.append(payload)
@@ -93,4 +133,21 @@ class FrameReader:
                 return
             payload = b"".join(self._parts)
             self._parts = []
-        self.deliveries.append(Delivery(self._method, self._block, payload))
+        self._deliver(payload)
+
+    def _deliver(self, body: bytes) -> None:
+        self.deliveries.append(Delivery(self._method, self._block, body))
+        self._kept += _OBJECT + len(self._block) + len(body)
+
+    def progressed(self) -> bool:
+        """Whether more has come since the last time than heartbeats."""
+        came = self._progressed or self._rest[:1] not in (b"", bytes((_BEAT,)))
+        self._progressed = False
+        return came
+
+    def take(self, most: int) -> list[Delivery]:
+        """Up to `most` deliveries, in order; they are kept no longer."""
+        taken = self.deliveries[:most]
+        del self.deliveries[:most]
+        self._kept -= sum([_OBJECT + len(one.block) + len(one.body) for one in taken])
+        return taken

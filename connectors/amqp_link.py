@@ -14,13 +14,12 @@ from typing import Any
 import pika
 from pika import spec
 
-from dlq.connectors.amqp_frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
+from dlq.connectors.amqp_frames import HEARTBEAT, MAX_FRAME, Delivery, FrameError, FrameReader, encoded
 from dlq.core.errors import DlqError
 
 ANSWER_SECONDS = 60.0
 _RECEIVE_BYTES = 256 * 1024
 _CHANNEL = 1
-_MAX_FRAME = 131_072
 _CAPABILITIES = {
     "authentication_failure_close": True,
     "basic.nack": True,
@@ -50,7 +49,7 @@ class Link:
         self._last_sent = time.monotonic()
         self.dead = False
         self.server_version = ""
-        self.frame_max = _MAX_FRAME
+        self.frame_max = MAX_FRAME
         self._socket, chosen = _connected(choices)
         self.heartbeat = float(chosen.heartbeat)
         try:
@@ -67,7 +66,7 @@ class Link:
         properties = {**(parameters.client_properties or {}), "capabilities": _CAPABILITIES}
         self._send(encoded(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
         tune = self._answer(spec.Connection.Tune)
-        self.frame_max = min(tune.frame_max or _MAX_FRAME, _MAX_FRAME)
+        self.frame_max = min(tune.frame_max or MAX_FRAME, MAX_FRAME)
         self._send(encoded(0, spec.Connection.TuneOk(tune.channel_max, self.frame_max, int(self.heartbeat))))
         self._send(encoded(0, spec.Connection.Open(parameters.virtual_host, insist=True)))
         self._answer(spec.Connection.OpenOk)
@@ -90,12 +89,10 @@ class Link:
 
     def take_deliveries(self, most: int) -> list[Delivery]:
         """Up to `most` deliveries that have come, in order."""
-        taken = self._frames.deliveries[:most]
-        del self._frames.deliveries[:most]
-        return taken
+        return self._frames.take(most)
 
     def receive(self, seconds: float) -> bool:
-        """Read the socket once, waiting at most `seconds`; whether anything came."""
+        """Read the socket once, waiting at most `seconds`; whether anything came but heartbeats."""
         if time.monotonic() - self._last_sent > self.heartbeat / 2:
             self._send(HEARTBEAT)
         try:
@@ -109,7 +106,7 @@ class Link:
             raise LinkLostError(str(error)) from error
         self._take_in()
         self._heed()
-        return True
+        return self._frames.progressed()
 
     def _wait_at_most(self, seconds: float) -> None:
         """Only where it changes: each system call gives the interpreter away to the thread that writes."""

@@ -19,6 +19,8 @@ def loads(text: str) -> Any:
     """The document in `text`; raises ValueError when it is none."""
     try:
         return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
     except ValueError:
         value, end = _value(text, _skip(text, 0), 0)
         if _skip(text, end) != len(text):

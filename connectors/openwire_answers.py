@@ -53,7 +53,7 @@ class Reader:
                 return [Answer(receipt, _exception(frame, 10) if kind == _EXCEPTION_RESPONSE else None)]
             elif kind == _CONNECTION_ERROR:
                 return [Answer(0, _exception(frame, 6))]
-        except struct.error as error:
+        except (struct.error, IndexError) as error:
             raise ConnectionLost("the broker sent an OpenWire command that is cut off") from error
         return []
 

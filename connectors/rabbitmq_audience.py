@@ -5,7 +5,7 @@ from typing import Any
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq_hygiene import address_of
-from dlq.connectors.rabbitmq_management import Management
+from dlq.connectors.rabbitmq_management import Management, mapping
 from dlq.core.settings import Broker
 
 
@@ -47,21 +47,21 @@ def _bound(management: Management, exchange: str, key: str) -> list[tuple[str, s
     found = management.get("exchanges", management.vhost, exchange)
     if found is None:
         return []
-    matches = _MATCHES.get(found.get("type"))
+    matches = _MATCHES.get(str(found.get("type")))
     if matches is None:
         return None
     reached = [
-        (binding["destination_type"], binding["destination"])
-        for binding in management.get("exchanges", management.vhost, exchange, "bindings", "source") or []
-        if matches(binding.get("routing_key", ""), key)
+        (str(binding.get("destination_type")), str(binding.get("destination")))
+        for binding in management.get_all("exchanges", management.vhost, exchange, "bindings", "source")
+        if matches(str(binding.get("routing_key", "")), key)
     ]
     return reached or [("exchange", alternate) for alternate in _alternates(found)]
 
 
 def _alternates(exchange: Mapping[str, Any]) -> Iterator[str]:
     """The policy wins over the argument (https://www.rabbitmq.com/docs/ae)."""
-    policy = exchange.get("effective_policy_definition") or {}
-    arguments = exchange.get("arguments") or {}
+    policy = mapping(exchange.get("effective_policy_definition"))
+    arguments = mapping(exchange.get("arguments"))
     for name in (policy.get("alternate-exchange"), arguments.get("alternate-exchange")):
         if isinstance(name, str):
             yield name

@@ -12,8 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 import pika
 from pika import exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorException
 
 from dlq.connectors import secrets
+from dlq.connectors.rabbitmq_bounds import BoundedConnection
 from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
@@ -106,8 +108,8 @@ def place_of(broker: Broker) -> str:
 def connect(broker: Broker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
     try:
-        return pika.BlockingConnection(parameters(broker))
-    except (exceptions.AMQPError, OSError) as error:
+        return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
+    except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
         raise translated(error, broker) from error
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
 
-from dlq.connectors.rabbitmq_management import Management, ManagementError
+from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
 from dlq.core.settings import Broker
 
 DEFAULT_LIMIT = 20
@@ -120,17 +120,19 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
     if found is None:
         return Topology(notes=(f"the management API does not show the queue {queue}",))
     seen = "effective_policy_definition" in found
-    policy = _mapping(found.get("effective_policy_definition"))
-    bindings = management.get("queues", vhost, queue, "bindings") or []
+    policy = mapping(found.get("effective_policy_definition"))
+    bindings = management.get_all("queues", vhost, queue, "bindings")
     sources = {
-        str(binding["source"]): str(binding["routing_key"]) for binding in bindings if binding["source"]
+        str(binding["source"]): str(binding.get("routing_key", ""))
+        for binding in bindings
+        if binding.get("source")
     }
-    others = management.get("queues", vhost, columns="name,type,arguments,effective_policy_definition") or []
-    limits = {str(other["name"]): _limit_of(other, version) for other in others}
-    targets = {str(other["name"]): _dead_letter_exchange(other) for other in others}
+    others = management.get_all("queues", vhost, columns="name,type,arguments,effective_policy_definition")
+    limits = {str(other.get("name")): _limit_of(other, version) for other in others}
+    targets = {str(other.get("name")): _dead_letter_exchange(other) for other in others}
     return Topology(
         kind=str(found.get("type", "classic")),
-        arguments=_mapping(found.get("arguments")),
+        arguments=mapping(found.get("arguments")),
         policy=policy,
         policies_known=seen,
         notes=() if seen else (_NOT_SEEN_YET,),
@@ -144,30 +146,25 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
 
 
 def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
-    policy = _mapping(queue.get("effective_policy_definition"))
-    return limit_in_force(queue.get("type"), _mapping(queue.get("arguments")), policy, version)
+    policy = mapping(queue.get("effective_policy_definition"))
+    return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version)
 
 
 def _dead_letter_exchange(queue: Mapping[str, Any]) -> str | None:
     """An argument of the queue wins over a policy."""
-    arguments, policy = _mapping(queue.get("arguments")), _mapping(queue.get("effective_policy_definition"))
+    arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
     found = arguments.get("x-dead-letter-exchange", policy.get("dead-letter-exchange"))
     return None if found is None else str(found)
 
 
 def _alternates(management: Management) -> set[str]:
     """Exchanges that are the alternate exchange of another, by argument or by policy."""
-    exchanges = management.get("exchanges", management.vhost, columns="name,arguments,policy") or []
-    policies = management.get("policies", management.vhost) or []
-    by_policy = {p["name"]: _mapping(p.get("definition")).get("alternate-exchange") for p in policies}
-    names = {_mapping(exchange.get("arguments")).get("alternate-exchange") for exchange in exchanges}
-    names |= {by_policy.get(exchange.get("policy")) for exchange in exchanges}
+    exchanges = management.get_all("exchanges", management.vhost, columns="name,arguments,policy")
+    policies = management.get_all("policies", management.vhost)
+    by_policy = {str(p.get("name")): mapping(p.get("definition")).get("alternate-exchange") for p in policies}
+    names = [mapping(exchange.get("arguments")).get("alternate-exchange") for exchange in exchanges]
+    names += [by_policy.get(str(exchange.get("policy"))) for exchange in exchanges]
     return {str(name) for name in names if name}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    """The management API writes an empty list for an empty table."""
-    return value if isinstance(value, dict) else {}
 
 
 def declared_arguments(new_channel: Callable[[], Any], queue: str) -> dict[str, Any] | None:

@@ -23,7 +23,7 @@ from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq_connecting import connect, parameters, refusal, translated
 from dlq.connectors.rabbitmq_hygiene import address_of
-from dlq.connectors.rabbitmq_management import Management, ManagementError
+from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq_publishing import REPLAY_ID, RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq_topology import version_of
 from dlq.core.clock import now
@@ -133,13 +133,13 @@ def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) ->
 def _proves(management: Management, plan: str, since: int) -> bool:
     """No node has restarted, the dead publisher's connection is gone, and no policy empties the witness."""
     gone = _wait_for_the_end_of(connection_name(plan), management)
-    nodes = management.get("nodes") or []
+    nodes = management.get_all("nodes")
     witness = management.get("queues", management.vhost, queue_of(plan)) or {}
     return (
         gone
         and bool(nodes)
         and all(_was_up(node, since) for node in nodes)
-        and not any(name in (witness.get("effective_policy_definition") or {}) for name in _DROPPING)
+        and not any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING)
     )
 
 
@@ -160,7 +160,7 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
     seen on 3.10.8).
     """
     version = (management.get("overview") or {}).get("rabbitmq_version", "")
-    if version_of(version) >= (4,):
+    if version_of(str(version)) >= (4,):
         return set()
     described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
     return {name for name, queue in described.items() if queue.get("type") == "quorum"}
@@ -169,8 +169,8 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
 def _wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
     for second in range(_GONE_SECONDS):
-        listed = management.get("connections") or []
-        names = {(known.get("client_properties") or {}).get("connection_name") for known in listed}
+        listed = management.get_all("connections")
+        names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
         if second >= _LISTED_SECONDS and connection not in names:
             return True
         time.sleep(1)

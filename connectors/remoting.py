@@ -20,6 +20,8 @@ from dlq.connectors.lenient_json import loads
 
 MAX_FRAME = 16 * 2**20
 """What every broker takes and sends unless `com.rocketmq.remoting.frameMaxLength` was changed."""
+_MOST_HEADER = 2**20
+"""Bytes of a header: some fields and a remark. It is turned into objects, which take many times as much."""
 VERSION = 409
 """V4_9_8, as an MQVersion ordinal: from 401 the name server writes standard JSON routes, below 121 the
 broker ignores maxReconsumeTimes."""
@@ -171,7 +173,7 @@ def parse_frame(content: bytes | memoryview, brief: bool = False) -> Frame:
     """A frame without its length. Raises ProtocolError."""
     word = int.from_bytes(content[:4], "big")
     kind, end = word >> 24, 4 + (word & 0xFFFFFF)
-    if end > len(content) or kind not in _HEADERS:
+    if end > min(len(content), _MOST_HEADER) or kind not in _HEADERS:
         raise ProtocolError(f"a header of {end - 4} bytes and kind {kind} in a frame of {len(content)}")
     if brief and kind == 0 and (stored := _STORED.fullmatch(content, 4, end)):
         return _frame((Code.OK, int(stored[1]), True, int(stored[2]), "", {}, bytes(content[end:])))

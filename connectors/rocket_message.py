@@ -29,6 +29,9 @@ _INNER = struct.Struct(">iiiii")
 _OFFSET = struct.Struct(">q")
 _KNOWN = (V1, V2, _BLANK)
 _SMALLEST = _HEAD.size + 3 * 8 + _TAIL.size
+_LARGEST_BATCH = 64 * 2**20
+_MOST_IN_BATCH = 2**15 - 1
+"""A batch's number of messages is a short (BatchConsumeQueue), and its body a message's: 4 MiB by default."""
 
 
 class StoredMessage(NamedTuple):
@@ -145,10 +148,12 @@ def expand(message: StoredMessage) -> list[StoredMessage]:
     """
     if message.sys_flag & BATCH != BATCH:
         return [message]
-    packed, at = plain_body(message.body, message.sys_flag), 0
+    packed, at = plain_body(message.body, message.sys_flag, _LARGEST_BATCH), 0
     found: list[StoredMessage] = []
     sys_flag = message.sys_flag & ~(BATCH | COMPRESSION)
     while at < len(packed):
+        if len(found) == _MOST_IN_BATCH:
+            raise ProtocolError(f"a batch of more than {_MOST_IN_BATCH} messages")
         inner, at = _inner(packed, at, message, sys_flag, len(found))
         found.append(inner)
     return found

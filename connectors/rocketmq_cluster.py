@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from dlq.connectors import lenient_json, secrets
 from dlq.connectors.remoting import Ask, Code, Credential, Frame, version_name
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_link import Access, Link
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
@@ -51,8 +52,10 @@ class Cluster:
         Raises Unreachable when no name server answers, or none knows a master.
         """
         if refresh or not self._masters:
-            tables = [lenient_json.loads(a.body.decode()) for a in self._ask_name_servers(Ask.CLUSTER, {})]
-            known = [entry for table in tables for entry in _masters(table)]
+            answers = self._ask_name_servers(Ask.CLUSTER, {})
+            with understood(self._name_server):
+                tables = [lenient_json.loads(answer.body.decode()) for answer in answers]
+                known = [entry for table in tables for entry in _masters(table)]
             found = {name: master for name, master in known if master is not None}
             if not found:
                 raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
@@ -63,17 +66,20 @@ class Cluster:
     def topics(self) -> set[str]:
         """All topics that the name servers know; empty when they keep the list to themselves."""
         answers = self._ask_name_servers(Ask.ALL_TOPICS, {})
-        documents = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
-        return {str(topic) for document in documents for topic in document.get("topicList") or ()}
+        with understood(self._name_server):
+            documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == Code.OK]
+            return {str(topic) for document in documents for topic in document.get("topicList") or ()}
 
     def route(self, topic: str) -> Mapping[str, "Queues"]:
         """Broker name -> its queues of `topic`; empty when the name servers know no route."""
         found: dict[str, Queues] = {}
-        for answer in self._ask_name_servers(Ask.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True}):
-            document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
-            for data in document.get("queueDatas") or ():
-                numbers = (int(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
-                found[str(data["brokerName"])] = Queues(*numbers)
+        answers = self._ask_name_servers(Ask.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
+        with understood(self._name_server):
+            for answer in answers:
+                document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
+                for data in document.get("queueDatas") or ():
+                    numbers = (int(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
+                    found[str(data["brokerName"])] = Queues(*numbers)
         return dict(sorted(found.items()))
 
     def groups_of(self, topic: str) -> set[str] | None:
@@ -91,8 +97,9 @@ class Cluster:
     ) -> set[str] | None:
         """What brokers list under `name`, all together; None where none answers."""
         answers = [self.call(node, code, fields) for node in nodes]
-        lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
-        return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
+        with understood(f"a broker of {self.name}"):
+            lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
+            return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
 
     def link(self, node: str) -> Link:
         """The connection to the master of `node`, a new one when the last has ended."""
@@ -134,8 +141,13 @@ class Cluster:
     def configuration(self, node: str) -> Mapping[str, str]:
         """The broker's configuration, or nothing when we may not read it."""
         answer = self.call(node, Ask.BROKER_CONFIG, {})
-        lines = answer.body.decode().splitlines() if answer.code == Code.OK else ()
+        with understood(node):
+            lines = answer.body.decode().splitlines() if answer.code == Code.OK else []
         return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    @property
+    def _name_server(self) -> str:
+        return f"a name server of {self.name}"
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""
@@ -219,10 +231,11 @@ def _credential(broker: Broker) -> Credential | None:
 
 
 def _tls(broker: Broker) -> ssl.SSLContext:
-    """The chain is checked, the host name is not: brokers are found by the bare addresses they register."""
+    """Name and chain are checked. Brokers are found by the bare addresses they register, which certificates
+    often lack: where `verify_host` is false, it must be a certificate under `ca_file` (see `core.checks`)."""
     try:
         context = ssl.create_default_context(cafile=broker.ca_file)
-        context.check_hostname = False
+        context.check_hostname = broker.verify_host
         if broker.cert_file is not None:
             context.load_cert_chain(broker.cert_file, broker.key_file)
     except (OSError, ssl.SSLError) as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster
 
 
@@ -47,7 +48,8 @@ def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 
 def _facts(cluster: Cluster, node: str) -> dict[str, object]:
     settings = cluster.configuration(node)
-    numbers = {name: int(settings[key]) if key in settings else None for name, key in _FACTS.items()}
+    with understood(node):
+        numbers = {name: int(settings[key]) if key in settings else None for name, key in _FACTS.items()}
     return {
         "version": cluster.version(node),
         **numbers,

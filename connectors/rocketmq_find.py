@@ -7,6 +7,7 @@ from contextlib import closing, suppress
 from dlq.connectors.base import Outgoing, Presence
 from dlq.connectors.remoting import Ask, ProtocolError
 from dlq.connectors.rocket_message import StoredMessage, parse_properties
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_outcomes import query_answer, query_fields
@@ -71,7 +72,8 @@ def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) ->
             answer = link.receive()
             if answer is None:
                 raise ConnectionLost(f"{node} has stopped answering")
-            letter, topic, key = asked[answer.opaque]
+            with understood(node):
+                letter, topic, key = asked[answer.opaque]
             if any(_is_ours(message, letter, since) for message in query_answer(node, answer, topic, key)):
                 found.add(letter.number)
     return found

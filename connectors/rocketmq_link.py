@@ -20,6 +20,10 @@ from dlq.connectors.remoting import (
 from dlq.core.errors import ConnectionLost, Unreachable
 
 _CHUNK = 2**18
+_PATIENCE = 6
+"""Time-outs that one answer may take, once it has begun to come."""
+_OTHER_NAME = (62, 64)
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH (openssl/x509_vfy.h)."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +57,13 @@ class Link:
 
     def _connect(self) -> socket.socket:
         host, _, port = self.address.rpartition(":")
+        host = host.strip("[]")
         try:
-            plain = socket.create_connection((host.strip("[]"), int(port)), self._access.timeout)
+            plain = socket.create_connection((host, int(port)), self._access.timeout)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return self._access.tls.wrap_socket(plain, server_hostname=host) if self._access.tls else plain
+            return _wrapped(plain, self._access.tls, host) if self._access.tls else plain
         except (OSError, ValueError, OverflowError) as error:
-            why = error.strerror or error if isinstance(error, OSError) else "write it as host:port"
-            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {why}") from error
+            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {_reason(error)}") from error
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
@@ -96,11 +100,13 @@ class Link:
     def receive(self, wait: float | None = None) -> Frame | None:
         """The next answer; None when none came within `wait` seconds. Raises ConnectionLost.
 
-        Requests of the broker's own (transaction checks, consumer notices) are not for us: they are dropped.
+        An answer that is on its way may take longer, up to a limit. Requests of the broker's own (transaction
+        checks, consumer notices) are not for us: they are dropped.
         """
         deadline = time.monotonic() + (self._access.timeout if wait is None else wait)
         while not self._answers:
-            if not self._read(left := deadline - time.monotonic()) and left <= 0:
+            came = self._read(left := deadline - time.monotonic())
+            if not self._answers and left <= (-_PATIENCE * self._access.timeout if came else 0):
                 return None
         return self._answers.popleft()
 
@@ -147,7 +153,8 @@ class Link:
     def call(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """One request and its answer; raises ConnectionLost when it does not come in time."""
         opaque = self.ask(code, fields, body)
-        while (answer := self.receive()) is not None:
+        deadline = time.monotonic() + _PATIENCE * self._access.timeout
+        while time.monotonic() < deadline and (answer := self.receive()) is not None:
             if answer.opaque == opaque:
                 self.version = answer.version or self.version
                 return answer
@@ -166,3 +173,21 @@ class Link:
         """Let go of the socket. Never raises."""
         self._broken = True
         self._socket.close()
+
+
+def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+    try:
+        return tls.wrap_socket(plain, server_hostname=host)
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _reason(error: OSError | ValueError | OverflowError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        hint = "give it a certificate of this address, or set ca_file and verify_host = false"
+        is_name = error.verify_code in _OTHER_NAME
+        return f"TLS failed: {error.verify_message}; {hint if is_name else 'is ca_file right?'}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or error}; is it a TLS port?"
+    return error.strerror or str(error) if isinstance(error, OSError) else "write it as host:port"

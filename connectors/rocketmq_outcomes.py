@@ -16,6 +16,7 @@ from dlq.connectors.rocket_message import (
     parse,
     parse_properties,
 )
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
@@ -66,7 +67,8 @@ def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[Store
     place = Place(HALF, node, 0)
     for first, last in _runs(offsets):
         answer = link.call(Ask.PULL, pull_fields(place, first, 1))
-        lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
+        with understood(node):
+            lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
         steps: Iterable[Step] = ()
         if answer.code == Code.NO_TOPIC:
             steps = queue_walk(link, place, first, last + 1)
@@ -93,7 +95,9 @@ def _query(link: Link, node: str, keys: Sequence[Key]) -> Iterator[list[StoredMe
             answer = link.receive()
             if answer is None:
                 raise ConnectionLost(f"{link.address} has stopped answering")
-            yield [m for m in query_answer(node, answer, *asked[answer.opaque]) if _is_committed(m)]
+            with understood(node):
+                topic, key = asked[answer.opaque]
+            yield [m for m in query_answer(node, answer, topic, key) if _is_committed(m)]
 
 
 def query_fields(topic: str, key: str) -> dict[str, object]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dlq.connectors.lenient_json import loads
 from dlq.connectors.remoting import Ask, Code
 from dlq.connectors.rocket_message import StoredMessage, decode, parse
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster
 from dlq.connectors.rocketmq_records import HALF
 from dlq.connectors.rocketmq_snapshot import Extent, extents, own_extent
@@ -45,7 +46,8 @@ def stored_since(
 def runtime_facts(cluster: Cluster, node: str) -> dict[str, str]:
     """What a broker tells of itself; nothing when we may not ask. Raises BrokerError."""
     answer = cluster.call(node, Ask.RUNTIME_INFO, {})
-    return dict(loads(answer.body.decode()).get("table") or {}) if answer.code == Code.OK else {}
+    with understood(node):
+        return dict(loads(answer.body.decode()).get("table") or {}) if answer.code == Code.OK else {}
 
 
 def _check_age(cluster: Cluster, node: str, since: int) -> None:
@@ -67,7 +69,9 @@ def _offset_at(cluster: Cluster, extent: Extent, moment: int) -> int:
     """The offset of the first message that was stored at `moment` (milliseconds) or later, or one before."""
     place = extent.place
     fields = {"topic": place.topic, "queueId": place.queue, "timestamp": moment}
-    return int(cluster.ok(place.node, Ask.OFFSET_AT, fields).fields["offset"])
+    answer = cluster.ok(place.node, Ask.OFFSET_AT, fields)
+    with understood(place.node):
+        return int(answer.fields["offset"])
 
 
 def _steps(cluster: Cluster, extent: Extent, first: int) -> Iterator[Step]:

@@ -9,12 +9,15 @@ from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.remoting import Ask, Code, ProtocolError
 from dlq.connectors.rocket_message import StoredMessage, parse, queue_offset, split
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_records import DEAD_LETTERS, RETRY
 from dlq.connectors.rocketmq_walks import Place, pull_fields, queue_walk
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 
 _IS_PATTERN = frozenset("*?[")
+_MOST_QUEUES = 2**15
+"""Of a topic on one broker, whose usual number is 8 (defaultTopicQueueNums)."""
 _STORED = "#stored"
 """Behind a checkpoint's key: when the last letter before it was stored, in milliseconds."""
 
@@ -65,8 +68,9 @@ def _known_topics(cluster: Cluster) -> set[str]:
     """From the name servers; they may keep the list to themselves (enableAllTopicList=false)."""
     topics = cluster.topics()
     for node in cluster.masters() if not topics else ():
-        table = lenient_json.loads(cluster.ok(node, Ask.TOPIC_CONFIGS, {}).body.decode())
-        topics |= set(table.get("topicConfigTable") or ())
+        answer = cluster.ok(node, Ask.TOPIC_CONFIGS, {})
+        with understood(node):
+            topics |= set(lenient_json.loads(answer.body.decode()).get("topicConfigTable") or ())
     return topics
 
 
@@ -78,7 +82,12 @@ def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
     route = cluster.route(topic)
     for node in cluster.masters():
         queues = route.get(node)
-        for queue in range(max(queues.readable, queues.writable) if queues else 1):
+        number = max(queues.readable, queues.writable) if queues else 1
+        if number > _MOST_QUEUES:
+            raise BrokerError(
+                f"a name server says that {topic} has {number} queues on {node}: that cannot be true"
+            )
+        for queue in range(number):
             place = Place(topic, node, queue)
             is_illegal = queues is not None and 0 < queues.readable <= queue
             found = unpulled_extent(cluster, place) if is_illegal else extent_of(cluster, place)
@@ -90,7 +99,8 @@ def extent_of(cluster: Cluster, place: Place) -> Extent | None:
     """What one queue holds; None where its broker has no such topic."""
     answer = cluster.call(place.node, Ask.PULL, pull_fields(place, 0, 1))
     if "minOffset" in answer.fields and answer.code != Code.NO_PERMISSION:
-        return Extent(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
+        with understood(place.node):
+            return Extent(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
     if answer.code == Code.NO_TOPIC:
         return None
     if answer.code == Code.NO_PERMISSION and "topic[" in answer.remark and "forbidden" in answer.remark:
@@ -107,10 +117,9 @@ def own_extent(cluster: Cluster, place: Place) -> Extent:
 def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
     """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
     fields = {"topic": place.topic, "queueId": place.queue}
-    lowest, highest = (
-        int(cluster.ok(place.node, code, fields).fields["offset"])
-        for code in (Ask.MIN_OFFSET, Ask.MAX_OFFSET)
-    )
+    answers = [cluster.ok(place.node, code, fields) for code in (Ask.MIN_OFFSET, Ask.MAX_OFFSET)]
+    with understood(place.node):
+        lowest, highest = (int(answer.fields["offset"]) for answer in answers)
     return Extent(place, max(0, lowest), max(0, highest), pullable=False)
 
 

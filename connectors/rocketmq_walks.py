@@ -15,6 +15,7 @@ from dlq.connectors import lenient_json
 from dlq.connectors.base import Gap
 from dlq.connectors.remoting import Ask, Code, Frame, ProtocolError
 from dlq.connectors.rocket_message import encode, expand, is_batch, parse, queue_offset, split
+from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import refusal
 from dlq.connectors.rocketmq_link import Link
 from dlq.core.errors import ConnectionLost
@@ -102,8 +103,11 @@ class PullWalk:
                     raise ConnectionLost(f"{self._link.address} has stopped answering")
                 yield Step((), self._slices[0].at)
                 continue
-            silent_since = time.monotonic()
-            self._take(answer)
+            if answer.opaque in self._asked:
+                silent_since = time.monotonic()
+                self._take(answer)
+            elif time.monotonic() - silent_since > self._link.timeout:
+                raise ConnectionLost(f"{self._link.address} answers only what was not asked")
             if self._slices[0].stuck_since:
                 yield Step((), self._slices[0].at)
             while self._slices and self._slices[0].at >= self._slices[0].stop:
@@ -128,15 +132,14 @@ class PullWalk:
         self._outgoing.append(data)
 
     def _take(self, answer: Frame) -> None:
-        found = self._asked.pop(answer.opaque, None)
-        if found is None:
-            return
+        found = self._asked.pop(answer.opaque)
         if answer.code not in _PROGRESS:
             raise refusal(self._place.node, answer)
         asked = found.at
         messages = _messages(answer, self._place)
-        is_busy = answer.code == Code.BUSY
-        self._fill(found, messages, asked if is_busy else int(answer.fields.get("nextBeginOffset", asked)))
+        with understood(self._place.node):
+            reached = int(answer.fields.get("nextBeginOffset", asked))
+        self._fill(found, messages, asked if answer.code == Code.BUSY else reached)
         if found.at == asked:
             self._wait(found, answer)
         else:
@@ -239,9 +242,10 @@ def _positions(link: Link, place: Place, at: int, count: int) -> tuple[list[int]
     answer = link.call(Ask.QUERY_QUEUE, fields)
     if answer.code == Code.NO_PERMISSION:
         raise refusal(place.node, answer)
-    document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
-    positions = [int(entry["physicOffset"]) for entry in document.get("queueData") or ()]
-    return positions, max(at, int(document.get("minQueueIndex") or 0)) if not positions else at
+    with understood(place.node):
+        document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
+        positions = [int(entry["physicOffset"]) for entry in document.get("queueData") or ()]
+        return positions, max(at, int(document.get("minQueueIndex") or 0)) if not positions else at
 
 
 def _view(link: Link, place: Place, positions: Sequence[int]) -> list[bytes | None]:
@@ -256,5 +260,7 @@ def _view(link: Link, place: Place, positions: Sequence[int]) -> list[bytes | No
         if answer.code == Code.NO_PERMISSION:
             raise refusal(place.node, answer)
         messages = _messages(answer, place)
-        found[asked[answer.opaque]] = messages[0] if len(messages) == 1 else None
+        with understood(place.node):
+            number = asked[answer.opaque]
+        found[number] = messages[0] if len(messages) == 1 else None
     return found

@@ -24,7 +24,10 @@ _EMPTY_BODIED = (b"RECEIPT", b"CONNECTED", b"ERROR")
 _LENGTH = re.compile(rb"^content-length:[ ]*(\d{1,18})[ ]*$", re.MULTILINE)
 _UNESCAPES = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _ESCAPED = re.compile(r"\\[\\rnc]")
-MAX_HEAD = 64 * 2**20
+MAX_HEAD = 16 * 2**20
+"""Bytes of header lines. Classic's own limit for what comes in is a 10 KiB line; a property may be longer."""
+MAX_FRAME = 2**30
+"""Bytes of a message that STOMP brings; what is larger needs another way out of its queue."""
 
 
 class Frame(NamedTuple):
@@ -113,6 +116,11 @@ class FrameReader:
         return f"{self.token}-{self._receipts}"
 
     @property
+    def receipts(self) -> int:
+        """How many receipts were asked for by now."""
+        return self._receipts
+
+    @property
     def pending(self) -> bool:
         """Bytes are here whose end is not certain yet."""
         return bool(self._buffer)
@@ -131,6 +139,10 @@ class FrameReader:
         self._scanned = max(0, self._scanned - start)
         self._ahead = None
         del buffer[:start]
+        if len(buffer) > MAX_FRAME:
+            raise ConnectionLost(
+                f"the broker sent a message of more than {MAX_FRAME} bytes, or one without end"
+            )
         return frames
 
     def last_error(self) -> str | None:
@@ -150,6 +162,8 @@ class FrameReader:
         if command not in _EMPTY_BODIED:
             raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
         nul = self._buffer.find(0, begin)
+        if nul < 0 and len(self._buffer) - begin > MAX_HEAD:
+            raise ConnectionLost(f"the broker sent an answer of more than {MAX_HEAD} bytes")
         return None if nul < 0 else (Frame(command, head, bytes(self._buffer[begin:nul])), nul + 1)
 
     def _head(self, start: int) -> tuple[bytes, int] | None:
@@ -196,12 +210,15 @@ class FrameReader:
         if not buffer.startswith(_COMMANDS, at):
             peek = bytes(buffer[at : at + 10])
             return None if any(command.startswith(peek) for command in _COMMANDS) else False
-        end = buffer.find(b"\n\n", at)
+        # A NUL ends the candidate: what stands behind it is another frame's token. Neither is looked for
+        # farther than a head can be long: a body of such candidates would take the square of its length.
+        stop = min(len(buffer), at + MAX_HEAD)
+        nul = buffer.find(0, at, stop)
+        end = buffer.find(b"\n\n", at, stop if nul < 0 else nul)
         if end < 0:
-            return None if buffer.find(0, at) < 0 else False
+            return None if nul < 0 and stop == len(buffer) else False
         lines = bytes(buffer[at:end])
-        # A NUL ends the candidate: what stands behind it is another frame's token.
-        if b"\0" in lines or self._proof not in lines:
+        if self._proof not in lines:
             return False
         self._ahead = lines, end + 2
         return True

@@ -11,6 +11,7 @@ from dlq.core.settings import (
     BROKER_KINDS,
     EVIDENCE_KINDS,
     RETAIN_STATES,
+    Broker,
     Evidence,
     Profile,
     Settings,
@@ -36,6 +37,7 @@ def check(settings: Settings) -> None:
     for broker in settings.brokers.values():
         _one_of(f"brokers.{broker.name}.kind", broker.kind, BROKER_KINDS)
         _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
+        _check_tls(f"brokers.{broker.name}", broker)
     for source in settings.sources.values():
         _check_source(f"sources.{source.name}", source, settings)
     for store in settings.evidence.values():
@@ -81,6 +83,20 @@ def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
             reader(value)
     except UsageError as error:
         raise ConfigError(f"{place}: {error}") from error
+
+
+def _check_tls(place: str, broker: Broker) -> None:
+    if broker.verify_host:
+        return
+    if broker.kind != "rocketmq":
+        raise ConfigError(
+            f"{place}.verify_host = false is for RocketMQ alone; a {broker.kind} broker has a name"
+        )
+    if broker.ca_file is None:
+        raise ConfigError(
+            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
+            "authority could pose as the broker"
+        )
 
 
 def _check_profile(place: str, profile: Profile) -> None:

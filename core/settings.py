@@ -34,6 +34,9 @@ class Broker:
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
+    verify_host: bool = True
+    """RocketMQ by TLS: the certificate must be of the address that is connected to; without that, `ca_file`
+    alone says who is believed."""
     timeout: str = "10s"
 
 

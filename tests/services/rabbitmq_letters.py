@@ -109,6 +109,6 @@ def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
     """A witness proves nothing of a node that started in the five seconds before the first send, and what
     the management says of its age is up to five seconds old."""
     management = Management(rabbit.broker())
-    while min(node.get("uptime", 0) for node in management.get("nodes")) < 12_000:
+    while min(node.get("uptime", 0) for node in management.get_all("nodes")) < 12_000:
         time.sleep(0.5)
     management.close()

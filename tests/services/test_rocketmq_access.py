@@ -1,14 +1,16 @@
 """Who may read: RocketMQ's access control lists, 1.0 on 4.9 and 2.0 on 5.5, and TLS."""
 
 import json
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile import certificate
 from services.jvm import QUICK
 from services.rocketmq_broker import RocketMQ
 from services.rocketmq_driver import Driver, eventually
 from services.rocketmq_fixtures import connector_of, read_all
+from services.rocketmq_namespace import namespace
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.remoting import Credential
@@ -122,29 +124,49 @@ def test_a_url_that_is_none_says_how_to_write_it(url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_cluster_that_wants_tls_is_read_by_tls(tmp_path: Path) -> None:
-    names = "-subj", "/CN=rocketmq", "-days", "2", "-nodes", "-newkey", "rsa:2048"
-    files = "-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "ca.pem")
-    subprocess.run(["openssl", "req", "-x509", *names, *files], check=True, capture_output=True)
+def by_tls(folder: Path, *names: str) -> tuple[str, ...]:
+    """What a Java process needs to speak TLS, with a certificate of `names` in the folder's ca.pem."""
+    pem = certificate(folder, *names).rename(folder / "ca.pem")
     properties = {
         "test.mode.enable": "false",
         "server.need.client.auth": "none",
-        "server.keyPath": tmp_path / "key.pem",
-        "server.certPath": tmp_path / "ca.pem",
+        "server.keyPath": pem.with_name("key.pem"),
+        "server.certPath": pem,
     }
-    (tmp_path / "tls.properties").write_text(
-        "".join(f"tls.{name}={value}\n" for name, value in properties.items())
-    )
-    tls = f"-Dtls.config.file={tmp_path}/tls.properties", "-Dtls.server.mode=permissive"
-    with RocketMQ("5.5.0", jvm=(*QUICK, *tls)) as cluster:
+    key = pem.read_text().partition("-----BEGIN PRIVATE KEY-----")
+    pem.with_name("key.pem").write_text(key[1] + key[2])
+    pem.write_text(key[0])
+    lines = "".join(f"tls.{name}={value}\n" for name, value in properties.items())
+    (folder / "tls.properties").write_text(lines)
+    return f"-Dtls.config.file={folder}/tls.properties", "-Dtls.server.mode=permissive"
+
+
+@pytest.fixture(scope="module", params=["DNS:rocketmq", f"IP:{namespace().address}"])
+def guarded_by_tls(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RocketMQ, str, bool]]:
+    """A cluster with a letter, the authority of its certificate, and whether that is of its address."""
+    folder = tmp_path_factory.mktemp("tls")
+    with RocketMQ("5.5.0", jvm=(*QUICK, *by_tls(folder, request.param))) as cluster:
         driver = Driver(cluster.addresses["broker-a"])
         driver.create_topic("orders")
         driver.dead_letter("orders", "pay", bytes(100_000))
-        connector = connector_of(
-            cluster, url=cluster.url.replace("rocketmq:", "rocketmq+tls:"), ca_file=str(tmp_path / "ca.pem")
-        )
-        (record,) = eventually(lambda: read_all(connector, REQUEST).records)
-        assert record.body == bytes(100_000)
-        untrusted = connector_of(cluster, url=cluster.url.replace("rocketmq:", "rocketmq+tls:"))
-        with pytest.raises(Unreachable, match=r"(?i)certificate"):
-            read_all(untrusted, REQUEST)
+        yield cluster, str(folder / "ca.pem"), request.param.startswith("IP")
+
+
+def test_a_cluster_is_read_by_tls_where_its_certificate_is_of_its_address_or_names_are_not_asked_for(
+    guarded_by_tls: tuple[RocketMQ, str, bool],
+) -> None:
+    cluster, authority, is_its_own = guarded_by_tls
+    url = cluster.url.replace("rocketmq:", "rocketmq+tls:")
+    loose = connector_of(cluster, url=url, ca_file=authority, verify_host=False)
+    (record,) = eventually(lambda: read_all(loose, REQUEST).records)
+    assert record.body == bytes(100_000)
+    strict = connector_of(cluster, url=url, ca_file=authority)
+    if is_its_own:
+        assert [found.body for found in read_all(strict, REQUEST).records] == [bytes(100_000)]
+    else:
+        with pytest.raises(Unreachable, match=r"address mismatch.*verify_host = false"):
+            read_all(strict, REQUEST)
+    with pytest.raises(Unreachable, match=r"self-signed certificate.*is ca_file right"):
+        read_all(connector_of(cluster, url=url), REQUEST)

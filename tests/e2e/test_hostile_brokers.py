@@ -1,0 +1,249 @@
+"""`dlq doctor` and `dlq pull` against brokers that mean harm: bounded memory and time, one clear line, the
+right exit code, and what was archived before stays."""
+
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hostile import Server
+from hostile_brokers import (
+    Harm,
+    amqp,
+    amqp_delivery,
+    amqp_frame,
+    flood,
+    hang_up,
+    once,
+    remoting,
+    remoting_frame,
+    stomp,
+)
+from pika import spec
+
+from dlq.connectors.amqp_frames import HEARTBEAT, encoded
+
+DLQ = str(Path(sys.executable).with_name("dlq"))
+MEMORY = 1100 * 2**20
+SECONDS = 100.0
+"""What waiting for answers takes at most, and a slow machine besides."""
+
+
+class Ended(NamedTuple):
+    code: int
+    errors: str
+    memory: int
+    seconds: float
+
+
+def run(folder: Path, *words: str) -> Ended:
+    began = time.monotonic()
+    environment = {**os.environ, "HOSTILE": "s3cret", "XDG_CONFIG_HOME": str(folder)}
+    with (folder / "err").open("wb") as err, (folder / "out").open("wb") as out:
+        process = subprocess.Popen([DLQ, *words], cwd=folder, env=environment, stdout=out, stderr=err)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    errors = (folder / "err").read_text(errors="replace")
+    return Ended(process.returncode, errors, usage.ru_maxrss * 1024, time.monotonic() - began)
+
+
+def configured(folder: Path, kind: str, url: str, source: str) -> None:
+    text = f'[brokers.b]\nkind = "{kind}"\nurl = "{url}"\npassword_env = "HOSTILE"\ntimeout = "1s"\n'
+    (folder / "dlq.toml").write_text(f'{text}[sources.s]\nbroker = "b"\n{source}\n')
+
+
+def check(ended: Ended, words: str, codes: tuple[int, ...] = (3, 4)) -> None:
+    assert ended.code in codes, ended
+    assert "Traceback" not in ended.errors
+    assert "unexpected" not in ended.errors
+    assert words in ended.errors
+    assert all(len(line) < 1000 for line in ended.errors.splitlines())
+    assert ended.memory < MEMORY
+    assert ended.seconds < SECONDS
+
+
+DEEP = b"F".join([b"\0\0\0\x01\x01a"] * 15_000)
+CONSUMING: Mapping[str, tuple[Harm, str]] = {
+    "a frame of 4 GiB": (flood(struct.pack(">BHI", 3, 1, 2**32 - 1), bytes(2**18)), "more than was agreed"),
+    "a frame without its end": (once(amqp_frame(1, bytes(40))[:-1] + b"x" * 99), "does not end where"),
+    "a body of 2^63 bytes": (
+        flood(amqp_delivery(b"", 2**63), amqp_frame(3, bytes(131_000))),
+        "a message of 9223372036854775808 bytes",
+    ),
+    "a body longer than it says": (once(amqp_delivery(b"xxxx", 3)), "longer than its header says"),
+    "a header that is cut off": (once(amqp_frame(2, b"\0\x3c\0")), "cut off"),
+    "an unknown method": (once(amqp_frame(1, b"\xff\xff\xff\xff")), "cannot be read"),
+    "tables in tables": (
+        once(amqp_frame(1, b"\0\x0a\0\x0a\0\x09" + struct.pack(">I", len(DEEP)) + DEEP)),
+        "cannot be read",
+    ),
+    "a frame of no known type": (once(amqp_frame(77, b"")), "which AMQP has not"),
+    "letters for ever": (flood(b"", amqp_delivery(b"x" * 99) * 999), "more than it was asked for"),
+    "confirms for ever": (flood(b"", encoded(1, spec.Basic.Ack(1)) * 9999), "more than it was asked for"),
+    "nothing more": (hang_up, "ended"),
+}
+
+
+@pytest.mark.parametrize("harm", CONSUMING)
+def test_a_rabbitmq_that_means_harm_while_it_is_drained(harm: str, tmp_path: Path) -> None:
+    behaviour, words = CONSUMING[harm]
+    with Server(amqp(behaviour, "Basic.Consume")) as server:
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
+        check(run(tmp_path, "pull", "--mode", "drain"), words)
+
+
+ASKED: Mapping[str, tuple[Harm, str]] = {
+    "a frame of 4 GiB": (flood(struct.pack(">BHI", 1, 1, 2**32 - 1), bytes(2**18)), "a frame of 4294967295"),
+    "an unknown method": (once(amqp_frame(1, b"\xff\xff\xff\xff", 0)), "cannot be read (KeyError)"),
+    "no AMQP": (once(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 9), "a frame of"),
+    "heartbeats for ever": (flood(b"", HEARTBEAT * 99), "more than 16 MiB"),
+}
+
+
+@pytest.mark.parametrize("when", ["Start", "Queue.Declare"])
+@pytest.mark.parametrize("harm", ASKED)
+def test_a_rabbitmq_that_means_harm_when_it_is_asked(harm: str, when: str, tmp_path: Path) -> None:
+    behaviour, words = ASKED[harm]
+    with Server(amqp(behaviour, when)) as server:
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
+        ended = run(tmp_path, "doctor")
+        too_slow = harm.startswith("heartbeats") and "Timeout during AMQP handshake" in ended.errors
+        check(ended, "" if too_slow else words, (4,))
+
+
+MESSAGE = b"MESSAGE\nsubscription:TOKEN\nmessage-id:ID:%d\ndestination:/queue/q\n"
+STOMPED: Mapping[str, tuple[str, Harm, str, tuple[int, ...]]] = {
+    "no STOMP": ("CONNECT", once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "no STOMP frame", (4,)),
+    "headers without end": ("CONNECT", flood(b"CONNECTED\n", b"a:b\n" * 2**16), "", (4,)),
+    "an error without end": (
+        "CONNECT",
+        flood(b"ERROR\nmessage:x\n\n", b"y" * 2**18),
+        "an answer of more",
+        (4,),
+    ),
+    "receipts for ever": (
+        "SUBSCRIBE",
+        lambda peer: [peer.sendall(b"RECEIPT\nreceipt-id:%d\n\n\0" % n) for n in range(10**9)] and None,
+        "more than it was asked for",
+        (3, 4),
+    ),
+    "a body of 10^18 bytes": (
+        "SUBSCRIBE",
+        flood(MESSAGE % 1 + b"content-length:999999999999999999\n\n", bytes(2**18)),
+        "more than 1073741824 bytes",
+        (3, 4),
+    ),
+    "nothing more": ("SUBSCRIBE", lambda peer: None, "ended", (3, 4)),
+}
+
+
+@pytest.mark.parametrize("harm", STOMPED)
+def test_an_activemq_that_means_harm(harm: str, tmp_path: Path) -> None:
+    when, behaviour, words, codes = STOMPED[harm]
+    with Server(stomp(behaviour, when)) as server:
+        configured(tmp_path, "activemq", f"stomp://u@{server.address}", 'queue = "q"')
+        ended = run(tmp_path, "pull", "--mode", "drain")
+        assert ended.memory < 2.5 * 2**30, "a body of 1 GiB is believed, and once copied"
+        check(ended._replace(memory=0), words, codes)
+
+
+def pulled(body: bytes, stop: str = "5") -> tuple[dict[str, str], bytes]:
+    return {"minOffset": "0", "maxOffset": stop, "nextBeginOffset": stop}, body
+
+
+BOMB = zlib.compress(bytes(2**30), 9)
+"""1 MiB that is 1 GiB."""
+
+
+def stored(offset: int, body: bytes, sys_flag: int, properties: bytes = b"") -> bytes:
+    """A message as brokers store it (magic V1)."""
+    topic = b"%DLQ%g"
+    rest = struct.pack(">iiiqqiq", 0, 0, 0, offset, offset * 1000, sys_flag, 1_700_000_000_000)
+    rest += (
+        bytes(8)
+        + struct.pack(">q", 1_700_000_000_000)
+        + bytes(8)
+        + struct.pack(">iqi", 0, 0, len(body))
+        + body
+    )
+    rest += bytes([len(topic)]) + topic + struct.pack(">H", len(properties)) + properties
+    return struct.pack(">iI", 8 + len(rest), 0xDAA320A7) + rest
+
+
+BATCH = zlib.compress(struct.pack(">iiiiiH", 22, 0, 0, 0, 0, 0) * (2**26 // 22 - 1))
+WRITABLE = {"writeQueueNums": 1, "perm": 6}
+OWN_REQUEST = remoting_frame(1, {}, b"").replace(b'"flag": 1', b'"flag": 0')
+ROCKET: Mapping[str, tuple[Mapping[int, Any], str]] = {
+    "a frame of 2 GiB": ({106: flood(b"\x7f\xff\xff\xff", bytes(2**18))}, "a frame of 2147483647 bytes"),
+    "a frame below zero": ({106: once(b"\xff\xff\xff\xff" * 9)}, "a frame of"),
+    "a header longer than its frame": ({106: once(struct.pack(">iI", 9, 2**24 - 1) + b"{}{}{")}, "header of"),
+    "a header of 16 MiB": (
+        {106: once(struct.pack(">iI", 2**24 + 3, 2**24 - 1) + b"[" * (2**24 - 1))},
+        "a header of 16777215 bytes",
+    ),
+    "200,000 brackets": ({106: b"[" * 200_000}, "cannot be understood"),
+    "a list": ({106: b"[1]"}, "no RocketMQ broker is registered"),
+    "brokers that are none": ({106: {"brokerAddrTable": {"broker-a": 5}}}, "cannot be understood"),
+    "offsets that are none": ({11: ({"minOffset": "x", "maxOffset": "y"}, b"")}, "cannot be understood"),
+    "queues that are none": ({105: {"queueDatas": [{"brokerName": []}]}}, "cannot be understood"),
+    "a billion queues": (
+        {105: {"queueDatas": [{"brokerName": "broker-a", "readQueueNums": 10**9, **WRITABLE}]}},
+        "cannot be true",
+    ),
+    "settings that are none": ({26: b"fileReservedTime=much\n"}, "cannot be understood"),
+    "answers to nothing": ({106: flood(b"", remoting_frame(2**30, {}, b"") * 999)}, "no answer within"),
+    "requests of its own": ({106: flood(b"", OWN_REQUEST * 999)}, "no answer within"),
+    "letters that are none": ({11: pulled(b"\0\0\0\x09" * 99)}, "what is no message"),
+    "a batch of millions": ({11: pulled(stored(0, BATCH, 0xC1))}, "what is no message"),
+    "nothing more": ({106: lambda peer: None}, "closed by the peer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", ROCKET)
+def test_a_rocketmq_that_means_harm(harm: str, tmp_path: Path) -> None:
+    answers, words = ROCKET[harm]
+    address: list[str] = []
+    with Server(remoting(answers, address)) as server:
+        address.append(server.address)
+        configured(tmp_path, "rocketmq", f"rocketmq://{server.address}", 'group = "g"')
+        check(run(tmp_path, "pull"), words)
+
+
+def test_a_letter_that_is_a_zip_bomb_is_archived_as_it_is(tmp_path: Path) -> None:
+    def answer() -> Mapping[int, Any]:
+        return {11: pulled(b"".join(stored(n, BOMB, 1) for n in range(5)))}
+
+    address: list[str] = []
+    with Server(remoting(answer(), address)) as server:
+        address.append(server.address)
+        configured(tmp_path, "rocketmq", f"rocketmq://{server.address}", 'group = "g"\nkey = "json:$.a"')
+        check(run(tmp_path, "pull"), "", (0,))
+        query = "select count(*) n, min(body_size) size from records"
+        ended = run(tmp_path, "-o", "jsonl", "query", query)
+        assert (tmp_path / "out").read_text().strip() == f'{{"n": 5, "size": {len(BOMB)}}}', ended
+
+
+def test_letters_that_came_before_the_harm_are_not_acknowledged_unarchived_and_come_once(
+    tmp_path: Path,
+) -> None:
+    letters = b"".join(amqp_delivery(b"letter %d" % n, tag=n) for n in (1, 2, 3))
+    harm = once(letters + struct.pack(">BHI", 3, 1, 2**32 - 1) + bytes(99))
+    acknowledged: list[int] = []
+    with Server(amqp(harm, "Basic.Consume", 3, acknowledged)) as server:
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
+        check(run(tmp_path, "pull", "--mode", "drain"), "more than was agreed")
+    run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
+    assert len(acknowledged) <= json.loads((tmp_path / "out").read_text())["n"]
+    with Server(amqp(lambda peer: peer.sendall(letters), "Basic.Consume", 3, acknowledged)) as server:
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
+        check(run(tmp_path, "pull", "--mode", "drain"), "", (0,))
+    assert acknowledged[-1] == 3
+    run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
+    assert json.loads((tmp_path / "out").read_text()) == {"n": 3}

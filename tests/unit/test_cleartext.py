@@ -1,0 +1,96 @@
+"""Whose password leaves this host without TLS, and that the tables' words for TLS reach the drivers."""
+
+import pytest
+import redis
+import sqlalchemy as sa
+
+from dlq.core.cleartext import of_broker, of_store
+from dlq.core.settings import Broker, Evidence, Ledger
+from dlq.replay.redis_server import Server
+from dlq.replay.sql_engine import server_url
+
+OUT = "the password goes to mq1 without TLS"
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "instead"),
+    [
+        ("rabbitmq", "amqp://u@mq1:5672/shop", "amqps://"),
+        ("rabbitmq", "amqp://u@127.0.0.1,mq1", "amqps://"),
+        ("activemq", "stomp://u@mq1:61613,mq2", "stomp+tls://"),
+        ("activemq", "tcp://u@mq1", "ssl://"),
+    ],
+)
+def test_a_password_for_another_host_without_tls_is_said_with_what_to_write(
+    kind: str, url: str, instead: str
+) -> None:
+    broker = Broker("b", kind, url, password_env="P")
+    assert of_broker(broker) == [f"brokers.b.url: {OUT}; write {instead}"]
+    assert of_broker(Broker("b", kind, url)) == []
+
+
+def test_every_url_of_a_broker_is_looked_at() -> None:
+    broker = Broker(
+        "b", "activemq", "stomp+tls://u@mq1", password_env="P", openwire_url="tcp://mq1",
+        jolokia_url="http://mq1/api", management_url="http://mq1:15672",
+    )  # fmt: skip
+    assert [line.partition(":")[0] for line in of_broker(broker)] == [
+        "brokers.b.management_url",
+        "brokers.b.jolokia_url",
+        "brokers.b.openwire_url",
+    ]
+
+
+def test_what_rocketmq_shows_is_said_as_it_is() -> None:
+    signed = {"access_key": "a", "secret_key_env": "S"}
+    [line] = of_broker(Broker("b", "rocketmq", "rocketmq://ns1:9876,ns2:9876", **signed))
+    assert line == (
+        "brokers.b.url: signed requests go to ns1 without TLS, where they can be read and repeated; "
+        "write rocketmq+tls://"
+    )
+    assert of_broker(Broker("b", "rocketmq", "rocketmq+tls://ns1", **signed)) == []
+    assert of_broker(Broker("b", "rocketmq", "rocketmq://ns1")) == []
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1:99", "localhost", "[::1]:5", ""])
+def test_this_host_is_no_other(host: str) -> None:
+    assert of_broker(Broker("b", "rabbitmq", f"amqp://u@{host}/", password_env="P")) == []
+
+
+@pytest.mark.parametrize(
+    ("clear", "safe"),
+    [
+        ("postgresql://u@db/x", "postgresql://u@db/x?sslmode=verify-full&sslrootcert=ca"),
+        ("postgresql://u@db/x?sslmode=prefer", "postgresql://u@db/x?sslmode=require"),
+        ("mysql://u@db/x", "mysql://u@db/x?ssl_ca=ca"),
+        ("redis://u@db/0", "rediss://u@db/0"),
+    ],
+)
+def test_so_it_is_with_ledgers_and_stores_of_evidence(clear: str, safe: str) -> None:
+    [line] = of_store("ledger", Ledger(url=clear, password_env="P"))
+    assert line.startswith("ledger.url: the password goes to db without TLS; write ")
+    [line] = of_store("evidence.e", Evidence("e", "rocketmq-dedup", clear, password_env="P"))
+    assert line.startswith("evidence.e.url: ")
+    assert of_store("ledger", Ledger(url=clear)) == []
+    assert of_store("ledger", Ledger(url=safe, password_env="P")) == []
+
+
+def handed_over(url: str) -> dict[str, object]:
+    """What the driver of an SQL ledger is connected with."""
+    made = sa.create_engine(server_url(Ledger(url=url)))
+    _, options = made.dialect.create_connect_args(made.url)
+    return dict(options)
+
+
+def test_the_tls_words_of_a_url_reach_the_sql_drivers() -> None:
+    postgres = handed_over("postgresql://u@db/x?sslmode=verify-full&sslrootcert=/ca.pem")
+    assert (postgres["sslmode"], postgres["sslrootcert"]) == ("verify-full", "/ca.pem")
+    mysql = handed_over("mysql://u@db/x?ssl_ca=/ca.pem&ssl_cert=/c.pem&ssl_key=/k.pem")
+    assert mysql["ssl"] == {"ca": "/ca.pem", "cert": "/c.pem", "key": "/k.pem"}
+
+
+def test_the_tls_words_of_a_url_reach_redis_which_checks_names() -> None:
+    pool = Server(Ledger(url="rediss://u@db:6379/0?ssl_ca_certs=/ca.pem")).client.connection_pool
+    assert pool.connection_class is redis.SSLConnection
+    made = pool.connection_class(**pool.connection_kwargs)
+    assert (made.ca_certs, made.cert_reqs.name, made.check_hostname) == ("/ca.pem", "CERT_REQUIRED", True)
