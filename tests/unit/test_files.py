@@ -3,6 +3,7 @@
 import os
 import stat
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -24,14 +25,14 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become ano
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """A folder for everybody, as /tmp is one."""
-    folder = tmp_path / "shared"
-    folder.mkdir()
-    folder.chmod(0o1777)
-    for above in (tmp_path, *tmp_path.parents[:2]):
-        above.chmod(above.stat().st_mode | 0o011)
-    return folder
+def shared() -> Iterator[Path]:
+    """A folder for everybody, as /tmp is one; pytest's own folders are root's alone."""
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o711)
+        folder = Path(above, "shared")
+        folder.mkdir()
+        folder.chmod(0o1777)
+        yield folder
 
 
 @pytest.fixture
