@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dlq.analyzers.rules import Letter
-from dlq.archive.schema import maps_of, to_deaths
+from dlq.archive.schema import check_columns, maps_of, to_deaths
 from dlq.core.record import COLUMNS, Record
 
 UNREAD = frozenset(
@@ -37,6 +37,7 @@ class Group(NamedTuple):
 def read(source: str | IO[bytes] | pa.NativeFile) -> Iterator[Group]:
     """The letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
     with pq.ParquetFile(source) as file:
+        check_columns(file.schema_arrow, (*READ, "body"))
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, columns=list(READ))
 

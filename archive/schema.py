@@ -50,6 +50,14 @@ _TEXT = pa.field("text", pa.string())
 SEGMENT = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS])
 
 
+def check_columns(found: pa.Schema, columns: Iterable[str]) -> None:
+    """Raises pa.ArrowInvalid where a column of a segment is missing or holds something else: somebody changed
+    the file."""
+    for name in columns:
+        if name not in found.names or found.field(name).type != SEGMENT.field(name).type:
+            raise pa.ArrowInvalid(f"its column {name} is missing, or of another type")
+
+
 def _offsets(groups: Sequence[Sequence[Any]] | Sequence[Mapping[str, str]]) -> pa.Array:
     return pa.array(list(accumulate(map(len, groups), initial=0)), pa.int32())
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import SEGMENT, to_table
+from dlq.archive.schema import check_columns, to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
@@ -119,12 +119,8 @@ def batches(store: Store, segment: str, columns: Sequence[str]) -> Iterator[pa.R
 
 
 def _file(store: Store, segment: str, columns: Sequence[str]) -> pq.ParquetFile:
-    """Raises pa.ArrowInvalid where a column is missing or holds something else: somebody changed the file."""
     file = pq.ParquetFile(store.parquet(segment))
-    found = file.schema_arrow
-    for name in columns:
-        if name not in found.names or found.field(name).type != SEGMENT.field(name).type:
-            raise pa.ArrowInvalid(f"its column {name} is missing, or of another type")
+    check_columns(file.schema_arrow, columns)
     return file
 
 

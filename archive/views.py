@@ -23,6 +23,7 @@ import pyarrow as pa
 from dlq.archive import analyses, manifests, user_sql
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import Store
+from dlq.core.errors import ArchiveError
 
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
@@ -164,14 +165,26 @@ def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, 
 def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
     """`_stored` is records and where each lies: its segment's file and its row there, from 0."""
     columns = _quoted(SEGMENT.names)
+    _given(connection, "_no_records", SEGMENT)
     if segments:
         placed = _parquet(segments, ", filename = 'segment_file', file_row_number = true")
         sql = f"SELECT {columns}, segment_file, file_row_number AS segment_row FROM {placed}"
     else:
-        _given(connection, "_no_records", SEGMENT)
         sql = f"SELECT {columns}, '' AS segment_file, 0::BIGINT AS segment_row FROM _no_records"
     connection.execute(f"CREATE TEMP VIEW _stored AS {sql}")
     connection.execute(f"CREATE TEMP VIEW records AS SELECT {columns} FROM _stored")
+    _check_types(connection)
+
+
+def _check_types(connection: duckdb.DuckDBPyConnection) -> None:
+    """DuckDB takes the types of the first segment for all, and cannot read another that does not fit them."""
+    found, meant = (connection.execute(f"DESCRIBE {view}").fetchall() for view in ("records", "_no_records"))
+    for (name, kind, *_), (_, expected, *_) in zip(found, meant, strict=True):
+        if kind != expected:
+            raise ArchiveError(
+                f"a segment's column {name} holds {kind}, not {expected}: somebody changed it; "
+                "dlq verify says which"
+            )
 
 
 def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None, preview: pa.Table | None) -> None:

@@ -31,7 +31,9 @@ def dedup(settings: Evidence) -> Iterator[Fact]:
     except sa.exc.SQLAlchemyError as error:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         kind = Unreachable if isinstance(error, sa.exc.OperationalError) else BrokerError
-        raise kind(f"evidence.{settings.name}: {engine.url.set(query={}).render_as_string()} failed: {reason}") from error
+        raise kind(
+            f"evidence.{settings.name}: {engine.url.set(query={}).render_as_string()} failed: {reason}"
+        ) from error
     finally:
         engine.dispose()
 

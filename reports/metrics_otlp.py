@@ -22,6 +22,7 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     process. Raises UsageError when the SDK is missing or the collector does not take them.
     """
     try:
+        import requests
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics.export import MetricExportResult, MetricsData, ResourceMetrics
         from opentelemetry.sdk.metrics.export import ScopeMetrics as Scope
@@ -34,7 +35,9 @@ def send(metrics: Sequence[Metric], url: str, started: float, now: float) -> Non
     points = [_converted(metric, int(started * 1e9), int(now * 1e9)) for metric in metrics if metric.samples]
     resource = Resource.create({"service.name": "dlq"})
     scope = Scope(InstrumentationScope("dlq"), points, "")
-    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT)
+    session = requests.Session()
+    session.max_redirects = 0  # the user's headers (keys among them) are for this address alone
+    exporter = OTLPMetricExporter(endpoint=_endpoint(url), timeout=_TIMEOUT, session=session)
     try:
         result = exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
     finally:

@@ -31,6 +31,7 @@ from dlq.analyzers.spark.rows import rows
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
+from dlq.core.errors import ArchiveError
 from dlq.core.interpreter import rare_garbage_collection
 
 if TYPE_CHECKING:
@@ -117,6 +118,8 @@ class Part(NamedTuple):
     first_slot: int
     """Of the times at which they died or were published (`groups.incidents`)."""
     last_slot: int
+    damage: str = ""
+    """Why there is no such file: which segment cannot be read, and why."""
 
 
 _PART = pa.schema(
@@ -129,6 +132,7 @@ _PART = pa.schema(
         ("broken", pa.int64()),
         ("first_slot", pa.int64()),
         ("last_slot", pa.int64()),
+        ("damage", _S),
     ]
 )
 
@@ -136,7 +140,8 @@ _PART = pa.schema(
 def judge_segments(
     spark: "SparkSession", files: Files, terms: Terms, committed: Sequence[Manifest], folder: str
 ) -> list[Part]:
-    """Judge the letters of these segments into files below `folder` of the archive."""
+    """Judge the letters of these segments into files below `folder` of the archive. Raises ArchiveError for a
+    segment that cannot be read."""
     from dlq.analyzers.spark.files import spark_schema
 
     shares = _shares(committed, spark.sparkContext.defaultParallelism)
@@ -144,12 +149,16 @@ def judge_segments(
         return []
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [_judge_share(files, terms, shares[number], folder) for (number,) in rows(batches)]
+        parts = [_part(files, terms, shares[number], folder) for (number,) in rows(batches)]
         yield pa.RecordBatch.from_pylist([part._asdict() for part in parts], schema=_PART)
 
     each = spark.range(0, len(shares), 1, len(shares))
     found = each.mapInArrow(run, spark_schema(_PART)).collect()
-    return [Part(*row) for row in found]
+    parts = [Part(*row) for row in found]
+    for part in parts:
+        if part.damage:
+            raise ArchiveError(f"{part.damage}; dlq verify looks through all segments")
+    return parts
 
 
 def _shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str, str]]]:
@@ -166,10 +175,29 @@ def _shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str
     return shares
 
 
+class _Damaged(Exception):
+    """A segment cannot be read."""
+
+
+def _part(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
+    """An error would reach the driver as a Java one, after Spark had tried again."""
+    try:
+        return _judge_share(files, terms, share, folder)
+    except _Damaged as error:
+        return Part("", (), (), 0, 0, 0, 0, 0, str(error))
+
+
+def _groups(files: Files, segment: str) -> Iterator[Group]:
+    try:
+        yield from read(files.read(segment))
+    except (OSError, pa.ArrowException) as error:
+        raise _Damaged(f"{segment} in the archive cannot be read: {error}") from error
+
+
 def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
-    groups = (group for _, segment in share for group in read(files.read(segment)))
+    groups = (group for _, segment in share for group in _groups(files, segment))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
         for table in _gathered(_judged(group, terms) for group in groups):
             writer.write_table(table)

@@ -20,6 +20,25 @@ def imported(dlq: Callable[..., Any], folder: Path) -> Path:
     return segment
 
 
+def change(segment: Path, column: str, instead: pa.Array | None) -> None:
+    table = pq.ParquetFile(segment).read()
+    at = table.schema.get_field_index(column)
+    changed = table.remove_column(at)
+    pq.write_table(changed if instead is None else changed.add_column(at, column, instead), segment)
+
+
+@pytest.mark.parametrize("command", [("ls",), ("export", "out.jsonl"), ("replay", "plan"), ("analyze",)])
+@pytest.mark.parametrize("column", ["body", "headers"])
+def test_no_command_falls_over_a_column_of_another_type(
+    dlq: Callable[..., Any], tmp_path: Path, column: str, command: tuple[str, ...]
+) -> None:
+    change(imported(dlq, tmp_path), column, pa.array([{"x": 1}]))
+    said = dlq(*command)
+    assert (said.code, said.err.count("\n")) == (3, 1)
+    assert column in said.err
+    assert "unexpected" not in said.err
+
+
 @pytest.mark.parametrize("column", ["record_id", "body", "body_sha256"])
 @pytest.mark.parametrize(
     "instead", [None, pa.array([5]), pa.array([{"x": 1}])], ids=["none", "int", "struct"]
@@ -28,10 +47,7 @@ def test_verify_names_a_segment_whose_columns_are_not_what_they_were(
     dlq: Callable[..., Any], tmp_path: Path, column: str, instead: pa.Array | None
 ) -> None:
     segment = imported(dlq, tmp_path)
-    table = pq.ParquetFile(segment).read()
-    at = table.schema.get_field_index(column)
-    changed = table.remove_column(at)
-    pq.write_table(changed if instead is None else changed.add_column(at, column, instead), segment)
+    change(segment, column, instead)
     said = dlq("verify")
     assert said.code in (3, 6)
     assert segment.stem in said.err + said.out

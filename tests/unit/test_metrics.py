@@ -146,3 +146,24 @@ def test_a_collector_that_refuses_is_one_line(store: LocalStore, collector: Coll
         metrics_otlp.send(
             metrics.gather(store, None, FACTS), f"http://dlq:hush@127.0.0.1:{collector.server_port}", 1.0, 2.0
         )
+
+
+def test_a_collector_that_leads_elsewhere_is_not_followed(store: LocalStore, collector: Collector) -> None:
+    class Leading(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", f"http://127.0.0.1:{collector.server_port}/v1/metrics")
+            self.end_headers()
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.2", 0), Leading) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(UsageError, match="did not take"):
+            metrics_otlp.send(
+                metrics.gather(store, None, FACTS), f"http://127.0.0.2:{server.server_port}", 1.0, 2.0
+            )
+        thread.join()
+    assert collector.requests == []
