@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml
 
 brokers: setup
 	@$(BIN)/python tests/services/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
-		postgres mariadb redis s3 chromium npm
+		postgres mariadb redis s3 worker-python chromium npm
 
 demo: setup
 	@$(BIN)/python tests/services/needs.py java

@@ -27,7 +27,7 @@ def _of_analyses(store: Store, keep: int) -> Iterator[str]:
     named: set[str] = set()
     for analysis in (analyses.load(store, name) for name in kept):
         named.update(file for files in analysis.tables.values() for file in files)
-        named.update(file for part in analysis.extra.get("parts", ()) for file in part["files"])
+        named.update(part["file"] for part in analysis.extra.get("parts", ()) if "file" in part)
     last_unfinished = f"{datetime.now(UTC) - _UNFINISHED_AFTER:%Y%m%dT%H%M%S}"
     for name in store.list("analyses/"):
         folder = name.split("/")[1]

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.spark.files import spark_url
+from dlq.analyzers.spark.files import literal, spark_url
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 
@@ -99,7 +99,7 @@ def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    text = spark.read.option("__globPaths__", "false").text([spark_url(path) for path in paths])
+    text = spark.read.text([literal(spark_url(path)) for path in paths])
     is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(_ACKED)
     told = text.select(
         "value",

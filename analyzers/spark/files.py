@@ -1,6 +1,7 @@
 """The archive's files as Spark and its Python workers see them: explicit lists of files, explicit schemas."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -15,6 +16,8 @@ from dlq.archive.store import LocalStore, Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_OF_PATTERNS = re.compile(r"[\[\]{}*?\\]")
 
 
 class Files(NamedTuple):
@@ -84,10 +87,19 @@ def spark_url(location: str) -> str:
     return location if "://" in location else f"file://{location}"
 
 
+def literal(url: str) -> str:
+    """A place as Spark reads it without taking it for a pattern.
+
+    The option that turns patterns off does not do: of several files whose paths look like patterns Spark 4.0
+    reads each as often as there are files.
+    """
+    return _OF_PATTERNS.sub(r"\\\g<0>", url)
+
+
 def read_files(spark: "SparkSession", store: Store, names: Sequence[str], schema: pa.Schema) -> "DataFrame":
     """Some Parquet files of the archive. Names are taken literally, whatever characters are in the path."""
-    reader = spark.read.schema(spark_schema(schema)).option("__globPaths__", "false")
-    return reader.parquet(*(spark_url(store.url(name)) for name in names))
+    reader = spark.read.schema(spark_schema(schema))
+    return reader.parquet(*(literal(spark_url(store.url(name))) for name in names))
 
 
 def kept_in_memory(frame: "DataFrame", is_small: bool) -> "DataFrame":

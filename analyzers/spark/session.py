@@ -50,7 +50,7 @@ _OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL: Mapping[str, str] = {
     _OPTIONS: f"-XX:+UseParallelGC {_DEEP_STACKS}",
     "spark.driver.host": "127.0.0.1",
-    # Any user of the machine can talk to the driver's ports. Spark makes the secret itself, inside its process.
+    # Every user of the machine can reach the driver's ports. Spark makes the secret, inside its process.
     "spark.authenticate": "true",
     "spark.python.daemon.module": "dlq.analyzers.spark.daemon",
     "spark.driver.bindAddress": "127.0.0.1",

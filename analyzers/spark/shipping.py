@@ -1,4 +1,4 @@
-"""What a cluster's Python workers need of `dlq` goes there with the job, so that nothing of it is installed on them."""
+"""What a cluster's Python workers need of `dlq` goes there with the job; none of it is installed on them."""
 
 import re
 import sys
@@ -19,10 +19,10 @@ ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers")
 """What judges letters; it imports these rooms, pyarrow, and Python's own modules."""
 _HOST = re.compile(r"\((\S+) executor \S+\)")
 _MISSING = (
-    (re.compile(r'Cannot run program "([^"]+)"'), "there is no {}"),
-    (re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: (\S+) than"), "its Python is {}"),
-    (re.compile(r"No module named '(pyarrow)\b"), "its Python has no {}"),
-    (re.compile(r"Error from python worker:\s(?s:.*?)\n\s*(\w+Error: .*)"), "its Python does not start: {}"),
+    (re.compile(r"Cannot run program "), "there is no program {python}"),
+    (re.compile(r"PYTHON_VERSION_MISMATCH\].*?version: (\S+) than"), "{python} is Python {}"),
+    (re.compile(r"No module named '(pyarrow)\b"), "{python} has no {}"),
+    (re.compile(r"Error from python worker:\s(?s:.*?)\n\s*(\w+Error: .*)"), "{python} does not start: {}"),
 )
 """What Spark says -> what a worker lacks."""
 
@@ -34,12 +34,12 @@ def shipped(context: "SparkContext") -> Iterator[None]:
     with TemporaryDirectory() as folder:
         context.addPyFile(str(pack(Path(folder, "dlq.zip"))))
         sys.path[:] = before  # which PySpark changes, too
-        with _told(context.master):
+        with _told(str(context.master), context.pythonExec):
             yield
 
 
 @contextmanager
-def _told(master: str) -> Iterator[None]:
+def _told(master: str, python: str) -> Iterator[None]:
     """A worker whose Python cannot run the rooms becomes a UsageError that says what it lacks."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -47,22 +47,24 @@ def _told(master: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        lack = lacking(f"{error}\n{getattr(error, '_stackTrace', '')}", master)
+        lack = lacking(f"{error}\n{getattr(error, '_stackTrace', '')}", master, python)
         if lack is None:
             raise
         raise UsageError(lack) from error
 
 
-def lacking(said: str, master: str) -> str | None:
-    """What a worker lacks, where it is and how to mend that, by what Spark said; None when it is something else."""
-    found = next((text.format(*m.groups()) for p, text in _MISSING if (m := p.search(said))), None)
+def lacking(said: str, master: str, python: str) -> str | None:
+    """What a worker lacks, where and how to mend it, by what Spark said; None when it is something else."""
+    matches = ((pattern.search(said), text) for pattern, text in _MISSING)
+    found = next((text.format(*match.groups(), python=python) for match, text in matches if match), None)
     if found is None:
         return None
     host = _HOST.search(said)
+    where = f" on {host[1]}" if host else ""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return (
-        f"a worker of {master}{f' on {host[1]}' if host else ''} cannot judge letters: {found}; every worker needs "
-        f'Python {version} with pyarrow: name the program as "spark.pyspark.python" in [spark.conf]'
+        f"a worker of {master}{where} cannot judge letters: {found}; every worker needs Python {version} "
+        'with pyarrow: name the program as "spark.pyspark.python" in [spark.conf]'
     )
 
 

@@ -4,7 +4,7 @@ import os
 from typing import Any
 
 import pytest
-from services import activemq_fixtures, ledger_servers, rocketmq_fixtures, s3_fixtures
+from services import activemq_fixtures, ledger_servers, rocketmq_fixtures, s3_fixtures, worker_python
 from services.activemq_fixtures import stomp, stomp_broker
 from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
 from services.redis_server import redis_url
@@ -32,8 +32,15 @@ _WHY_MISSING: dict[str, Any] = {
     "ledger_server": ledger_servers.why_missing,
     "redis_url": ledger_servers.why_missing,
     "s3_server": s3_fixtures.why_missing,
+    "worker_program": worker_python.why_missing,
 }
 _missing: dict[str, int] = {}
+
+
+@pytest.fixture(scope="session", params=["venv"])
+def worker_program() -> str:
+    """What the workers of a cluster run: a Python with pyarrow and nothing else."""
+    return worker_python.PYTHON
 
 
 def _reason(item: pytest.Item) -> str | None:

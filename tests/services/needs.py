@@ -45,6 +45,7 @@ JARS = {
     "activemq": ["activemq_broker.py", "install"],
     "rocketmq": ["rocketmq_install.py"],
     "s3": ["s3_server.py", "install"],
+    "worker-python": ["worker_python.py"],
 }
 """Name -> the program beside this one that fetches it into .brokers."""
 

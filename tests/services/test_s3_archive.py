@@ -207,7 +207,7 @@ class House:
 
     def verdicts(self) -> Any:
         """What does not depend on when and where the analysis ran."""
-        left_out = "mode, pull_id, captured_at, incident_id, replay_state, body, raw_properties"
+        left_out = "analysis, mode, pull_id, captured_at, incident_id, replay_state, body, raw_properties"
         columns = f"* exclude ({left_out}), incident_id is not null as in_incident"
         return self("query", f"select {columns} from letters order by record_id")
 

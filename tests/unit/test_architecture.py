@@ -23,8 +23,9 @@ MAY_IMPORT = {
     "cli": {"core", "connectors", "archive", "capture", "replay", "analyzers", "reports"},
 }
 IO = {
-    "asyncio", "fileinput", "ftplib", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib", "selectors",
-    "shutil", "smtplib", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading",
+    "asyncio", "fileinput", "ftplib", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
+    "selectors", "shutil", "smtplib", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile",
+    "threading",
 }  # fmt: skip
 HEAVY = {"pyspark", "duckdb", "pika", "stomp", "sqlalchemy", "pandas", "pyarrow", "numpy", "jinja2"}
 
@@ -89,8 +90,7 @@ def test_what_letters_mean_is_said_in_plain_python_without_io(room: str) -> None
     assert modules(room)
     for path in modules(room):
         for name in imports_of(path):
-            allowed = is_of(name, *PURE[room]) and not is_of(name, "dlq.analyzers.spark")
-            assert allowed or name.partition(".")[0] in libraries, f"{path.name}: {name}"
+            assert is_of(name, *PURE[room]) or name.partition(".")[0] in libraries, f"{path.name}: {name}"
         assert calls_in(path).isdisjoint({"open", "print", "input", "exec", "eval", "__import__"}), path.name
 
 

@@ -1,11 +1,15 @@
 """Spark gets to an archive on S3 with the same endpoint and credentials as everything else."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pyarrow import fs
 
 from dlq.analyzers.spark import s3a
+from dlq.analyzers.spark.files import Files, files_of
 from dlq.analyzers.spark.session import configuration
+from dlq.archive.store import open_store
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
@@ -92,3 +96,32 @@ def test_the_user_s_own_settings_win(keys: None) -> None:
 
 def test_workers_of_a_cluster_have_deep_stacks_too() -> None:
     assert configuration(Spark(), "spark://h:7077")["spark.executor.extraJavaOptions"] == "-Xss16m"
+
+
+def of_workers() -> Files:
+    return files_of(open_store(PLACE), s3a.configuration(PLACE, {}))
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_python_workers_get_there_with_the_same_endpoint_and_keys(
+    keys: None, monkeypatch: pytest.MonkeyPatch, scheme: str
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{scheme}://store.local:9000")
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "token")
+    assert of_workers() == Files(
+        "letters/team",
+        {
+            "access_key": "who",
+            "secret_key": "secret",
+            "session_token": "token",
+            "region": "eu-central-1",
+            "endpoint_override": "store.local:9000",
+            "scheme": scheme,
+        },
+    )
+
+
+def test_python_workers_find_amazon_by_its_region(keys: None) -> None:
+    options: Any = of_workers().s3
+    assert options == {"access_key": "who", "secret_key": "secret", "region": "eu-central-1"}
+    assert fs.S3FileSystem(**options).region == "eu-central-1"

@@ -16,7 +16,7 @@ def write_analysis(store: LocalStore, name: str, uses: str) -> None:
     own = [f"analyses/{name}/{file}" for file in ("verdicts/v.parquet", "judged/j.parquet")]
     for file in own:
         store.put(file, b"")
-    parts = [{"files": [own[1], f"analyses/{uses}/judged/j.parquet"], "stems": []}]
+    parts = [{"file": own[1], "stems": []}, {"file": f"analyses/{uses}/judged/j.parquet", "stems": []}]
     tables = {"verdicts": (own[0],)}
     analyses.commit(store, Analysis(name, 0, {}, 0.0, "", "", tables, extra={"parts": parts}))
 

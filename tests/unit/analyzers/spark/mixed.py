@@ -1,6 +1,7 @@
 """An archive of all brokers: scenes of letters that say something together, among letters of every kind."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from archives import write_segment
@@ -214,7 +215,7 @@ FROM_FILES = [
 EVERY_RULE = [case[0] for table in (OF_RABBITMQ, OF_FRAMEWORKS) for case in table]
 
 SCENES = {
-    "twins": [letter for letter, _ in TWINS],
+    "twins": [one for one, _ in TWINS],
     "transactions": TRANSACTIONS,
     "burst": BURST,
     "asked for": [case[0] for case in ASKED_FOR],
@@ -223,13 +224,13 @@ SCENES = {
     "of files": FROM_FILES,
     "every rule": EVERY_RULE,
 }
-_LETTERS = [(scene, letter) for scene, letters in SCENES.items() for letter in letters]
+_LETTERS = [(scene, one) for scene, letters in SCENES.items() for one in letters]
 LETTERS = [
-    letter._replace(record_id=f"{n:032x}", captured_at=letter.captured_at or DIED + n)
-    for n, (_, letter) in enumerate(_LETTERS)
+    one._replace(record_id=f"{n:032x}", captured_at=one.captured_at or DIED + n)
+    for n, (_, one) in enumerate(_LETTERS)
 ]
 IDS = {
-    scene: [letter.record_id for (name, _), letter in zip(_LETTERS, LETTERS, strict=True) if name == scene]
+    scene: [one.record_id for (name, _), one in zip(_LETTERS, LETTERS, strict=True) if name == scene]
     for scene in SCENES
 }
 SETTINGS: Settings = parse(
@@ -246,10 +247,10 @@ SETTINGS: Settings = parse(
         },
     }
 )  # fmt: skip
-HOLDS = {
-    "tenant": lambda letter: letter.headers.get("x-tenant") == "7",
-    "retried": lambda letter: b"W10" in letter.body,
-    "bank": lambda letter: letter.message_id == "young",
+HOLDS: dict[str, Callable[[Record], bool]] = {
+    "tenant": lambda one: one.headers.get("x-tenant") == "7",
+    "retried": lambda one: b"W10" in one.body,
+    "bank": lambda one: one.message_id == "young",
 }
 TOPOLOGY: dict[str, dict[str, Any]] = {
     LOOKED: {
@@ -272,8 +273,8 @@ def fill(store: LocalStore) -> None:
     """Two segments of every source, and what the pulls learned."""
     for name, document in TOPOLOGY.items():
         store.put(f"topology/{name}.json", json.dumps({"format": 1, **document}).encode())
-    for source in sorted({letter.source for letter in LETTERS}):
-        mine = [letter for letter in LETTERS if letter.source == source]
-        for number, letters in enumerate((mine[::2], mine[1::2])):
-            if letters:
-                write_segment(store, f"{source}-{number}", letters)
+    for source in sorted({one.source for one in LETTERS}):
+        mine = [one for one in LETTERS if one.source == source]
+        for number, part in enumerate((mine[::2], mine[1::2])):
+            if part:
+                write_segment(store, f"{source}-{number}", part)

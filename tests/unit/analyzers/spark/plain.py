@@ -5,7 +5,7 @@ and joins.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -155,14 +155,14 @@ def _twin(one: One, shared: list[duplicates.Shared]) -> duplicates.Duplicate | N
 
 def _shared(letters: Iterable[One]) -> dict[Identity, list[duplicates.Shared]]:
     """A sign is known by its number here, in the order in which they are met."""
-    groups: dict[Hashable, list[One]] = defaultdict(list)
+    groups: dict[tuple[Any, ...], list[One]] = defaultdict(list)
     for one in letters:
         for sign in _signs(one):
             groups[sign].append(one)
     found: dict[Identity, list[duplicates.Shared]] = defaultdict(list)
     for number, (sign, group) in enumerate(groups.items(), 1):
         for one in group:
-            found[one.identity].append(_group(str(sign[0]), number, group))  # type: ignore[index]
+            found[one.identity].append(_group(sign[0], number, group))
     return found
 
 
@@ -272,7 +272,7 @@ def _ended(records: Sequence[tuple[str, One, Stored]]) -> dict[str, tuple[int | 
             copies[(node, rocket.offset)].append((record.record_id, record.dead_at))
         elif part == "finished":
             for offset in transactions.offsets(rocket.ended_offsets):
-                ends[(node, offset)].append((record.dead_at, record.captured_at))
+                ends[(node, offset)].append((record.dead_at, record.captured_at or 0))
     return {
         name: (at, seen_at)
         for place in ends

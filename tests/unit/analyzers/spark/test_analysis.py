@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from unit.analyzers.rocket_letters import BORN
 from unit.analyzers.spark import mixed, plain
 
 from dlq.analyzers import topology
@@ -125,7 +126,7 @@ def test_a_reconnects_suppressed_duplicates_are_one_burst(analyzed: Analyzed) ->
     captured = min(
         letter.captured_at or 0 for letter in mixed.LETTERS if letter.record_id in mixed.IDS["burst"]
     )
-    assert [at.astimezone(UTC) for at in row[:2]] == [moment(mixed.BORN * 1000), moment(captured)]
+    assert [at.astimezone(UTC) for at in row[:2]] == [moment(BORN * 1000), moment(captured)]
 
 
 def test_letters_that_died_together_are_an_incident_and_the_usual_ones_are_not(analyzed: Analyzed) -> None:

@@ -6,7 +6,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
 from archives import write_segment
 from pyspark.sql import SparkSession
 from unit.analyzers.letters import died
@@ -75,10 +74,11 @@ def test_a_stranger_is_refused_at_every_port_and_an_analysis_runs(
 
 
 def test_no_process_shows_a_secret_of_the_session(spark: SparkSession) -> None:
-    jvm: Any = spark._jvm
     context: Any = spark.sparkContext
-    manager = jvm.org.apache.spark.SparkEnv.get().securityManager()
-    secrets = [manager.getSecretKey().encode(), context._gateway.gateway_parameters.auth_token.encode()]
+    hadoop: Any = context._jvm.org.apache.hadoop
+    user = hadoop.security.UserGroupInformation.getCurrentUser()
+    kept_by_spark = user.getCredentials().getSecretKey(hadoop.io.Text("sparkCookie"))
+    secrets = [bytes(kept_by_spark), context._gateway.gateway_parameters.auth_token.encode()]
     assert all(len(secret) >= 32 for secret in secrets)
     for process in Path("/proc").glob("[0-9]*"):
         try:
