@@ -139,6 +139,9 @@ class Run:
                 self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
         found = analyze(store, self._context.settings, snapshots=taken)
         self.outcome.analysis = found.analysis
+        broken = found.extra.get("broken", 0)
+        if broken:
+            self._fail("rule_failed", f"{broken} letters made a rule fail", ExitCode.PARTLY)
         self._log("analyzed", analysis=found.analysis, records=found.records, seconds=found.seconds)
 
     def _gather(self) -> None:

@@ -3,16 +3,13 @@ its reconnects where the client's log tells them apart; `groups.bursts` says wha
 
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.groups.bursts import DEFAULT_PREFETCH, Standing
+from dlq.analyzers.groups.bursts import CUT_SECONDS, DEFAULT_PREFETCH, Standing
 from dlq.analyzers.spark.duplicates import IDENTITY
 from dlq.archive.analyses import BURSTS, INCIDENTS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-CUT_SECONDS = 300
-"""Suppressions of a connection that lie further apart, by the client's log, are of different reconnects: a
-failover connection keeps its id over all of them."""
 _CONNECTION = ("broker", "connection_id")
 
 

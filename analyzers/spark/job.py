@@ -174,7 +174,10 @@ def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) ->
     """Steps 2 to 4, and all tables written; what the clients' logs came to, where there are some."""
     letters = _letters(spark, asked, parts)
     log_counts = client_log.write(spark, asked.store, letters, asked.logs, f"{asked.folder}/client_log")
-    standing = _standing(spark, asked, letters) if sum(part.suppressed for part in parts) else None
+    is_burst = sum(part.suppressed for part in parts) or any(
+        rule.cause == "suppressed_duplicate" for rule in asked.settings.rules
+    )
+    standing = _standing(spark, asked, letters) if is_burst else None
     found = verdicts.Found(
         shared=duplicates.shared(letters, asked.is_small),
         settled=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
@@ -195,7 +198,8 @@ def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) ->
 
 def _span(parts: Sequence[Part]) -> int:
     """What the letters cover, in slots."""
-    return max(part.last_slot for part in parts) - min(part.first_slot for part in parts) + 1
+    slots = [slot for part in parts for slot in (part.first_slot, part.last_slot) if slot is not None]
+    return max(slots, default=0) - min(slots, default=0) + 1
 
 
 def _letters(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> "DataFrame":

@@ -112,12 +112,12 @@ class Part(NamedTuple):
     transactions: int
     """Records of RocketMQ transactions."""
     suppressed: int
-    """Suppressed duplicates of a known connection."""
+    """Suppressed duplicates."""
     broken: int
     """Letters that made a rule raise."""
-    first_slot: int
-    """Of the times at which they died or were published (`groups.incidents`)."""
-    last_slot: int
+    first_slot: int | None
+    """Of the times at which they died or were published (`groups.incidents`); None: no letter has one."""
+    last_slot: int | None
     damage: str = ""
     """Why there is no such file: which segment cannot be read, and why."""
 
@@ -184,7 +184,7 @@ def _part(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: 
     try:
         return _judge_share(files, terms, share, folder)
     except _Damaged as error:
-        return Part("", (), (), 0, 0, 0, 0, 0, str(error))
+        return Part("", (), (), 0, 0, 0, None, None, str(error))
 
 
 def _groups(files: Files, segment: str) -> Iterator[Group]:
@@ -203,7 +203,7 @@ def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], f
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
-    slots = [at // (SLOT * 1_000_000) for pair in times for at in pair if at is not None] or [0]
+    slots = [at // (SLOT * 1_000_000) for pair in times for at in pair if at is not None]
     return Part(
         name,
         [stem for stem, _ in share],
@@ -211,8 +211,8 @@ def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], f
         sum(transactions),
         sum(suppressed),
         sum(broken),
-        min(slots),
-        max(slots),
+        min(slots, default=None),
+        max(slots, default=None),
     )
 
 

@@ -4,6 +4,7 @@ The JVM writes its log and warnings to a nameless temporary file, never to the t
 shown only when the JVM does not come up.
 """
 
+import logging
 import os
 import shutil
 import subprocess
@@ -135,6 +136,7 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     from pyspark.sql import SparkSession
 
     java = _java()
+    logging.getLogger().addFilter(_is_no_interrupt)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     before = SparkConf(loadDefaults=False)
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
@@ -151,6 +153,11 @@ def _start(conf: dict[str, str]) -> "SparkSession":
         except (PySparkException, Py4JError) as error:
             where = "" if _is_local(conf["spark.master"]) else f" on {conf['spark.master']}"
             raise UsageError(f"Spark does not start{where}: {_fault(log) or _first_line(error)}") from error
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """py4j logs a traceback for Ctrl-C, which is told in a word elsewhere."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
