@@ -60,10 +60,13 @@ def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: F
     dead-letter queue.
     """
     if failure.exception_class is None and failure.place is None:
-        parts = [part for part in (mechanism, where) if part is not None]
-    else:
-        parts = [failure.exception_class or "", failure.place or ""]
-    # Without a part there still is the bar that would stand before it.
+        return _hashed(cause, *(part for part in (mechanism, where) if part is not None))
+    return _hashed(cause, failure.exception_class or "", failure.place or "")
+
+
+@lru_cache(2048)
+def _hashed(cause: str, *parts: str) -> str:
+    """Without a part there still is the bar that would stand before it."""
     told = f"{FINGERPRINT_VERSION}|{cause}|{'|'.join(parts)}"
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

@@ -27,7 +27,7 @@ from dlq.core.clock import to_micros
 _RETRY_COUNTS = (
     "x-retry-count", "x-retries", "x-retry", "x-retry-attempts", "x-retry-attempt", "x-retrycount"
 )  # fmt: skip
-_ERROR_HEADER = re.compile(r"[Xx]-(?:[Ee]rror|[Ee]xception)")
+_ERROR_HEADERS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))
 _ERROR_NAMES = ("message", "description", "reason", "msg", "detail", "details", "text")
 _CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
 _TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
@@ -57,8 +57,11 @@ def retries(letter: Letter) -> int | None:
 def failed_at(letter: Letter) -> int | None:
     """When the framework gave up, in microseconds, where it says so."""
     for name, read in _TIMES.items():
+        text = letter.headers.get(name)
+        if not text:
+            continue
         try:
-            moment = read(letter.headers.get(name) or "")
+            moment = read(text)
         except ValueError:
             continue
         return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
@@ -81,7 +84,7 @@ def superseded(letter: Letter) -> bool:
 @derived
 def error_headers(letter: Letter) -> Mapping[str, str]:
     """All x-exception* and x-error* headers."""
-    return {name: value for name, value in letter.headers.items() if _ERROR_HEADER.match(name)}
+    return {name: value for name, value in letter.headers.items() if name.startswith(_ERROR_HEADERS)}
 
 
 def _parked(

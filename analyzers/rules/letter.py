@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from dlq.core.clock import iso
@@ -81,6 +82,11 @@ class Finding(NamedTuple):
     transaction_state: str | None = None
 
 
+@cache
+def _name(find: Callable[..., Any]) -> str:
+    return find.__name__.replace("_", "-")
+
+
 class Rule(NamedTuple):
     """One named condition, and what it means where it holds."""
 
@@ -92,7 +98,7 @@ class Rule(NamedTuple):
     @property
     def name(self) -> str:
         """`retry_loop` is known to people as `retry-loop`."""
-        return self.find.__name__.replace("_", "-")
+        return _name(self.find)
 
     @property
     def when(self) -> str:
@@ -128,7 +134,11 @@ def body_field(letter: Letter, *path: str) -> str | None:
 
 def first(texts: Mapping[str, str], *names: str) -> str | None:
     """The first of some headers or properties that is there."""
-    return next((texts[name] for name in names if texts.get(name) is not None), None)
+    for name in names:
+        text = texts.get(name)
+        if text is not None:
+            return text
+    return None
 
 
 def whole(text: str | None, bits: int = 32) -> int | None:
@@ -159,6 +169,7 @@ def said(*parts: object) -> str | None:
     return None if None in parts else "".join(map(str, parts))
 
 
+@lru_cache(4096)
 def second_of(micros: int) -> str:
     """A time in words, to the second."""
     return iso(micros // 1_000_000 * 1_000_000)

@@ -61,7 +61,7 @@ def reject(letter: Letter, _: Facts) -> Finding | None:
     if last is None or last.reason != "rejected":
         return None
     counts = [n for n in (last.count, plus(retries(letter), 1)) if n is not None]
-    return _died(letter)._replace(attempts=max(counts, default=None), stale_evidence=superseded(letter))
+    return Finding(death_text(letter), superseded(letter), max(counts, default=None), last.queue)
 
 
 def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
@@ -73,8 +73,7 @@ def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
         return None
     queue = (limited.queue if limited else None) or last.queue
     limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
-    found = _died(letter)
-    return found._replace(attempts=plus(limit, 1), origin=queue, stale_evidence=superseded(letter))
+    return Finding(death_text(letter), superseded(letter), plus(limit, 1), queue)
 
 
 def ttl(letter: Letter, _: Facts) -> Finding | None:
@@ -83,7 +82,7 @@ def ttl(letter: Letter, _: Facts) -> Finding | None:
     if last is None or last.reason != "expired":
         return None
     told = [text for text in (death_text(letter), last.original_expiration) if text is not None]
-    return _died(letter)._replace(evidence=", original expiration ".join(told))
+    return Finding(", original expiration ".join(told), origin=last.queue)
 
 
 def maxlen(letter: Letter, _: Facts) -> Finding | None:
