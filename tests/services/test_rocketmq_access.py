@@ -141,7 +141,9 @@ def by_tls(folder: Path, *names: str) -> tuple[str, ...]:
     return f"-Dtls.config.file={folder}/tls.properties", "-Dtls.server.mode=permissive"
 
 
-@pytest.fixture(scope="module", params=["DNS:rocketmq", f"IP:{namespace().address}"])
+@pytest.fixture(
+    scope="module", params=["DNS:rocketmq", f"IP:{namespace().address}"], ids=["another name", "its address"]
+)
 def guarded_by_tls(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[RocketMQ, str, bool]]:

@@ -2,13 +2,10 @@
 
 from typing import Any
 
-import pytest
 from unit.analyzers.letters import imported
 from unit.analyzers.rocket_letters import dead, letter
 
 from dlq.core.record import Record
-
-pytestmark = pytest.mark.spark
 
 Verdict = tuple[str, str, str | None, int | None]
 LETTERS: list[tuple[Record, Verdict]] = [

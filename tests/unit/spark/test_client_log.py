@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from unit.analyzers.spark.suppressed import CONSUMER, PRODUCER, at, frame, suppressed
+from unit.spark.suppressed import CONSUMER, PRODUCER, at, frame, suppressed
 
 from dlq.analyzers.spark import bursts, client_log
 from dlq.archive.store import LocalStore

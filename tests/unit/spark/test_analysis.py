@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from unit.analyzers.rocket_letters import BORN
-from unit.analyzers.spark import mixed, plain
+from unit.spark import mixed, plain
 
 from dlq.analyzers import topology
 from dlq.analyzers.spark import job
