@@ -3,6 +3,7 @@
 python tests/services/s3_server.py install   into .brokers/versitygw and .brokers/s3a, once
 """
 
+import json
 import os
 import shutil
 import socket
@@ -11,6 +12,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from botocore.session import get_session
 
 _HERE = Path(__file__).resolve().parent
 _BROKERS = _HERE.parents[1] / ".brokers"
@@ -40,11 +43,13 @@ def why_missing(_kind: str) -> str | None:
 
 
 class S3Server:
-    """One server on a free port, over a folder of its own; `stop` removes both."""
+    """One server on a free port, over a folder of its own; `stop` removes both. It has one user beside its
+    owner, who may do what `allow` says."""
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="s3-"))
         (self.folder / "data" / BUCKET).mkdir(parents=True)
+        (self.folder / "accounts").mkdir()
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self.port = int(probe.getsockname()[1])
         self.process: subprocess.Popen[bytes] | None = None
@@ -67,7 +72,8 @@ class S3Server:
             "ROOT_ACCESS_KEY": keys["AWS_ACCESS_KEY_ID"],
             "ROOT_SECRET_KEY": keys["AWS_SECRET_ACCESS_KEY"],
         }
-        place = ["--port", f"127.0.0.1:{self.port}", "posix", str(self.folder / "data")]
+        place = ["--iam-dir", str(self.folder / "accounts"), "--port", f"127.0.0.1:{self.port}"]
+        place += ["posix", str(self.folder / "data")]
         quiet = subprocess.DEVNULL
         self.process = subprocess.Popen([str(PROGRAM), *place], env=given, stdout=quiet, stderr=quiet)
         deadline = time.monotonic() + 30
@@ -79,6 +85,28 @@ class S3Server:
                 assert self.process.poll() is None, "versitygw ended"
                 assert time.monotonic() < deadline, "versitygw did not start"
                 time.sleep(0.05)
+
+    def allow(self, *actions: str) -> dict[str, str]:
+        """What the other user has in the environment, who may list the bucket and do this with objects."""
+        keys, user, secret = self.environment, "reader", "reader-secret"
+        owner = ["--access", keys["AWS_ACCESS_KEY_ID"], "--secret", keys["AWS_SECRET_ACCESS_KEY"]]
+        endpoint = ["--endpoint-url", keys["AWS_ENDPOINT_URL"]]
+        create = ["create-user", "-a", user, "-s", secret, "-r", "user"]
+        # One that is there already is refused.
+        subprocess.run([str(PROGRAM), "admin", *owner, *endpoint, *create], check=False, capture_output=True)
+        on_all = {"Effect": "Allow", "Principal": user, "Resource": f"arn:aws:s3:::{BUCKET}/*"}
+        on_bucket = {"Effect": "Allow", "Principal": user, "Resource": f"arn:aws:s3:::{BUCKET}"}
+        statements = [{**on_all, "Action": list(actions)}, {**on_bucket, "Action": ["s3:ListBucket"]}]
+        client = get_session().create_client(
+            "s3",
+            endpoint_url=keys["AWS_ENDPOINT_URL"],
+            region_name=keys["AWS_REGION"],
+            aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        )
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        client.put_bucket_policy(Bucket=BUCKET, Policy=policy)
+        return {**keys, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret}
 
     def kill(self) -> None:
         """As a power cut would."""
