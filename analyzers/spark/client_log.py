@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.spark.files import literal, spark_url
+from dlq.analyzers.spark.files import literal, read_files, spark_url, written
+from dlq.archive.analyses import CLIENT_LOG
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 
@@ -84,7 +85,7 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
         "failed",
         "reconnected",
     )
-    grouped = fields.filter("log_message_id <> ''").groupBy("log_message_id", "log_consumer_id")
+    grouped = fields.filter(F.col("log_message_id") != "").groupBy("log_message_id", "log_consumer_id")
     return grouped.agg(
         F.first("log_destination").alias("log_destination"),
         F.timestamp_millis(F.max("out_ms")).alias("log_time"),
@@ -110,7 +111,7 @@ def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
         ),
         F.col("_metadata.file_path").alias("file"),
         F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias("place"),
-    ).filter("is_ack OR failed_here IS NOT NULL OR reconnected_here IS NOT NULL")
+    ).filter(F.col("is_ack") | F.col("failed_here").isNotNull() | F.col("reconnected_here").isNotNull())
     before = Window.partitionBy("file").orderBy("place")
     return told.withColumns(
         {
@@ -125,7 +126,8 @@ def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
     broker's, of the last dispatch), failed_transport, reconnected_to."""
     from pyspark.sql import functions as F
 
-    letters = judged.filter("cause = 'suppressed_duplicate'").select("record_id", "message_id", "consumer_id")
+    suppressed = judged.filter(F.col("cause") == "suppressed_duplicate")
+    letters = suppressed.select("record_id", "message_id", "consumer_id")
     same = (F.col("message_id") == F.col("log_message_id")) & (
         F.col("consumer_id").isNull() | (F.col("consumer_id") == F.col("log_consumer_id"))
     )
@@ -174,4 +176,4 @@ def write(
 
 def read(spark: "SparkSession", store: Store, folder: str) -> "DataFrame":
     """What `write` has written."""
-    return spark.read.parquet(spark_url(store.url(folder)))
+    return read_files(spark, store, written(store, f"{folder}/"), CLIENT_LOG)

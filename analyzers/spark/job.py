@@ -11,9 +11,10 @@
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.analyzers import changes, topology
 from dlq.analyzers.spark import (
@@ -32,8 +33,6 @@ from dlq.analyzers.spark.files import (
     kept_in_memory,
     read_files,
     rows_of,
-    spark_schema,
-    spark_url,
     write_table,
     written,
 )
@@ -109,40 +108,49 @@ def analyze(
     with steady_segments(store):
         started = time.monotonic()
         last = analyses.latest(store)
-        logs, segments = client_log.files(client_logs), [m for m in manifests.every(store) if m.rows]
+        segments = [m for m in manifests.every(store) if m.rows]
+        logs = client_log.files(client_logs)
         if not segments:
             raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
         asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
         terms = Terms(topology.facts(store, settings), settings.replay.max_laps, bool(settings.rules))
         key = terms.key()
-        kept = _kept(store, last, key, {m.stem for m in segments})
+        kept = _kept(asked, last, key)
         with session(settings.spark, master, asked.is_small, store.location) as spark:
             parts = [*kept, *_judge(spark, asked, terms, kept)]
             log_counts = _look_between(spark, asked, parts)
-        tables = {table: written(store, f"{asked.folder}/{table}/") for table in TABLES}
-        causes = {
-            c: n for c, n in changes.counted(store, tables["verdicts"], "cause").items() if c is not None
-        }
-        analysis = Analysis(
-            analysis=asked.name,
-            records=sum(causes.values()),
-            causes=causes,
-            seconds=round(time.monotonic() - started, 3),
-            created_at=clock.iso(now()),
-            rules_digest=key,
-            tables=tables,
-            segments=tuple(m.stem for m in asked.chosen),
-            extra={
-                "parts": [part._asdict() for part in parts],
-                "broken": sum(part.broken for part in parts),
-                "changed": changes.against(store, last, causes, tables["verdicts"]),
-                "incidents": rows_of(store, tables["incidents"]),
-                **log_counts,
-                **stores.summary(snapshots),
-            },
-        )
+        analysis = _summary(asked, last, key, parts, log_counts)
+        seconds = round(time.monotonic() - started, 3)
+        analysis = replace(analysis, created_at=clock.iso(now()), seconds=seconds)
         analyses.commit(store, analysis)
         return analysis
+
+
+def _summary(
+    asked: Asked, last: Analysis | None, key: str, parts: Sequence[Part], log_counts: Mapping[str, Any]
+) -> Analysis:
+    store = asked.store
+    tables = {table: written(store, f"{asked.folder}/{table}/") for table in TABLES}
+    counts = changes.counted(store, tables["verdicts"], "cause")
+    causes = {cause: count for cause, count in counts.items() if cause is not None}
+    return Analysis(
+        analysis=asked.name,
+        records=sum(causes.values()),
+        causes=causes,
+        seconds=0,
+        created_at="",
+        rules_digest=key,
+        tables=tables,
+        segments=tuple(m.stem for m in asked.chosen),
+        extra={
+            "parts": [part._asdict() for part in parts],
+            "broken": sum(part.broken for part in parts),
+            "changed": changes.against(store, last, causes, tables["verdicts"]),
+            "incidents": rows_of(store, tables["incidents"]),
+            **log_counts,
+            **stores.summary(asked.snapshots),
+        },
+    )
 
 
 def _new_name(micros: int, last: Analysis | None) -> str:
@@ -151,12 +159,12 @@ def _new_name(micros: int, last: Analysis | None) -> str:
     return name if last is None or name > last.analysis else f"{last.analysis}.1"
 
 
-def _kept(store: Store, last: Analysis | None, key: str, counting: set[str]) -> list[Part]:
-    """Parts of the last analysis that still hold: same terms, all their segments count, the files are
-    there."""
+def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
+    """Parts of the last analysis that still hold: made under the same key, of segments that all count, and
+    their files are there."""
     if last is None or last.rules_digest != key:
         return []
-    present = set(store.list("analyses/"))
+    counting, present = {m.stem for m in asked.segments}, set(asked.store.list("analyses/"))
     parts = [Part(**part) for part in last.extra.get("parts", ())]
     return [part for part in parts if counting.issuperset(part.stems) and part.file in present]
 
@@ -222,7 +230,7 @@ def _transactions(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> 
     folder = f"{asked.folder}/transactions"
     resolved = transactions.resolved(letters, node_facts(asked.store))
     write_table(asked.store, resolved, transactions.RESOLVED, folder)
-    there = spark.read.schema(spark_schema(transactions.RESOLVED)).parquet(spark_url(asked.store.url(folder)))
+    there = read_files(spark, asked.store, written(asked.store, f"{folder}/"), transactions.RESOLVED)
     return transactions.settled_letters(letters, there)
 
 
