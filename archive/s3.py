@@ -4,6 +4,7 @@ One PUT an object, which appears whole and durable or not at all: nothing to ren
 Credentials, endpoint and region come from where every AWS tool looks: `AWS_*` variables, `~/.aws`, roles.
 """
 
+import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
@@ -61,14 +62,15 @@ class S3Store:
     def open(self, name: str) -> IO[bytes]:
         try:
             with self._told("read", name):
-                return self._opened(name)
+                return io.BufferedReader(self._opened(name))  # s3fs cannot bound a line
         except ArchiveError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise self._missing(name) from error
             raise
 
     def parquet(self, name: str) -> IO[bytes]:
-        return self._opened(name)
+        file: IO[bytes] = self._opened(name)
+        return file
 
     def list(self, prefix: str) -> list[str]:
         folder, _, start = prefix.rpartition("/")
@@ -107,9 +109,8 @@ class S3Store:
     def _path(self, name: str) -> str:
         return f"{self._root}/{checked_name(name, self.location)}"
 
-    def _opened(self, name: str) -> IO[bytes]:
-        file: IO[bytes] = self.filesystem.open(self._path(name), "rb")
-        return file
+    def _opened(self, name: str) -> Any:
+        return self.filesystem.open(self._path(name), "rb")
 
     def _missing(self, name: str) -> UsageError:
         return UsageError(f"there is no {name} in the archive {self.location}")

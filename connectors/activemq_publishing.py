@@ -25,6 +25,8 @@ _CONNECTIONS = 2
 _BATCH_BYTES = 4 * 2**20
 _BATCH_SECONDS = 0.5
 """A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
+_PAUSES = (0.1, 0.4, 1.0)
+"""Seconds between tries of the first connection."""
 _PIECE = 32 * 2**10
 _USED_ID = "AMQ339013"
 """Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
@@ -50,7 +52,7 @@ class TransactionPublisher:
         self._connect, self._plan = connect, plan
         self._checked: set[str] = set()
         """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
-        self._lanes = deque([self._connected()])
+        self._lanes = deque([self._first()])
         self._under_way = 1 if self._lanes[0].artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
@@ -208,6 +210,15 @@ class TransactionPublisher:
                     return
                 for letter in transaction.letters:
                     self._resend([letter], done)
+
+    def _first(self) -> Lane:
+        """A broker that allows few connections counts one that has just ended a moment longer."""
+        for pause in _PAUSES:
+            try:
+                return self._connected()
+            except ConnectionLost:
+                time.sleep(pause)
+        return self._connected()
 
     def _connected(self) -> Lane:
         lane = self._connect()
