@@ -49,7 +49,8 @@ _BASE: Mapping[str, str] = {
 _DEEP_STACKS = "-Xss16m"
 _OPTIONS = "spark.driver.extraJavaOptions"
 _LOCAL: Mapping[str, str] = {
-    _OPTIONS: f"-XX:+UseParallelGC {_DEEP_STACKS}",
+    # The rules run in Python: what is left for the JVM never repays what its second compiler costs.
+    _OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseParallelGC {_DEEP_STACKS}",
     "spark.driver.host": "127.0.0.1",
     # Every user of the machine can reach the driver's ports. Spark makes the secret, inside its process.
     "spark.authenticate": "true",

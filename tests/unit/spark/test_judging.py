@@ -12,6 +12,7 @@ from dlq.analyzers.spark.judging import Part, Terms
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
+from dlq.core.settings import Settings
 
 TERMS = Terms(Facts(delivery_limits={"orders": {"orders": 3}}), max_laps=3, with_text=False)
 
@@ -52,9 +53,10 @@ def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_
     for one in (parts[0], parts[2]):
         store.put(one["file"], b"")
     last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
-    counting = {"p-0", "p-1", "p-2"}
-    assert [one.file for one in job._kept(store, last, "key", counting)] == [parts[0]["file"]]
-    assert job._kept(store, last, "another", counting) == job._kept(store, None, "key", counting) == []
+    segments = [manifest(f"p-{n}", 1) for n in range(3)]
+    asked = job.Asked(store, Settings(), None, (), (), segments, "b")
+    assert [one.file for one in job._kept(asked, last, "key")] == [parts[0]["file"]]
+    assert job._kept(asked, last, "another") == job._kept(asked, None, "key") == []
 
 
 def manifest(stem: str, rows: int) -> Manifest:
