@@ -24,9 +24,11 @@ def move(ctx: typer.Context) -> None:
 
     Example: dlq ledger move
     """
+    from dlq.cli.connecting import warn_of_ledger
     from dlq.replay.ledger import move as move_ledger
 
     context: Context = ctx.obj
+    warn_of_ledger(context)
     total, new = move_ledger(context.settings.ledger, context.store)
     text = f"{total:,} replays moved, {total - new:,} of them were there already"
     context.emit({"replays": total, "new": new}, lambda: context.console.print(text))

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 def replays(context: Context, missing: Callable[[UsageError], None] | None = None) -> "pa.Table | None":
     """The ledger as a table; None when nothing was ever replayed, or it is out of reach, which `missing` is
     told, else stderr."""
+    from dlq.cli.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
+    warn_of_ledger(context)
     try:
         return as_arrow(context.settings.ledger, context.store)
     except UsageError as error:

@@ -32,12 +32,14 @@ def retain(
     Example: dlq retain --compact && dlq retain --compact --apply
     """
     from dlq.archive import housekeeping
+    from dlq.cli.connecting import warn_of_ledger
     from dlq.replay.ledger import as_arrow
 
     context: Context = ctx.obj
     rules = context.settings.retain
     if rules.max_age is None and rules.max_size is None:
         context.say("[retain] has neither max_age nor max_size: no letter is removed")
+    warn_of_ledger(context)
     replays = as_arrow(context.settings.ledger, context.store)
     work = housekeeping.look(context.store, rules, replays, compact)
     done = housekeeping.do(context.store, work) if apply else None

@@ -21,9 +21,11 @@ def verify(ctx: typer.Context) -> int:
 
     Example: dlq verify -o json
     """
+    from dlq.cli.connecting import warn_of_ledger
     from dlq.replay.verify import verify as prove
 
     context: Context = ctx.obj
+    warn_of_ledger(context)
     books = [found.as_json() for found in prove(context.store, context.settings)]
     balanced = all(found["balanced"] for found in books)
     if context.output == "json":

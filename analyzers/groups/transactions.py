@@ -16,8 +16,8 @@ from itertools import groupby
 from typing import NamedTuple
 
 from dlq.analyzers.groups.values import highest, in_order, known, lowest, second, within
+from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 
-DEFAULT_RESERVED_HOURS = 72
 MOST_COPIES = 10_000
 """Of so many records a transaction keeps the names and positions; older ones are only counted."""
 _HOUR, _MILLI = 3_600_000_000, 1_000

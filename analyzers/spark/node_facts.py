@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from dlq.analyzers.groups.transactions import DEFAULT_RESERVED_HOURS, Node
+from dlq.analyzers.groups.transactions import Node
+from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 from dlq.archive.store import Store, checked_format
 from dlq.core.clock import to_micros
 from dlq.core.errors import ArchiveError
