@@ -118,6 +118,8 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
     if store.filesystem is not None:
         connection.register_filesystem(store.filesystem)
     connection.execute("SET TimeZone = 'UTC'")
+    # DuckDB draws one on stdout, between the data, where Python runs without a script.
+    connection.execute("SET enable_progress_bar = false")
     connection.execute("SET parquet_metadata_cache = true")
     return connection
 

@@ -1,5 +1,7 @@
 """Looking at an archive: what counts, what wins, and what the SQL of users may not do."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,13 @@ def test_a_damaged_segment_is_an_archive_error(store: LocalStore, look: Ask) -> 
 
     with pytest.raises(ArchiveError):
         look("SELECT * FROM ls")
+
+
+def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_script(tmp_path: Path) -> None:
+    program = (
+        "from dlq.archive import store, views\n"
+        "connection = views.connect(store.LocalStore('archive'))\n"
+        "print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    assert run.stdout == b"(False,)\n"
