@@ -24,11 +24,8 @@ from contextlib import suppress
 from statistics import median
 from typing import Any
 
-import letters
 import psutil
-from in_pandas import verdicts
 
-from dlq.analyzers.spark.job import analyze
 from dlq.archive import manifests
 from dlq.archive.analyses import latest
 from dlq.archive.store import LocalStore, Store
@@ -83,6 +80,13 @@ def in_duckdb(files: list[str]) -> Mapping[str, int]:
     return dict(duckdb.execute(CAUSE_SQL, [files]).fetchall())
 
 
+def in_spark(folder: str) -> Mapping[str, int]:
+    """An analysis, from the start of the JVM to the last file; its counts by cause."""
+    from dlq.analyzers.spark.job import analyze
+
+    return analyze(LocalStore(folder), Settings()).causes
+
+
 def verdicts_of(store: Store) -> list[str]:
     """The files of the newest analysis's verdicts."""
     analysis = latest(store)
@@ -101,12 +105,15 @@ def different(ours: list[str], theirs: list[str]) -> int:
 
 def compare(records: int) -> dict[str, Any]:
     """All three on an archive of so many letters."""
+    import letters
+    from in_pandas import verdicts
+
     folder = tempfile.mkdtemp(prefix="dlq-bench-")
     try:
         store = LocalStore(folder)
         letters.fill(store, 0, records)
         files = [store.url(m.segment) for m in manifests.every(store)]
-        spark, causes = timed(lambda: analyze(store, Settings()).causes)
+        spark, causes = timed(lambda: in_spark(folder))
         ours = verdicts_of(store)
         theirs = f"{folder}/pandas.parquet"
         pandas, same = timed(lambda: verdicts(files, theirs))
@@ -114,7 +121,7 @@ def compare(records: int) -> dict[str, Any]:
         assert causes == same == also, (causes, same, also)
         assert (wrong := different(ours, [theirs])) == 0, f"{wrong} letters are judged differently"
         letters.fill(store, records, records + MORE)
-        again, _ = timed(lambda: analyze(store, Settings()).causes)
+        again, _ = timed(lambda: in_spark(folder))
     finally:
         shutil.rmtree(folder)
     rounded = {"spark": spark, "pandas": pandas, "duckdb": duckdb, "spark_after_new_pull": again}
@@ -143,7 +150,7 @@ def preview_of(folder: str) -> None:
 
 
 ALONE: Mapping[str, Callable[[str], object]] = {
-    "analyze": lambda folder: analyze(LocalStore(folder), Settings()),
+    "analyze": in_spark,
     "bare": bare,
     "preview": preview_of,
 }
@@ -177,6 +184,8 @@ def cpu_of(pid: int) -> dict[int, float]:
 
 def small() -> None:
     """First analyses of few letters, beside bare sessions; previews of as many as are shown at once."""
+    import letters
+
     for name, fill, things in (
         (LETTERS, letters.fill_mixed, ("analyze", "bare")),
         (20_000, letters.fill, ("preview",)),

@@ -21,6 +21,7 @@ from dlq.core.errors import DlqError
 from dlq.core.logs import Log
 
 if TYPE_CHECKING:
+    from dlq.archive.analyses import Analysis
     from dlq.capture.pull import PullResult
     from dlq.core.settings import Source
 
@@ -126,23 +127,30 @@ class Run:
         self.outcome.sources.append(facts)
 
     def _analyze(self) -> None:
-        from dlq.analyzers.spark.job import analyze
+        from dlq.analyzers.spark.job import still_holds
         from dlq.archive import manifests
-        from dlq.capture import evidence
 
         store = self._context.store
         if not any(manifest.rows for manifest in manifests.every(store)):
             return
-        taken = evidence.take(store, self._context.settings)
-        for snapshot in taken:
-            if snapshot.error is not None:
-                self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
-        found = analyze(store, self._context.settings, snapshots=taken)
+        last = still_holds(store, self._context.settings)
+        found = last or self._analyze_anew()
         self.outcome.analysis = found.analysis
         broken = found.extra.get("broken", 0)
         if broken:
             self._fail("rule_failed", f"{broken} letters made a rule fail", ExitCode.PARTLY)
-        self._log("analyzed", analysis=found.analysis, records=found.records, seconds=found.seconds)
+        event = "analyzed" if last is None else "nothing_new"
+        self._log(event, analysis=found.analysis, records=found.records, seconds=found.seconds)
+
+    def _analyze_anew(self) -> "Analysis":
+        from dlq.analyzers.spark.job import analyze
+        from dlq.capture import evidence
+
+        taken = evidence.take(self._context.store, self._context.settings)
+        for snapshot in taken:
+            if snapshot.error is not None:
+                self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
+        return analyze(self._context.store, self._context.settings, snapshots=taken)
 
     def _gather(self) -> None:
         """The report's document, of this run's analysis, or of the one before where this one failed."""

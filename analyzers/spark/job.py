@@ -10,10 +10,12 @@
 `analysis.json` comes last: without it nothing counts.
 """
 
+import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.analyzers import changes, topology
@@ -113,7 +115,7 @@ def analyze(
         if not segments:
             raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
         asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
-        terms = Terms(topology.facts(store, settings), settings.replay.max_laps, bool(settings.rules))
+        terms = _terms(store, settings)
         key = terms.key()
         kept = _kept(asked, last, key)
         with session(settings.spark, master, asked.is_small, store.location) as spark:
@@ -124,6 +126,29 @@ def analyze(
         analysis = replace(analysis, created_at=clock.iso(now()), seconds=seconds)
         analyses.commit(store, analysis)
         return analysis
+
+
+def still_holds(store: Store, settings: Settings) -> Analysis | None:
+    """The last analysis, if another one would say the same now: it is of all segments, under the same rules
+    and facts. Of transactions time itself tells more, and so may stores outside."""
+    last = analyses.latest(store)
+    if last is None or settings.evidence:
+        return None
+    segments = {m.stem for m in manifests.every(store) if m.rows}
+    is_same = last.rules_digest == _terms(store, settings).key() and segments == set(last.segments)
+    is_same = is_same and last.extra.get("conditions") == _conditions(settings, None, ())
+    has_pending = any(part["transactions"] for part in last.extra.get("parts", ()))
+    return last if is_same and not has_pending else None
+
+
+def _terms(store: Store, settings: Settings) -> Terms:
+    return Terms(topology.facts(store, settings), settings.replay.max_laps, bool(settings.rules))
+
+
+def _conditions(settings: Settings, since: int | None, logs: Sequence[str]) -> str:
+    """Changes with all that an analysis was told beside the letters and what `Terms` holds."""
+    told = [[asdict(rule) for rule in settings.rules], sorted(settings.evidence), since, *logs]
+    return sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _summary(
@@ -144,6 +169,7 @@ def _summary(
         segments=tuple(m.stem for m in asked.chosen),
         extra={
             "parts": [part._asdict() for part in parts],
+            "conditions": _conditions(asked.settings, asked.since, asked.logs),
             "broken": sum(part.broken for part in parts),
             "changed": changes.against(store, last, causes, tables["verdicts"]),
             "incidents": rows_of(store, tables["incidents"]),

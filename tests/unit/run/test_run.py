@@ -40,6 +40,17 @@ def test_an_empty_night_is_a_good_night(team: Team) -> None:
     assert last_success(team) > time.time() - 60
 
 
+def test_a_night_without_anything_new_needs_no_analysis(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    team.profile(sources='["orders"]')
+    team.put(1)
+    first = team.run()
+    monkeypatch.setattr(job, "still_holds", lambda store, _settings: analyses.latest(store))
+    monkeypatch.delattr(job, "analyze")
+    second = team.run("--log-format", "json")
+    assert (second.code, second.json["analysis"]) == (0, first.json["analysis"])
+    assert "nothing_new" in [event["event"] for event in second.events]
+
+
 def test_one_source_that_fails_does_not_stop_the_others(team: Team) -> None:
     team.profile(sources='["*"]')
     team.put(3, "bills.dlq")

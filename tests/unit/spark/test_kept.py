@@ -10,14 +10,15 @@ from archives import write_segment
 from unit.analyzers.letters import died, record
 
 from dlq.analyzers.rules import BROKEN
-from dlq.analyzers.spark.job import analyze
+from dlq.analyzers.spark.job import analyze, still_holds
 from dlq.archive.analyses import Analysis
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
-from dlq.core.settings import Replay, Rule, Settings
+from dlq.core.settings import Evidence, Replay, Rule, Settings
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+ASKING = Settings(evidence={"dedup": Evidence("dedup", "rocketmq-dedup", "sqlite:///dedup.db", ("*",))})
 EASYNETQ = b'{"Exception": "System.TimeoutException: no answer\\r\\n   at Shop.Pay.Run()", "Queue": "pay"}'
 
 
@@ -62,12 +63,18 @@ def test_only_new_segments_are_judged_until_the_terms_change(store: LocalStore) 
         "easynetq", "System.TimeoutException", "pay",
     )  # fmt: skip
 
+    assert still_holds(store, Settings()) == first
+
     # The same letter under a second source is a letter of its own, and no duplicate of its own verdict.
     write_segment(store, "p-1", [rejected(1, message_id="m", body_size=1, body_sha256="aa", source="again")])
+    assert still_holds(store, Settings()) is None
     second = analyze(store, Settings())
     assert stems(second) == [["p-0"], ["p-1"]]
     assert second.extra["parts"][0] == first.extra["parts"][0]
     assert second.extra["broken"] == 1
+    assert still_holds(store, Settings()) == second
+    for other in (Settings(replay=Replay(max_laps=1)), Settings(rules=(Rule("mine", "false"),)), ASKING):
+        assert still_holds(store, other) is None
     assert dict(second.causes) == {"poison_ack": 2, "application_error": 1, "unknown": 1}
     assert second.extra["changed"]["causes"] == {"poison_ack": 1}
     assert second.extra["changed"]["new_fingerprints"] == 0
@@ -78,6 +85,7 @@ def test_only_new_segments_are_judged_until_the_terms_change(store: LocalStore) 
         p["file"] for p in second.extra["parts"]
     )
     assert third.records == 2
+    assert still_holds(store, Settings(replay=Replay(max_laps=1))) is None
 
 
 def test_what_cannot_be_analyzed_is_said(store: LocalStore) -> None:
