@@ -20,6 +20,7 @@ EVENTS: Mapping[str, tuple[str, str]] = {
     "evidence_missing": ("error", "{error}; its letters are judged without it"),
     "ledger_missing": ("error", "{error}; what was replayed is not in the report"),
     "analyzed": ("info", "analysis {analysis}: {records} letters in {seconds} s"),
+    "nothing_new": ("info", "nothing new since analysis {analysis} of {records} letters"),
     "analysis_failed": ("error", "analysis: {error}"),
     "no_report": ("info", "there is no analysis yet, so there is no report"),
     "report_written": ("info", "report written to {path}"),

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
-_GIB = 2**30
+_MOST_MIB = 1800
+"""Heap of a local JVM. Letters are in Python workers; beyond this, what Spark keeps goes to disk."""
 _BASE: Mapping[str, str] = {
     "spark.app.name": "dlq analyze",
     "spark.ui.enabled": "false",
@@ -39,7 +40,6 @@ _BASE: Mapping[str, str] = {
     # An analysis counts only when its analysis.json is there, so its files need no second rename.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    "spark.sql.autoBroadcastJoinThreshold": "64m",
     # Thousands of small segments are listed by the driver instead of by a job of their own.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
@@ -102,7 +102,7 @@ def _is_local(master: str) -> bool:
 
 def _driver_memory() -> str:
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return f"{max(_GIB, min(8 * _GIB, pages // 3)) >> 20}m"
+    return f"{min(_MOST_MIB, max(1024, pages // 3 >> 20))}m"
 
 
 @contextmanager
