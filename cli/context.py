@@ -80,6 +80,11 @@ class Context:
         """table on a terminal, jsonl in a pipe, unless `-o` says otherwise."""
         return self.output_flag or ("table" if sys.stdout.isatty() else "jsonl")
 
+    @property
+    def can_ask(self) -> bool:
+        """Somebody sees what is asked, and can answer."""
+        return not self.no_input and sys.stdin.isatty() and self.output == "table"
+
     @cached_property
     def console(self) -> "Console":
         """Where tables go."""

@@ -64,7 +64,7 @@ For your own broker, in a folder of yours:
     dlq doctor              # connects and looks; changes nothing
     dlq pull                # copies; --mode drain empties the queue into the archive
     dlq analyze && dlq report
-    dlq replay plan --where "cause = 'application_error'"
+    dlq replay plan --where "cause = 'application_error'"     # --fixed, once their cause is mended
 """
 
 

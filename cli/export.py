@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
@@ -119,11 +119,12 @@ def _lines(
 
 def _line(record: "Record", masker: "Masker | None") -> bytes:
     """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
-    from dlq.connectors.interchange import line_of
+    from dlq.connectors.interchange import line_of, masked_line
+
+    def written(line: dict[str, Any]) -> bytes:
+        return json.dumps(masked_line(masker.document(line)) if masker else line).encode() + b"\n"
 
     try:
-        line = line_of(record)
-        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"
+        return written(line_of(record))
     except RecursionError:
-        line = line_of(record._replace(headers={})) | {"headers": dict(record.headers)}
-        return json.dumps(masker.document(line) if masker else line).encode() + b"\n"
+        return written(line_of(record._replace(headers={})) | {"headers": dict(record.headers)})

@@ -34,6 +34,13 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     ctx: typer.Context,
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID]...",
+            help="These letters, whatever is advised of them (8 or more digits of each id).",
+        ),
+    ] = None,
     where: Annotated[
         str | None,
         typer.Option(
@@ -55,8 +62,15 @@ def plan(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many letters.")] = None,
     edit: Annotated[
         str | None,
-        typer.Option("--edit", metavar="FILE", help="Changed bodies or headers: edited lines of dlq export."),
+        typer.Option(
+            "--edit",
+            metavar="FILE",
+            help="These letters, with changed bodies or headers: edited lines of dlq export.",
+        ),
     ] = None,
+    fixed: Annotated[
+        bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
+    ] = False,
     any_advice: Annotated[
         bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
     ] = False,
@@ -66,12 +80,16 @@ def plan(
     witness: Annotated[
         bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
     ] = False,
-    apply_now: Annotated[bool, typer.Option("--apply", help="Carry it out at once.")] = False,
+    apply_now: Annotated[
+        bool, typer.Option("--apply", help="Carry it out at once; a terminal shows it and asks first.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")] = False,
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
-    Left out are letters whose advice is check_first, never or hold, those without a verdict, and those that
-    the ledger knows; --any-advice, or naming record ids, takes them in.
+    Left out are letters whose advice is check_first, fix_first, never or hold, those without a verdict, and
+    those that the ledger knows. --fixed takes in fix_first; --any-advice, or naming letters, takes in all.
+    An edit plans the letters of its file, and --where those that it adds to them.
 
     Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
@@ -83,19 +101,44 @@ def plan(
     from dlq.replay.wanted import Wanted
 
     context: Context = ctx.obj
+    asks = apply_now and not yes
+    if asks and not context.can_ask:
+        raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit else edits.NO_EDITS
-    wanted = Wanted(where, to, rate, limit, any_advice, keep_headers, witness, changes)
+    chosen = _chosen(context, ids or [], where)
+    wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, keep_headers, witness, changes)
     with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
     differences = list(edits.differences(context.store, header, changes))
+    document = plan_document(header, len(changes.changed))
+    show = partial(show_plan, context, header, differences, len(changes.changed))
     if not header.letters:
         _say_what_was_not_judged(context)
-    if apply_now:
+    if not apply_now:
+        context.emit(document, show)
+        return ExitCode.DONE
+    if asks:
+        show()
+        if not (header.letters and typer.confirm(f"Send {header.letters:,} letters now?", err=True)):
+            return ExitCode.DONE
+    else:
         for line in differences:
             context.say(line)
-        return carry_out(context, header.plan, plan_document(header))
-    context.emit(plan_document(header), lambda: show_plan(context, header, differences))
-    return ExitCode.DONE
+    return carry_out(context, header.plan, document)
+
+
+def _chosen(context: Context, ids: list[str], where: str | None) -> str | None:
+    """The condition of the letters that are named, by ids or by `where`."""
+    from dlq.cli.looking import open_views
+    from dlq.replay.wanted import named
+    from dlq.reports.letter import resolve
+
+    if not ids:
+        return where
+    if where is not None:
+        raise UsageError("letters are named by id or chosen with --where, not both")
+    connection = open_views(context)
+    return named(resolve(connection, one.lower()) for one in ids)
 
 
 def _say_what_was_not_judged(context: Context) -> None:

@@ -13,6 +13,7 @@ from dlq.replay.planfile import Header
 _MOST_ROWS = 20
 _REASONS = {
     "check_first": "advice: look into the business data first",
+    "fix_first": "advice: mend the cause first, then --fixed",
     "never": "advice: must not go back",
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
@@ -29,12 +30,13 @@ _REASONS = {
 }
 
 
-def plan_document(header: Header) -> dict[str, Any]:
-    """The keys of `replay plan`."""
+def plan_document(header: Header, edited: int) -> dict[str, Any]:
+    """The keys of `replay plan`; `edited` letters go back changed."""
     return {
         "plan": header.plan,
         "digest": header.digest,
         "selected": header.letters,
+        "edited": edited,
         "left_out": dict(header.left_out),
         "targets": dict(header.targets),
         "stripped": dict(header.stripped),
@@ -43,11 +45,12 @@ def plan_document(header: Header) -> dict[str, Any]:
     }
 
 
-def show_plan(context: Context, header: Header, differences: Sequence[str]) -> None:
+def show_plan(context: Context, header: Header, differences: Sequence[str], edited: int) -> None:
     """Where the letters go, what is stripped, what stays, and the next command."""
     out = context.console.print
     pace = f" at {header.rate:g} a second" if header.rate else ""
-    out(f"Plan {header.plan}: {header.letters:,} letters{pace}")
+    changed = f", {edited:,} of them edited" if edited else ""
+    out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
     receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
     _section(context, "goes to", header.targets, receivers)
     _section(context, "stripped", header.stripped, {})

@@ -20,11 +20,13 @@ from dlq.core.record import COLUMNS, Death, Record
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 
+MASKED = "masked"
+"""The field of a line that `dlq export --mask` wrote: not all that it holds is what was captured."""
 _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
 _TIMES = ("published_at", "dead_at")
 _KNOWN = (
     "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text",
-    "record",
+    "record", MASKED,
 )  # fmt: skip
 _ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
 _OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
@@ -49,6 +51,8 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     for name in ("headers", "properties", "record"):
         if not isinstance(document.get(name, {}), dict):
             raise UsageError(f"{name} must be an object")
+    if document.get(MASKED):
+        raise UsageError("it is masked, so it is not the letter that died; export it without --mask")
     return document
 
 
@@ -178,6 +182,11 @@ def line_of(record: Record) -> dict[str, Any]:
     if record.raw_properties is not None:
         document["record"]["raw_properties_base64"] = base64.b64encode(record.raw_properties).decode()
     return document
+
+
+def masked_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A masked line that says so: it is nothing to send or to import."""
+    return {MASKED: True, **line}
 
 
 def body_fields(body: bytes) -> dict[str, str]:

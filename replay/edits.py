@@ -13,6 +13,7 @@ from typing import Any
 
 from dlq.archive.store import Store
 from dlq.connectors.amqp_edit import edit
+from dlq.connectors.file import open_binary
 from dlq.connectors.interchange import body_of, parse_line, to_text
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
@@ -62,8 +63,8 @@ class Edits:
         unused = sorted(self._lines.keys() - set(used))
         if unused:
             raise UsageError(
-                f"{len(unused)} edited letters are not in the plan, the first is {unused[0]}; "
-                "--where must choose them, and --any-advice takes in what advice leaves out"
+                f"{len(unused)} edited letters are not in the plan, the first is {for_terminal(unused[0])}: "
+                "the archive has no such letter, it cannot go back, or --limit leaves it out"
             )
 
     def content(self, used: Iterable[str]) -> bytes:
@@ -117,12 +118,12 @@ def parse(lines: Iterable[bytes], place: str) -> Edits:
 
 
 def read(path: str) -> Edits:
-    """Edits from a file of the user's; raises UsageError."""
+    """Edits from a file of the user's, unpacked if its name ends in .gz; raises UsageError."""
     try:
-        with open(path, "rb") as file:
+        with open_binary(path) as file:
             return parse(file, path)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (OSError, EOFError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def load(store: Store, header: Header) -> Edits:

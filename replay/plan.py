@@ -29,7 +29,7 @@ from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 from dlq.replay.wanted import Wanted
 
-ADVICE_LEFT_OUT = ("check_first", "never", "hold")
+ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 NO_VERDICT = "no_verdict"
 LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "confirmed": "replayed",
@@ -41,6 +41,7 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 }
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
+"""Said of letters that were taken in without the word that it is mended."""
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
 _CHOSEN = ("record_id", "advice", "origin_kind", "origin")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
@@ -97,7 +98,7 @@ class Planner:
         connection = views.connect(self._store, replays)
         loader = Loader(self._store, OUTLINE_COLUMNS)
         try:
-            for batch in views.segment_rows(connection, wanted.where, _CHOSEN):
+            for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
                 yield from self._pick(batch, loader, wanted)
         finally:
             connection.close()
@@ -129,7 +130,7 @@ class Planner:
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
         if broker is None or target is None:
             nowhere = "no_target" if broker else "no_broker"
-            self._tally.left_out[_advised_against(advice, wanted) or nowhere] += 1
+            self._tally.left_out[_advised_against(record.record_id, advice, wanted) or nowhere] += 1
             return None
         lap = lap_of(record)
         key = replay_key(record, target, record.source in self._by_key)
@@ -137,12 +138,12 @@ class Planner:
         return _Candidate(record, advice, letter)
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
-        if not wanted.takes_all():
+        if not wanted.takes(candidate.record.record_id):
             if state is not None and state in LEFT_OUT_BY_STATE:
                 return LEFT_OUT_BY_STATE[state]
         elif state in LEFT_OUT_BY_STATE:
             self._tally.warn(KNOWN)
-        against = _advised_against(candidate.advice, wanted)
+        against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
         return against or self._twin(candidate) or self._risk(candidate, wanted)
 
     def _twin(self, candidate: _Candidate) -> str | None:
@@ -176,7 +177,7 @@ class Planner:
         self._tally.brokers[letter.broker] += 1
         if len(self._tally.places) < _MOST_AUDIENCES:
             self._tally.places[letter.broker, letter.target] = None
-        if candidate.advice == "fix_first":
+        if candidate.advice == "fix_first" and not wanted.fixed:
             self._tally.warn(FIX_FIRST)
         if letter.record_id in wanted.edits.changed:
             self._tally.edited.add(letter.record_id)
@@ -233,8 +234,8 @@ def _as_judged(record: Record, kind: str | None, origin: str | None) -> Record:
     return record._replace(origin_kind=kind, origin=origin)
 
 
-def _advised_against(advice: str | None, wanted: Wanted) -> str | None:
-    if wanted.takes_all():
+def _advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str | None:
+    if wanted.takes(record_id) or (wanted.fixed and advice == "fix_first"):
         return None
     return NO_VERDICT if advice is None else advice if advice in ADVICE_LEFT_OUT else None
 

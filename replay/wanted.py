@@ -1,6 +1,7 @@
 """What a user asks of a plan."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dlq.core.record import Record
@@ -15,6 +16,12 @@ _NAMES_IDS = re.compile(
 )
 
 
+def named(record_ids: Iterable[str]) -> str:
+    """The condition that names these letters."""
+    quoted = ("'{}'".format(record_id.replace("'", "''")) for record_id in sorted(record_ids))
+    return f"record_id in ({', '.join(quoted)})"
+
+
 @dataclass(frozen=True)
 class Wanted:
     """What the user asked for. `rate` is messages a second."""
@@ -24,13 +31,23 @@ class Wanted:
     rate: float | None = None
     limit: int | None = None
     any_advice: bool = False
+    fixed: bool = False
+    """The cause is mended: letters whose advice is fix_first go, too."""
     keep_headers: bool = False
     witness: bool = False
     edits: Edits = NO_EDITS
 
-    def takes_all(self) -> bool:
-        """The user insists, or names the letters one by one: advice does not leave them out."""
-        return self.any_advice or bool(_NAMES_IDS.fullmatch(self.where or ""))
+    def condition(self) -> str | None:
+        """Which letters are looked at: those of `where`, and those that are edited."""
+        if not self.edits.changed:
+            return self.where
+        edited = named(self.edits.changed)
+        return edited if self.where is None else f"({self.where}\n) or {edited}"
+
+    def takes(self, record_id: str) -> bool:
+        """The user insists, or names this letter, also by editing it: advice does not leave it out."""
+        is_named = record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
+        return self.any_advice or is_named
 
     def to_for(self, record: Record) -> str:
         """`to` as this letter's broker reads it."""

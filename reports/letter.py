@@ -24,7 +24,7 @@ Document = dict[str, Any]
 def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
     """The letter that `prefix` (8 or more of its id's digits) addresses: its columns, what belongs to it, and
     what to do next. `body` and `raw_properties` are base64. Raises UsageError for none or several."""
-    record_id = _resolve(connection, prefix.lower())
+    record_id = resolve(connection, prefix.lower())
     sql = """
         SELECT * EXCLUDE (body, raw_properties), base64(body) AS body_base64,
                base64(raw_properties) AS raw_properties_base64
@@ -43,7 +43,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
     return letter | {"next": next_steps(letter)}
 
 
-def _resolve(connection: "duckdb.DuckDBPyConnection", prefix: str) -> str:
+def resolve(connection: "duckdb.DuckDBPyConnection", prefix: str) -> str:
+    """The id that begins with these digits. Raises UsageError when none does, or several."""
     if not _PREFIX.fullmatch(prefix):
         raise UsageError(
             f"{prefix!r} is no record id; give 8 or more of its hex digits, as dlq ls shows them"

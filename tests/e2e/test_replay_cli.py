@@ -105,6 +105,31 @@ def test_letters_without_a_verdict_are_left_out_unless_named(desk: Desk) -> None
     assert (named.json["selected"], named.json["left_out"]) == (1, {})
 
 
+def test_letters_are_named_by_the_beginning_of_their_ids(desk: Desk) -> None:
+    [first, second, *_] = desk("ls").json
+    made = desk("replay", "plan", first["record_id"][:12], second["record_id"])
+    assert (made.json["selected"], made.json["left_out"]) == (2, {})
+    wrong = desk("replay", "plan", "00000000")
+    assert (wrong.code, "no letter has the id 00000000" in wrong.err) == (2, True)
+    both = desk("replay", "plan", first["record_id"], "--where", "true")
+    assert (both.code, "not both" in both.err) == (2, True)
+
+
+def test_a_masked_export_is_no_edit_and_no_import(desk: Desk) -> None:
+    assert desk("export", "--mask", "masked.jsonl.gz").code == 0
+    edit = desk("replay", "plan", "--edit", "masked.jsonl.gz")
+    assert (edit.code, "masked.jsonl.gz, line 1: it is masked" in edit.err) == (2, True)
+    done = desk("import", "masked.jsonl.gz", "--source", "study")
+    assert (done.code, done.json["records"], done.json["refused"]) == (3, 0, LETTERS)
+
+
+def test_an_edit_plans_the_letters_of_its_file_alone(desk: Desk) -> None:
+    [first, *_] = desk("ls").json
+    assert desk("export", "--where", f"record_id = '{first['record_id']}'", "one.jsonl.gz").code == 0
+    made = desk("replay", "plan", "--edit", "one.jsonl.gz")
+    assert (made.json["selected"], made.json["edited"]) == (1, 1)
+
+
 def test_what_arrives_carries_where_it_came_from_and_no_death_history(desk: Desk) -> None:
     desk("replay", "apply", desk.plan("--limit", "1"))
     [letter] = desk.broker.letters("orders")
@@ -124,8 +149,15 @@ def test_returned_letters_are_exit_3_and_go_with_a_new_plan(desk: Desk) -> None:
     assert desk("replay", "apply", desk.plan("--to", "queue:later")).json["sent"] == LETTERS
 
 
+def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(desk: Desk) -> None:
+    asked = desk("replay", "plan", "--any-advice", "--apply")
+    assert (asked.code, asked.out) == (2, "")
+    assert "--apply asks before it sends, and nobody can answer here: add --yes" in asked.err
+    assert desk("replay", "status").json == []
+
+
 def test_plan_and_apply_in_one_step(desk: Desk) -> None:
-    done = desk("replay", "plan", "--any-advice", "--apply")
+    done = desk("replay", "plan", "--any-advice", "--apply", "--yes")
     assert done.code == 0
     assert (done.json["selected"], done.json["sent"]) == (LETTERS, LETTERS)
     assert {"plan", "digest", "left_out", "targets", "states", "skipped", "seconds"} <= done.json.keys()

@@ -147,11 +147,11 @@ def test_the_command_line_moves_a_ledger_to_redis_and_goes_on(
 
     dlq("pull")
     one = dlq("ls")[0]["record_id"]
-    dlq("replay", "plan", "--where", f"record_id = '{one}'", "--to", "queue:orders", "--apply")
+    dlq("replay", "plan", "--where", f"record_id = '{one}'", "--to", "queue:orders", "--apply", "--yes")
     monkeypatch.setenv("DLQ_LEDGER_URL", config.url)
     dlq("doctor", code=3)
     assert dlq("ledger", "move") == {"replays": 1, "new": 1}
-    rest = dlq("replay", "plan", "--any-advice", "--to", "queue:orders", "--apply")
+    rest = dlq("replay", "plan", "--any-advice", "--to", "queue:orders", "--apply", "--yes")
     assert (rest["sent"], broker.depth("orders")) == (4, 5)
     assert [row["replay_state"] for row in dlq("ls")] == ["confirmed"] * 5
     assert dlq("query", "select state, count(*) as n from replays group by 1") == [

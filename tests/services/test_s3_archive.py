@@ -243,7 +243,7 @@ def test_every_command_works_on_s3_and_a_cluster_judges_as_one_machine_does(
     shown = house("ls", "--where", "source = 'orders'")
     assert house("show", shown[0]["record_id"])["record_id"] == shown[0]["record_id"]
 
-    plan = house("replay", "plan", "--any-advice", "--where", "source = 'orders'", "--apply")
+    plan = house("replay", "plan", "--any-advice", "--where", "source = 'orders'", "--apply", "--yes")
     assert (plan["sent"], house.broker.depth("orders")) == (len(ORDERS), len(ORDERS))
     assert house("replay", "apply", plan["plan"])["sent"] == 0
     assert house("query", "select count(*) as n from replays where state = 'confirmed'") == [

@@ -1,5 +1,6 @@
 """Letters that are edited before they go back."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from planning import Planning
 from replaying import fill, judge
 
 from dlq.connectors import amqp_edit, amqp_table
-from dlq.connectors.interchange import line_of
+from dlq.connectors.interchange import line_of, masked_line
 from dlq.core.errors import UsageError
 from dlq.replay import edits, planfile
 from dlq.replay.wanted import Wanted
@@ -85,8 +86,38 @@ def test_a_bad_edit_is_a_usage_error_with_its_line(
         edits.read(edit_file(tmp_path, document))
 
 
-def test_an_edit_for_a_letter_outside_the_plan_is_refused(plan: Planning, tmp_path: Path) -> None:
-    [first, second] = fill(plan.store, 2)
-    judge(plan.store, {first.record_id: "replay", second.record_id: "never"})
-    with pytest.raises(UsageError, match="not in the plan"):
-        plan(Wanted(edits=edits.read(edit_file(tmp_path, line_of(second)))))
+@pytest.mark.parametrize(
+    ("where", "planned"), [(None, [2]), ("advice = 'replay'", [0, 1, 2]), ("advice = 'hold'", [2])]
+)
+def test_an_edit_plans_its_letters_whatever_their_advice_and_where_adds_others(
+    plan: Planning, tmp_path: Path, where: str | None, planned: list[int]
+) -> None:
+    known = fill(plan.store, 4)
+    advice = ("replay", "replay", "never", "hold")
+    judge(plan.store, {one.record_id: said for one, said in zip(known, advice, strict=True)})
+    changes = edits.read(edit_file(tmp_path, line_of(known[2])))
+    header = plan(Wanted(where=where, edits=changes))
+    assert [one.record_id for one in planfile.letters(plan.store, header.plan)] == [
+        known[number].record_id for number in planned
+    ]
+
+
+def test_an_edit_of_a_letter_that_is_not_there_is_refused(plan: Planning, tmp_path: Path) -> None:
+    fill(plan.store, 1)
+    stranger = line_of(letter(7, record_id="it's no id"))
+    with pytest.raises(UsageError, match="1 edited letters are not in the plan, the first is it's no id"):
+        plan(Wanted(edits=edits.read(edit_file(tmp_path, stranger))))
+
+
+def test_a_packed_file_is_read(tmp_path: Path) -> None:
+    packed = tmp_path / "edits.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(line_of(letter(1))).encode() + b"\n"))
+    assert list(edits.read(str(packed)).changed) == [letter(1).record_id]
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UsageError, match=r"cannot read .*edits\.jsonl\.gz: "):
+        edits.read(str(packed))
+
+
+def test_a_masked_line_is_never_sent(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="line 1: it is masked, so it is not the letter that died"):
+        edits.read(edit_file(tmp_path, masked_line(line_of(letter(1)))))

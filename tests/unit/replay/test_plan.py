@@ -29,7 +29,7 @@ def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> Non
 def test_advice_leaves_letters_out(plan: Planning, advice: str | None) -> None:
     fill(plan.store, 2, advice)
     header = plan()
-    goes = advice in ("replay", "fix_first")
+    goes = advice == "replay"
     assert header.letters == (2 if goes else 0)
     assert header.left_out == ({} if goes else {advice or "no_verdict": 2})
 
@@ -42,7 +42,16 @@ def test_any_advice_takes_all_in(plan: Planning, advice: str | None) -> None:
 
 def test_fix_first_is_said_in_plain_words(plan: Planning) -> None:
     fill(plan.store, 2, "fix_first")
-    assert plan().warnings == {FIX_FIRST: 2}
+    assert plan(Wanted(any_advice=True)).warnings == {FIX_FIRST: 2}
+
+
+@pytest.mark.parametrize("advice", [*ADVICE, None])
+def test_fixed_takes_in_what_waited_for_a_mended_cause_alone(plan: Planning, advice: str | None) -> None:
+    fill(plan.store, 2, advice)
+    header = plan(Wanted(fixed=True))
+    goes = advice in ("replay", "fix_first")
+    assert (header.letters, header.warnings) == (2 if goes else 0, {})
+    assert header.left_out == ({} if goes else {advice or "no_verdict": 2})
 
 
 NAMED = f"record_id in ('{0:032x}', '{1:032x}')"
@@ -98,7 +107,7 @@ def test_advice_is_asked_before_the_way_back(plan: Planning, advice: str | None)
     segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
     if advice is not None:
         judge(plan.store, {lost.record_id: advice})
-    goes = advice in ("replay", "fix_first")
+    goes = advice == "replay"
     assert plan().left_out == {"no_broker" if goes else advice or "no_verdict": 1}
 
 
