@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MOST = 20_000
 """Letters that are judged at once; more of them are for an analysis."""
-_COLUMNS = ("record_id", *Verdict._fields, "advice", "advice_reason")
+_COLUMNS = ("source", "record_id", *Verdict._fields, "advice", "advice_reason")
 
 
 class Preview(NamedTuple):
@@ -82,9 +82,9 @@ def _parts(segments: Iterable[Manifest], page: "Page | None") -> Iterator[tuple[
 
 
 def judge_all(found: Iterable[Letter], facts: Facts, max_laps: int) -> pa.Table:
-    """The verdicts on some letters. One that lies under two sources has one."""
+    """The verdicts on some letters, one for each, however often it is found under a source."""
     with _no_collections():
-        rows = {letter.record_id: _row(letter, facts, max_laps) for letter in found}
+        rows = {(letter.source, letter.record_id): _row(letter, facts, max_laps) for letter in found}
     return _table(rows.values())
 
 
@@ -120,4 +120,4 @@ def _read(store: Store, manifest: Manifest, ids: Set[str] | None) -> Iterator[Le
 
 def _row(letter: Letter, facts: Facts, max_laps: int) -> tuple[Any, ...]:
     verdict, _ = judged(letter, facts)
-    return (letter.record_id, *verdict, *advise_alone(letter, verdict, max_laps))
+    return (letter.source, letter.record_id, *verdict, *advise_alone(letter, verdict, max_laps))

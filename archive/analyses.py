@@ -20,6 +20,7 @@ _S = pa.string()
 
 VERDICTS = pa.schema(
     [
+        ("source", _S),
         ("record_id", _S),
         ("cause", _S),
         ("mechanism", _S),

@@ -156,12 +156,14 @@ def _parquet(files: Iterable[str], options: str = "") -> str:
 
 
 def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str]) -> None:
-    if files:
-        connection.execute(
-            f"CREATE TEMP VIEW {name} AS SELECT {_quoted(schema.names)} FROM {_parquet(files)}"
-        )
-    else:
-        _given(connection, name, schema)
+    """A column that an older version did not write is null."""
+    if not files:
+        return _given(connection, name, schema)
+    _given(connection, f"_no_{name}", schema)
+    connection.execute(f"""
+        CREATE TEMP VIEW {name} AS SELECT {_quoted(schema.names)}
+        FROM (FROM _no_{name} UNION ALL BY NAME FROM {_parquet(files)})""")
+    return None
 
 
 def _records(connection: duckdb.DuckDBPyConnection, segments: list[str]) -> None:
@@ -206,7 +208,7 @@ def add_preview(connection: duckdb.DuckDBPyConnection, preview: pa.Table) -> Non
     _given(connection, "_preview", preview)
     with user_sql.guarded(connection):
         connection.execute(
-            "INSERT INTO _previewed SELECT * FROM _preview ANTI JOIN verdicts USING (record_id)"
+            "INSERT INTO _previewed SELECT * FROM _preview ANTI JOIN verdicts USING (source, record_id)"
         )
 
 
@@ -223,7 +225,7 @@ def _letters(connection: duckdb.DuckDBPyConnection) -> None:
         CREATE TEMP VIEW _placed AS
         SELECT {", ".join(map(_letter_column, LETTER_COLUMNS))}, r.segment_file, r.segment_row
         FROM _stored r
-        LEFT JOIN _judged v ON v.record_id = r.record_id
+        LEFT JOIN _judged v ON v.record_id = r.record_id AND v.source = r.source
         LEFT JOIN (
             SELECT record_id, arg_max(state, updated_at) AS replay_state FROM replays GROUP BY record_id
         ) p ON p.record_id = r.record_id""")

@@ -23,7 +23,8 @@ from dlq.analyzers.rules.exceptions import FAMILIES
 from dlq.archive.analyses import VERDICTS
 
 READ = ["headers", "properties", "deaths", "dead_letter_queue", "routing_key"]
-KEPT = ["record_id", "broker", "message_id", "key", "body_sha256", "body_size", "dead_at", "captured_at"]
+KEPT = ["record_id", "source", "broker", "message_id", "key", "body_sha256", "body_size", "dead_at",
+        "captured_at"]  # fmt: skip
 JUDGED = ["cause", "mechanism", "rule", "evidence", "attempts", "origin", "exception_class",
           "exception_message", "exception_family", "fingerprint", "laps"]  # fmt: skip
 _HEAD = re.compile(r"([A-Za-z_$][\w$.+/]*)(?:: (.*))?", re.DOTALL)

@@ -118,7 +118,8 @@ def _segment(ids: list[str], start: int, chance: np.random.Generator) -> pa.Tabl
 def _verdicts(ids: list[str], chance: np.random.Generator) -> pa.Table:
     many = len(ids)
     columns: dict[str, object] = {
-        "record_id": ids, "cause": chance.choice(CAUSES, many, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]),
+        "source": "orders", "record_id": ids,
+        "cause": chance.choice(CAUSES, many, p=[0.5, 0.2, 0.1, 0.1, 0.05, 0.05]),
         "mechanism": "framework", "rule": "spring-amqp", "evidence": "x-exception-message", "attempts": 3,
         "origin": "orders", "origin_kind": "queue", "exception_class": chance.choice(CLASSES, many),
         "exception_message": "stock is negative",

@@ -43,7 +43,7 @@ _INCIDENTS = f"""
     WHERE n.letters IS DISTINCT FROM b.letters
     ORDER BY b.letters IS NULL DESC, abs(now - before) DESC, 1 DESC LIMIT {_TOP}"""
 _CHANGED = """
-    SELECT count(*)::BIGINT AS letters FROM verdicts_before b JOIN verdicts n ON n.record_id = b.record_id
+    SELECT count(*)::BIGINT AS letters FROM verdicts_before b JOIN verdicts n USING (source, record_id)
     WHERE n.cause IS DISTINCT FROM b.cause"""
 
 

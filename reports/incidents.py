@@ -18,11 +18,14 @@ _SQL = """
                count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
                    AS waiting,
                coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
-        FROM letters WHERE incident_id IS NOT NULL GROUP BY 1)
+        FROM letters WHERE incident_id IS NOT NULL GROUP BY 1),
+    first AS (
+        SELECT DISTINCT ON (record_id) record_id, cause, origin, exception_class, exception_message
+        FROM verdicts WHERE record_id IN (SELECT first_record_id FROM incidents) ORDER BY record_id, source)
     SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id),
            v.cause, v.origin, v.exception_class, v.exception_message
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
-    LEFT JOIN verdicts v ON v.record_id = i.first_record_id
+    LEFT JOIN first v ON v.record_id = i.first_record_id
     ORDER BY ongoing DESC, waiting > 0 DESC, "new" DESC, waiting DESC, size DESC, start DESC, i.incident_id"""
 _NAMED = 3
 

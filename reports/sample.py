@@ -40,23 +40,24 @@ _WITHHELD = "withheld by --mask, which cannot see what is personal in it: the bo
 _CHOOSE = f"""
     CREATE TEMP TABLE sample AS
     SELECT * FROM (
-        SELECT unnest(chosen) AS record_id, generate_subscripts(chosen, 1) AS place, kind FROM (
-            SELECT arg_max(record_id, coalesce(dead_at, captured_at), {_OF_A_KIND}) AS chosen,
+        SELECT source, unnest(chosen) AS record_id, generate_subscripts(chosen, 1) AS place, kind FROM (
+            SELECT source, arg_max(record_id, coalesce(dead_at, captured_at), {_OF_A_KIND}) AS chosen,
                    row_number() OVER (ORDER BY count(*) DESC) AS kind
             FROM letters GROUP BY source, cause, fingerprint))
     ORDER BY place, kind LIMIT {_LETTERS}"""
 _ROWS = """
-    SELECT l.record_id, source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
+    SELECT l.record_id, l.source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
            incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
            published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state,
            transaction_state, analysis
-    FROM letters l JOIN sample s ON s.record_id = l.record_id
+    FROM letters l JOIN sample s ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
 _STORY = f"""
     SELECT l.record_id, failure_text, deaths, headers, content_type,
            content_encoding, broker_kind, flags, base64(body[:{_WHOLE_BODY}]) AS body_base64, body_size
     FROM letters l
-    JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s ON s.record_id = l.record_id
+    JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s
+        ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
 
 _FAILURES = f"""

@@ -58,11 +58,14 @@ _REPLAY_STATES = """
 _FINGERPRINTS = f"""
     WITH top AS (
         SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
-               min(example) AS example, list_sort(list(DISTINCT source)) AS sources
+               min(example) AS example,
+               arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources
         FROM facts WHERE fingerprint IS NOT NULL
         GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP})
-    SELECT top.*, v.cause, v.advice, v.exception_class, v.exception_message, v.exception_family, v.origin
-    FROM top JOIN _judged v ON v.record_id = top.example ORDER BY letters DESC, top.fingerprint"""
+    SELECT top.* EXCLUDE (lies_in), v.cause, v.advice, v.exception_class, v.exception_message,
+           v.exception_family, v.origin
+    FROM top JOIN _judged v ON v.record_id = top.example AND v.source = top.lies_in
+    ORDER BY letters DESC, top.fingerprint"""
 _DUPLICATES = """
     SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
            count(*)::BIGINT AS letters

@@ -44,8 +44,10 @@ def write_segment(store: Store, stem: str, letters: list[Record], committed: boo
 def write_analysis(
     store: Store, name: str, verdicts: list[dict[str, Any]], **tables: list[dict[str, Any]]
 ) -> None:
-    """An analysis with these verdicts; `incidents` and `transactions` by keyword."""
+    """An analysis with these verdicts, on letters of the source orders unless they say another; `incidents`
+    and `transactions` by keyword."""
     files: dict[str, tuple[str, ...]] = {}
+    verdicts = [{"source": "orders", **row} for row in verdicts]
     for table, schema_ in analyses.TABLES.items():
         rows = {"verdicts": verdicts, **tables}.get(table, [])
         file = f"analyses/{name}/{table}/part-0.parquet"

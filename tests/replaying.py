@@ -150,10 +150,11 @@ def fill(
     return letters
 
 
-def judge(store: LocalStore, advice: Mapping[str, str]) -> None:
+def judge(store: LocalStore, advice: Mapping[str, str], source: str = "orders") -> None:
     """An analysis that knows these letters only."""
     verdicts = [
         {
+            "source": source,
             "record_id": record_id,
             "cause": "poison_ack",
             "advice": text,

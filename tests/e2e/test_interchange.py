@@ -91,3 +91,55 @@ def test_bad_lines_are_named_and_good_ones_imported(dlq: Callable[..., Any], tmp
 def test_the_line_number_is_the_offset(dlq: Callable[..., Any], tmp_path: Path) -> None:
     dlq("import", write(tmp_path / "a.jsonl", LETTERS))
     assert sorted(row["offset"] for row in records(dlq, "import")) == [1, 2, 3, 4]
+
+
+FAILED = {
+    "x-exception-message": "Read timed out",
+    "x-exception-stacktrace": "java.io.IOException: Read timed out",
+}
+
+
+def counts(dlq: Callable[..., Any]) -> dict[str, int]:
+    """How many letters there are, by every way to ask."""
+    report = dlq("report", "--format", "json").json
+    views = {
+        view: dlq("query", f"select count(*) as n from {view}").rows[0]["n"]
+        for view in ("records", "letters")
+    }
+    return {
+        **views,
+        "ls": len(dlq("ls", "--limit", "0").rows),
+        "report": report["letters"],
+        "sources of the report": sum(row["letters"] for row in report["sources"]),
+        "causes of the report": sum(row["letters"] for row in report["causes"]),
+        "failures of the report": sum(row["letters"] for row in report["fingerprints"]),
+        "verify": sum(row["captured"] for row in dlq("verify", "-o", "json").json["sources"]),
+        "export": dlq("export", "all.jsonl").rows[0]["records"],
+    }
+
+
+def test_a_letter_under_two_sources_counts_once_in_each_by_all_ways(
+    dlq: Callable[..., Any], tmp_path: Path
+) -> None:
+    letters = [
+        {
+            "broker_kind": "rabbitmq", "queue": "orders.dlq", "headers": FAILED, "message_id": f"m-{n}",
+            "body_text": str(n), "dead_at": f"2026-11-02T03:{10 + n // 10}:{10 + n % 10}Z",
+        }
+        for n in range(40)
+    ]  # fmt: skip
+    path = write(tmp_path / "a.jsonl", letters)
+    dlq("import", path, "--source", "one")
+    dlq("export", "b.jsonl")
+    dlq("import", "b.jsonl", "--source", "two")
+    assert set(counts(dlq).values()) == {80}
+
+    assert dlq("analyze").code == 0
+    assert set(counts(dlq).values()) == {80}
+    assert dlq("query", "select source, count(*) as n from verdicts group by 1 order by 1").rows == [
+        {"source": "one", "n": 40},
+        {"source": "two", "n": 40},
+    ]
+    [incident] = dlq("incidents", "-o", "json").json["incidents"]
+    assert incident["size"] == 80
+    assert incident["sources"] == ["one", "two"]

@@ -91,10 +91,10 @@ def test_letters_of_a_page_are_judged_however_many_wait(store: LocalStore) -> No
     assert [row["cause"] for row in seen(store, page=page, most=1)] == ["application_error"]
 
 
-def test_a_letter_that_lies_under_two_sources_has_one_verdict(store: LocalStore) -> None:
+def test_a_letter_that_lies_under_two_sources_has_a_verdict_in_each(store: LocalStore) -> None:
     write_segment(store, "r-0", [letter(1, source="again")])
 
-    assert len(seen(store)) == 3
+    assert len(seen(store)) == 4
 
 
 def test_a_half_message_keeps_the_verdict_of_its_own() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from archives import MINUTE, letter, write_analysis, write_segment
+from archives import MINUTE, letter, parquet, write_analysis, write_segment
 
 from dlq.archive import analyses, manifests, user_sql, views
 from dlq.archive.store import LocalStore
@@ -105,7 +105,8 @@ def test_the_newest_state_of_the_ledger_is_the_replay_state(store: LocalStore, l
 
 
 def previews(*verdicts: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(verdicts), analyses.VERDICTS)
+    rows = [{"source": "orders", **verdict} for verdict in verdicts]
+    return pa.Table.from_pylist(rows, analyses.VERDICTS)
 
 
 def test_a_letter_without_a_verdict_shows_its_preview(store: LocalStore, look: Ask) -> None:
@@ -121,6 +122,29 @@ def test_a_letter_without_a_verdict_shows_its_preview(store: LocalStore, look: A
         ("overflow", None, "preview"),
         (None, "orders", None),
     ]
+
+
+def test_a_letter_of_two_sources_has_the_verdict_of_each(store: LocalStore, look: Ask) -> None:
+    for source in ("one", "two"):
+        write_segment(store, f"{source}-0", [letter(1, source=source)])
+    known = {"record_id": letter(1).record_id}
+    verdicts = [{**known, "source": "one", "advice": "replay"}, {**known, "source": "two", "advice": "never"}]
+    write_analysis(store, "a1", verdicts)
+
+    assert look("SELECT source, advice FROM letters ORDER BY 1") == [("one", "replay"), ("two", "never")]
+
+
+def test_an_analysis_of_before_verdicts_had_a_source_says_nothing_of_letters(
+    store: LocalStore, look: Ask
+) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "expired"}])
+    old = pa.schema([field for field in analyses.VERDICTS if field.name != "source"])
+    row = {"record_id": letter(1).record_id, "cause": "expired"}
+    store.put("analyses/a1/verdicts/part-0.parquet", parquet(pa.Table.from_pylist([row], old)))
+
+    assert look("SELECT source, cause FROM verdicts") == [(None, "expired")]
+    assert look("SELECT cause, analysis FROM letters") == [(None, None)]
 
 
 def test_without_an_analysis_previews_are_all_there_is(store: LocalStore, look: Ask) -> None:

@@ -106,7 +106,7 @@ def test_advice_is_asked_before_the_way_back(plan: Planning, advice: str | None)
     lost = letter(1, source="gone", broker="gone")
     segments.commit(plan.store, "gone", "p", 0, "copy", [lost], {})
     if advice is not None:
-        judge(plan.store, {lost.record_id: advice})
+        judge(plan.store, {lost.record_id: advice}, "gone")
     goes = advice == "replay"
     assert plan().left_out == {"no_broker" if goes else advice or "no_verdict": 1}
 

@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> LocalStore:
         *(verdict(n, "application_error", "fix_first", **failure) for n in (1, 2, 3)),
         verdict(4, "poison_ack", "replay", **group),
         verdict(5, "poison_ack", "replay", **group),
-        verdict(70, "expired", "replay"),
+        verdict(70, "expired", "replay", source="pay|ments"),
     ]
     write_analysis(store, EARLIER, [verdict(1, "unknown", "check_first"), verdict(4, "poison_ack", "replay")])
     incident = {
