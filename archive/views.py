@@ -53,6 +53,16 @@ LETTER_COLUMNS = (
     "analysis",
 )
 
+_OF_CHOSEN = "SEMI JOIN _chosen USING (source, record_id)"
+_NARROWED: Mapping[str, str] = {
+    "_stored": _OF_CHOSEN,
+    "verdicts": _OF_CHOSEN,
+    "verdicts_before": _OF_CHOSEN,
+    "incidents": "SEMI JOIN verdicts USING (incident_id)",
+    "transactions": "WHERE list_has_any(record_ids, (SELECT list(record_id) FROM _chosen))",
+}
+"""View -> what it keeps when some letters alone are looked at."""
+
 Page = Mapping[str, Set[str]]
 """Some letters: a segment's file, as DuckDB names it -> the ids of those of its letters."""
 
@@ -210,6 +220,19 @@ def add_preview(connection: duckdb.DuckDBPyConnection, preview: pa.Table) -> Non
         connection.execute(
             "INSERT INTO _previewed SELECT * FROM _preview ANTI JOIN verdicts USING (source, record_id)"
         )
+
+
+def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
+    """Let all views show the letters alone that fulfil the `checked` condition, and what they belong to."""
+    with user_sql.guarded(connection):
+        connection.execute(
+            f"CREATE TEMP TABLE _chosen AS SELECT source, record_id FROM letters WHERE {checked}"
+        )
+        found = connection.execute("SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()
+        for (name,) in found:
+            if rest := _NARROWED.get(name):
+                connection.execute(f"ALTER VIEW {name} RENAME TO _every_{name}")
+                connection.execute(f"CREATE TEMP VIEW {name} AS FROM _every_{name} {rest}")
 
 
 def _letter_column(name: str) -> str:

@@ -7,9 +7,7 @@ import typer
 
 from dlq.cli.connecting import warn_of_evidence
 from dlq.cli.exit import ExitCode
-from dlq.core.clock import from_iso, now
-from dlq.core.errors import UsageError
-from dlq.core.units import seconds
+from dlq.cli.selecting import moment_of
 
 if TYPE_CHECKING:
     from dlq.archive.analyses import Analysis
@@ -54,7 +52,7 @@ def analyze(
     from dlq.capture import evidence
 
     context: Context = ctx.obj
-    moment = _moment(since)
+    moment = None if since is None else moment_of(since)
     warn_of_evidence(context)
     taken = evidence.take(context.store, context.settings)
     result = run(
@@ -82,18 +80,6 @@ def analyze(
             _BROKEN.format(f"{broken:,} letter{'s' if broken != 1 else ''}", "is" if broken == 1 else "are")
         )
     return ExitCode.PARTLY if missing or broken else ExitCode.DONE
-
-
-def _moment(since: str | None) -> int | None:
-    if since is None:
-        return None
-    at = from_iso(since)
-    try:
-        return at if at is not None else max(0, now() - int(seconds(since) * 1_000_000))
-    except UsageError as error:
-        raise UsageError(
-            f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h)"
-        ) from error
 
 
 def _show(context: "Context", result: "Analysis") -> None:

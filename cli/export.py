@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import selecting
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 
@@ -30,15 +30,11 @@ def register(app: typer.Typer) -> None:
 def export(
     ctx: typer.Context,
     file: Annotated[str, typer.Argument(help="JSONL file to write, gzip if it ends in .gz, - for stdout.")],
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="SQL",
-            autocompletion=completion.condition,
-            help="A condition over the columns of ls, in SQL.",
-        ),
-    ] = None,
+    where: selecting.Where = None,
+    source: selecting.Sources = None,
+    since: selecting.Since = None,
+    incident: selecting.Incident = None,
+    failure: selecting.Failure = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data (built-in rules and [\\[mask]]).")
     ] = False,
@@ -53,10 +49,12 @@ def export(
 
     context: Context = ctx.obj
     connection = open_views(context)
-    if where is not None:
+    selection = selecting.Selection(where, source, since, incident, failure)
+    if not selection.is_all:
         add_preview(context, connection)
+    chosen = selection.condition(context, connection)
     masker = Masker(context.settings.mask) if mask else None
-    lines = _lines(connection, where, masker)
+    lines = _lines(connection, chosen, masker)
     first = next(lines, None)
     try:
         with _opened(file, SHARED if mask else PRIVATE) as sink:
@@ -109,9 +107,11 @@ def _lines(
     from dlq.archive.user_sql import condition, guarded
 
     columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
-    chosen = f"SELECT record_id FROM letters WHERE {condition(where)}"
+    chosen = f"SELECT source, record_id FROM letters WHERE {condition(where)}"
     with guarded(connection):
-        found = connection.sql(f"SELECT {columns} FROM records WHERE record_id IN ({chosen})")
+        found = connection.sql(
+            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id)"
+        )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):
                 yield _line(record, masker)

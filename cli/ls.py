@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import completion, selecting
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
@@ -19,6 +19,7 @@ WIDE = (*NARROW, "exception_class", "attempts", "replay_state")
 """What fits on a terminal; machines get all columns of the design."""
 _WIDE_FROM = 110
 _IN_A_TABLE = 50
+_EMPTY = "the archive is empty: dlq pull or dlq import fills it"
 
 
 def register(app: typer.Typer) -> None:
@@ -28,15 +29,11 @@ def register(app: typer.Typer) -> None:
 
 def ls(
     ctx: typer.Context,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="SQL",
-            autocompletion=completion.condition,
-            help="A condition over the columns, in SQL.",
-        ),
-    ] = None,
+    where: selecting.Where = None,
+    source: selecting.Sources = None,
+    since: selecting.Since = None,
+    incident: selecting.Incident = None,
+    failure: selecting.Failure = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -66,15 +63,18 @@ def ls(
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None
     most = _IN_A_TABLE if limit is None and context.output == "table" else limit
-    checked = condition(where)
+    selection = selecting.Selection(where, source, since, incident, failure)
     connection = open_views(context)
-    page = first_page(connection, most + 1) if most and where is None else None
+    page = first_page(connection, most + 1) if most and selection.is_all else None
     note = add_preview(context, connection, page)
+    checked = condition(selection.condition(context, connection))
     chosen = _chosen(columns) if columns is not None else _fitting(context, note) if for_eyes else LS_COLUMNS
     found = run(connection, newest(chosen, on_page(page) if page else checked, most + 1 if most else 0))
     first = next(found.rows, None)
     if first is None:
-        context.say("no letters" if where else "the archive is empty: dlq pull or dlq import fills it")
+        context.say(
+            "the archive is empty: dlq pull or dlq import fills it" if selection.is_all else "no letters"
+        )
     every: Iterable[tuple[Any, ...]] = chain([first] if first else [], found.rows)
     shown = islice(every, most) if most else every
     if for_eyes:

@@ -30,6 +30,7 @@ def query(
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
+    from dlq.archive.short_ids import expanded
     from dlq.archive.user_sql import run, single_select
     from dlq.cli.looking import add_preview, open_views
 
@@ -37,5 +38,5 @@ def query(
     checked = single_select(sys.stdin.read() if sql == "-" else sql)
     connection = open_views(context)
     add_preview(context, connection)
-    found = run(connection, checked)
+    found = run(connection, expanded(connection, checked))
     context.emit_rows(found.columns, found.rows)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import completion, selecting
 from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
@@ -41,15 +41,11 @@ def plan(
             help="These letters, whatever is advised of them (8 or more digits of each id).",
         ),
     ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option(
-            "--where",
-            metavar="SQL",
-            autocompletion=completion.condition,
-            help="Which letters: a condition over the columns of dlq ls.",
-        ),
-    ] = None,
+    where: selecting.Where = None,
+    source: selecting.Sources = None,
+    since: selecting.Since = None,
+    incident: selecting.Incident = None,
+    failure: selecting.Failure = None,
     to: Annotated[
         str,
         typer.Option(
@@ -105,7 +101,7 @@ def plan(
     if asks and not context.can_ask:
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit else edits.NO_EDITS
-    chosen = _chosen(context, ids or [], where)
+    chosen = _chosen(context, ids or [], selecting.Selection(where, source, since, incident, failure))
     wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, keep_headers, witness, changes)
     with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
@@ -127,18 +123,20 @@ def plan(
     return carry_out(context, header.plan, document)
 
 
-def _chosen(context: Context, ids: list[str], where: str | None) -> str | None:
-    """The condition of the letters that are named, by ids or by `where`."""
+def _chosen(context: Context, ids: list[str], selection: selecting.Selection) -> str | None:
+    """The condition of the letters that are named, by ids or by options."""
+    from dlq.archive.short_ids import record_id
     from dlq.cli.looking import open_views
     from dlq.replay.wanted import named
-    from dlq.reports.letter import resolve
 
-    if not ids:
-        return where
-    if where is not None:
-        raise UsageError("letters are named by id or chosen with --where, not both")
-    connection = open_views(context)
-    return named(resolve(connection, one.lower()) for one in ids)
+    if not ids and selection.is_all:
+        return None
+    if ids and not selection.is_all:
+        raise UsageError(f"letters are named by id or chosen with {selection.options()}, not both")
+    with open_views(context) as connection:
+        if ids:
+            return named(record_id(connection, one) for one in ids)
+        return selection.condition(context, connection)
 
 
 def _say_what_was_not_judged(context: Context) -> None:

@@ -1,13 +1,17 @@
 """dlq report: what an analysis found."""
 
-from typing import Annotated, Any
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import completion, selecting
 from dlq.cli.context import Context, write_line
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from dlq.reports.report import Part
 
 
 def register(app: typer.Typer) -> None:
@@ -44,6 +48,11 @@ def report(
             help="Say what changed since that analysis.",
         ),
     ] = None,
+    where: selecting.Where = None,
+    source: selecting.Sources = None,
+    since: selecting.Since = None,
+    incident: selecting.Incident = None,
+    failure: selecting.Failure = None,
     mask: Annotated[
         bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
     ] = False,
@@ -52,6 +61,8 @@ def report(
 
     Letters that it has not seen are previewed, each judged alone, if they are 20,000 at most; --fail-on and
     "Next" rest on the analysis.
+
+    With --where, --source, --since, --incident or --failure all of it is about those letters alone.
 
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
     duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters.
@@ -72,8 +83,9 @@ def report(
     seen = preview(context.store, context.settings)
     if seen.verdicts is None:
         context.say(previews.too_many(seen.letters))
+    part = _part(context, selecting.Selection(where, source, since, incident, failure))
     ledger, as_html = replays(context), chosen == "html"
-    document = reports.make(context.store, ledger, masks, compare, as_html, seen.verdicts)
+    document = reports.make(context.store, ledger, masks, compare, as_html, seen.verdicts, part)
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:
@@ -85,6 +97,14 @@ def report(
     for line in passed:
         context.complain(f"--fail-on {line}")
     return ExitCode.THRESHOLD if passed else ExitCode.DONE
+
+
+def _part(context: Context, selection: selecting.Selection) -> "Part | None":
+    from dlq.reports.report import Part
+
+    if selection.is_all:
+        return None
+    return Part(partial(selection.condition, context), selection.options(), selection.narrowed)
 
 
 def _print(context: Context, document: dict[str, Any], format_: str | None) -> None:

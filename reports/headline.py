@@ -21,9 +21,11 @@ _SENTENCES: Mapping[str, str] = {
 
 def sentences(document: Document) -> list[str]:
     """What one would say aloud to whoever asks."""
+    selection = document.get("selection")
     if not document["letters"]:
-        return ["The archive holds no letters."]
+        return [f"No letters with {selection}." if selection else "The archive holds no letters."]
     return [
+        *([f"Only letters with {selection}."] if selection else []),
         _how_many(document),
         _why(document["causes"]),
         _what_to_do(document),

@@ -1,21 +1,19 @@
 """Everything about one letter, as one JSON-able document."""
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.analyzers.rules.rocketmq import DISCARDED, HALF, OP
+from dlq.archive import short_ids
 from dlq.archive.user_sql import run
 from dlq.archive.views import PREVIEW
 from dlq.core.causes import ADVICE, CAUSES
-from dlq.core.errors import UsageError
 from dlq.reports.previews import LIMITS
 
 if TYPE_CHECKING:
     import duckdb
 
-_PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _LISTED = 20
 
 Document = dict[str, Any]
@@ -24,7 +22,7 @@ Document = dict[str, Any]
 def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
     """The letter that `prefix` (8 or more of its id's digits) addresses: its columns, what belongs to it, and
     what to do next. `body` and `raw_properties` are base64. Raises UsageError for none or several."""
-    record_id = resolve(connection, prefix.lower())
+    record_id = short_ids.record_id(connection, prefix)
     sql = """
         SELECT * EXCLUDE (body, raw_properties), base64(body) AS body_base64,
                base64(raw_properties) AS raw_properties_base64
@@ -41,24 +39,6 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
         "transactions": _transactions(connection, record_id),
     }
     return letter | {"next": next_steps(letter)}
-
-
-def resolve(connection: "duckdb.DuckDBPyConnection", prefix: str) -> str:
-    """The id that begins with these digits. Raises UsageError when none does, or several."""
-    if not _PREFIX.fullmatch(prefix):
-        raise UsageError(
-            f"{prefix!r} is no record id; give 8 or more of its hex digits, as dlq ls shows them"
-        )
-    sql = """
-        SELECT DISTINCT record_id FROM records
-        WHERE record_id >= ? AND record_id < ? || 'g' ORDER BY 1 LIMIT 6"""
-    found = [row[0] for row in run(connection, sql, [prefix, prefix]).rows]
-    if not found:
-        raise UsageError(f"no letter has the id {prefix}; dlq ls lists them")
-    if len(found) > 1:
-        more = ", …" if len(found) > 5 else ""
-        raise UsageError(f"{prefix} is ambiguous: {', '.join(found[:5])}{more}; give more digits")
-    return str(found[0])
 
 
 def _objects(connection: "duckdb.DuckDBPyConnection", sql: str, *parameters: Any) -> list[Document]:

@@ -4,9 +4,9 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dlq.archive import analyses, views
+from dlq.archive import analyses, user_sql, views
 from dlq.archive.files import PRIVATE, SHARED
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
@@ -19,10 +19,22 @@ from dlq.reports.masking import Masker
 from dlq.reports.summary import Document
 
 if TYPE_CHECKING:
+    import duckdb
     import pyarrow as pa
 
 _FILE_WIDTH = 100
 """Columns of a terminal report that goes into a file."""
+
+
+class Part(NamedTuple):
+    """A report on some letters alone."""
+
+    condition: "Callable[[duckdb.DuckDBPyConnection], str | None]"
+    """Which letters, as SQL over the columns of the view letters."""
+    options: str
+    """The same for people."""
+    narrowed: Callable[[str], str]
+    """A command that is about all letters -> the one about these."""
 
 
 def make(
@@ -32,12 +44,13 @@ def make(
     before: str | None = None,
     with_letters: bool = False,
     preview: "pa.Table | None" = None,
+    part: Part | None = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds what HTML needs; `preview` (columns
-    VERDICTS) is what it shows of letters without a verdict. Raises UsageError when there is neither an
-    analysis nor a preview.
+    VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out. Raises
+    UsageError when there is neither an analysis nor a preview.
     """
     analysis = analyses.latest(store)
     if analysis is None and (preview is None or not preview.num_rows):
@@ -46,13 +59,23 @@ def make(
         _known(store, before)
     masker = None if masks is None else Masker(masks)
     with views.connect(store, replays, before=before, preview=preview) as connection:
+        if part is not None:
+            views.narrow(connection, user_sql.condition(part.condition(connection)))
         document = summary.gather(connection, analysis)
         document["retention"] = retention.gather(connection, store)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         if with_letters:
             document["sample"] = sample.gather(connection, masker)
+    if part is not None:
+        _tell(document, part)
     return document if masker is None else masker.document(document)
+
+
+def _tell(document: Document, part: Part) -> None:
+    document["selection"] = part.options
+    for step in document["next"]:
+        step["command"] = part.narrowed(step["command"])
 
 
 def _known(store: Store, analysis: str) -> None:

@@ -1,21 +1,21 @@
-"""`--since` of `dlq analyze`: a time, or how long ago."""
+"""`--since` of every command that has it: a time, or how long ago."""
 
 import pytest
 
-from dlq.cli.analyze import _moment
+from dlq.cli.selecting import moment_of
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import UsageError
 
 
 def test_a_time_is_that_time() -> None:
-    assert _moment("2026-11-02T03:00:00Z") == from_iso("2026-11-02T03:00:00Z")
+    assert moment_of("2026-11-02T03:00:00Z") == from_iso("2026-11-02T03:00:00Z")
 
 
 def test_a_duration_counts_back_from_now_and_ends_at_the_epoch() -> None:
-    assert _moment("24h") == pytest.approx(now() - 86_400_000_000, abs=5_000_000)
-    assert _moment("99999999999d") == 0
+    assert moment_of("24h") == pytest.approx(now() - 86_400_000_000, abs=5_000_000)
+    assert moment_of("99999999999d") == 0
 
 
 def test_anything_else_is_told_of() -> None:
     with pytest.raises(UsageError, match="neither a time"):
-        _moment("soon")
+        moment_of("soon")

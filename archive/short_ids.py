@@ -1,0 +1,60 @@
+"""Ids as people type them: the beginning of one is enough where no other begins alike."""
+
+import re
+
+import duckdb
+
+from dlq.archive.user_sql import run
+from dlq.core.errors import UsageError
+from dlq.core.identity import ID_HEX_DIGITS
+
+_PREFIX = re.compile(r"[0-9a-f]{8,64}")
+_COMPARED = re.compile(
+    r"""\brecord_id"?\s*(?:=|<>|!=|(?:not\s+)?in\s*\()\s*'[^']*'(?:\s*,\s*'[^']*')*""", re.IGNORECASE
+)
+_NOT_WHOLE = re.compile(rf"'(?![0-9a-f]{{{ID_HEX_DIGITS}}}')([^']+)'")
+_LISTED = 5
+
+
+def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
+    """The id of the letter that begins with these digits. Raises UsageError when none does, or several."""
+    wanted = prefix.lower()
+    if not _PREFIX.fullmatch(wanted):
+        raise UsageError(
+            f"{prefix!r} is no record id; give 8 or more of its hex digits, as dlq ls shows them"
+        )
+    return _only(connection, "records", "record_id", wanted, "no letter has the id {}; dlq ls lists them")
+
+
+def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
+    """The incident of the latest analysis that begins so. Raises UsageError when none does, or several."""
+    missing = "no incident of the latest analysis has the id {}; dlq incidents lists them"
+    return _only(connection, "incidents", "incident_id", prefix, missing)
+
+
+def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
+    """The fingerprint that begins so. Raises UsageError when none does, or several."""
+    missing = "no letter has the fingerprint {}; dlq report lists failures"
+    return _only(connection, "letters", "fingerprint", prefix, missing)
+
+
+def expanded(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
+
+    def whole(text: re.Match[str]) -> str:
+        return f"'{record_id(connection, text[1])}'"
+
+    return _COMPARED.sub(lambda compared: _NOT_WHOLE.sub(whole, compared[0]), sql)
+
+
+def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:
+    sql = f"""
+        SELECT DISTINCT {column} FROM {view}
+        WHERE {column} >= $1 AND starts_with({column}, $1) ORDER BY 1 LIMIT {_LISTED + 1}"""
+    found = [str(row[0]) for row in run(connection, sql, [prefix]).rows]
+    if not found or not prefix:
+        raise UsageError(missing.format(prefix))
+    if len(found) > 1 and found[0] != prefix:
+        more = ", …" if len(found) > _LISTED else ""
+        raise UsageError(f"{prefix} is ambiguous: {', '.join(found[:_LISTED])}{more}; give more of it")
+    return found[0]
