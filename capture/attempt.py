@@ -19,7 +19,7 @@ from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
 from dlq.core.columns import column
-from dlq.core.errors import DlqError
+from dlq.core.errors import ArchiveError, DlqError
 from dlq.core.interpreter import rare_garbage_collection
 from dlq.core.record import Record
 
@@ -34,12 +34,13 @@ _SEGMENTS_AHEAD = 1
 @dataclass
 class Tally:
     """Counts of letters: `captured` are durable, `recaptured` were durable since an earlier pull,
-    `settled` are acknowledged and the broker has answered since."""
+    `settled` are acknowledged and the broker has answered since. `segments` are committed."""
 
     delivered: int = 0
     captured: int = 0
     recaptured: int = 0
     settled: int = 0
+    segments: int = 0
     bytes: int = 0
     left: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
@@ -51,6 +52,7 @@ class Tally:
             self.captured + other.captured,
             self.recaptured + other.recaptured,
             self.settled + other.settled,
+            self.segments + other.segments,
             self.bytes + other.bytes,
             self.left + other.left,
             self.gaps + other.gaps,
@@ -110,7 +112,8 @@ class Attempt:
         self._last_settle = time.monotonic()
 
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
-        """Read to the end, the deadline, or an interruption; what is durable by then is acknowledged."""
+        """Read to the end, the deadline, an interruption or a full disk; what is durable by then is
+        acknowledged."""
         with rare_garbage_collection(), ThreadPoolExecutor(1, "segments") as writer:
             try:
                 for batch in self._reading.batches():
@@ -121,13 +124,12 @@ class Attempt:
                     progress(self._tally)
                     if deadline is not None and time.monotonic() >= deadline:
                         break
-            except KeyboardInterrupt:
-                with suppress(DlqError):  # the interrupt may have broken the connection
-                    self._finish(progress)
+                if self._has_news():
+                    self._submit(writer)
+                self._finish(progress)
+            except (KeyboardInterrupt, ArchiveError):
+                self._save()
                 raise
-            if self._has_news():
-                self._submit(writer)
-            self._finish(progress)
 
     def _has_news(self) -> bool:
         return bool(self._open.rows or self._open.matched or self._open.checkpoint)
@@ -173,6 +175,7 @@ class Attempt:
             flush.checkpoint,
         )
         self._tally.captured += manifest.rows
+        self._tally.segments += 1
         return manifest
 
     def _is_of_another_pull(self, owner: int) -> bool:
@@ -181,8 +184,9 @@ class Attempt:
     def _collect(self, ahead: int) -> None:
         """Acknowledge, in order, what is durable; wait for it where more than `ahead` segments are open."""
         while self._writing and (len(self._writing) > ahead or self._writing[0][1].done()):
-            flush, future = self._writing.popleft()
-            manifest = future.result()
+            flush, future = self._writing[0]
+            manifest = future.result()  # what cannot be written stays first, and nothing after it counts
+            self._writing.popleft()
             flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":
                 self._reading.acknowledge(flush.position)
@@ -196,9 +200,20 @@ class Attempt:
             self._settle()
         progress(self._tally)
 
+    def _save(self) -> None:
+        """Acknowledge what is durable, and ask the broker, as far as connection and disk allow."""
+        with suppress(DlqError):
+            self._collect(ahead=0)
+        with suppress(DlqError):
+            if self._acknowledged:
+                self._settle()
+
     def _settle(self) -> None:
         """Ask the broker, then mark what its answer covers."""
         covered = self._reading.settled()
+        self._tally.settled += max(0, covered - self._settled_position)
+        self._settled_position = max(covered, self._settled_position)
+        self._last_settle = time.monotonic()
         matched: Matched = {}
         while self._acknowledged and self._acknowledged[0][0].position <= covered:
             flush, manifest = self._acknowledged.popleft()
@@ -211,6 +226,3 @@ class Attempt:
                 self._known.unsettled[owner] = manifests.settle(
                     self._store, self._known.unsettled[owner], ids
                 )
-        self._tally.settled += max(0, covered - self._settled_position)
-        self._settled_position = max(covered, self._settled_position)
-        self._last_settle = time.monotonic()

@@ -60,6 +60,14 @@ class PullResult:
     left_letters: list[str] = field(default_factory=list)
 
 
+class PullInterrupted(KeyboardInterrupt):
+    """A pull that had begun was interrupted; what it has done by then is in `result`."""
+
+    def __init__(self, result: PullResult) -> None:
+        super().__init__()
+        self.result = result
+
+
 def new_pull_id() -> str:
     """Sorts by time; four random hex digits keep two pulls of one second apart."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
@@ -75,7 +83,8 @@ def pull(
     """Capture `source`. A lost connection is tried again while that makes progress.
 
     What ends a pull after it has begun is in the result's `error`, with everything taken by then safe.
-    Before, it is raised: BrokerError, HarmRefused, Busy, ArchiveError.
+    Before, it is raised: BrokerError, HarmRefused, Busy, ArchiveError. An interruption after the beginning
+    is a PullInterrupted.
     """
     started = time.monotonic()
     with store.lock(f"source-{source.name}"):
@@ -87,9 +96,11 @@ def pull(
             if not running.begun:
                 raise
             running.result.error, running.result.partial = error, True
-    running.count(options.limit)
-    running.result.seconds = round(time.monotonic() - started, 3)
-    return running.result
+        except KeyboardInterrupt as interrupt:
+            if not running.begun:
+                raise
+            raise PullInterrupted(running.counted(started)) from interrupt
+    return running.counted(started)
 
 
 class _Pull:
@@ -113,6 +124,7 @@ class _Pull:
             include_empty=options.include_empty,
         )
         self._limit = options.limit
+        self._last_number = 0
         self._before_poison = 0
         self.begun = False
 
@@ -154,11 +166,11 @@ class _Pull:
                 result.notes += reading.notes
                 self._write_topology(reading)
             known = Known(self._store, result.source, reading.unique_ids)
-            attempt = Attempt(self._store, reading, self._request, known, tally, result.segments + 1)
+            attempt = Attempt(self._store, reading, self._request, known, tally, self._last_number + 1)
             try:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
             finally:
-                result.segments = attempt.last_number
+                self._last_number = attempt.last_number
             result.partial = result.partial or not reading.complete
         finally:
             reading.close()
@@ -188,20 +200,19 @@ class _Pull:
         name = f"topology/{self.result.pull_id}.json"
         self._store.put(name, json.dumps(document, default=str, indent=1).encode())
 
-    def count(self, limit: int | None) -> None:
-        """Fill in the result's numbers."""
+    def counted(self, started: float) -> PullResult:
+        """The result with its numbers; `started` is of the monotonic clock."""
         result, total = self.result, self._total
-        result.captured, result.recaptured, result.acknowledged = (
-            total.captured,
-            total.recaptured,
-            total.settled,
-        )
+        result.captured, result.recaptured = total.captured, total.recaptured
+        result.acknowledged, result.segments = total.settled, total.segments
         taken = total.captured + total.recaptured
         result.left_letters = total.left
         result.notes += [f"gap: {gap}" for gap in total.gaps]
         result.left = max(len(total.left), (result.snapshot or 0) - taken)
-        wanted = min(n for n in (limit, result.snapshot, taken) if n is not None)
+        wanted = min(n for n in (self._limit, result.snapshot, taken) if n is not None)
         result.partial = result.partial or taken < wanted or bool(total.left or total.gaps)
+        result.seconds = round(time.monotonic() - started, 3)
+        return result
 
 
 def checkpoint_of(store: Store, source: str) -> dict[str, int]:

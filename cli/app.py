@@ -1,5 +1,6 @@
 """The command `dlq`: common options, error handling, and the table of commands."""
 
+import errno
 import io
 import os
 import re
@@ -159,11 +160,18 @@ def _run(arguments: Sequence[str], outputs: select.poll) -> int:
             raise
         if not any(event & select.POLLERR for _, event in outputs.poll(0)):
             return _unexpected(broken, arguments)  # a broker's socket breaks in the same way
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         return ExitCode.DONE
     except Exception as error:  # noqa: BLE001 (the last resort: a user never sees a traceback unasked)
-        return _unexpected(error, arguments)
+        return (
+            _full(error) if getattr(error, "errno", None) == errno.ENOSPC else _unexpected(error, arguments)
+        )
     return int(result) if isinstance(result, int) else ExitCode.DONE
+
+
+def _drop_stdout() -> None:
+    """What is not written yet would be tried again, and fail again, at the end of the process."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _draw_help_plainly() -> None:
@@ -198,6 +206,13 @@ def _complain(text: str, code: ExitCode) -> ExitCode:
         sys.stderr.write(f"dlq: {for_terminal(text)}\n")
         sys.stderr.flush()
     return code
+
+
+def _full(error: Exception) -> ExitCode:
+    _drop_stdout()
+    name = getattr(error, "filename", None)
+    place = f"for {name}" if name else "where the output goes"
+    return _complain(f"no space is left on the device {place}: make room, and run it again", ExitCode.PARTLY)
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> ExitCode:

@@ -10,7 +10,7 @@ from dlq.capture.pull import PullOptions, pull
 from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
-from dlq.cli.progress import replay_progress
+from dlq.cli.progress import Line, progress, replayed
 from dlq.cli.replay_output import show_states
 from dlq.connectors.base import Mode
 from dlq.core.errors import UsageError
@@ -27,7 +27,7 @@ from dlq.replay.ramp import came_back, ramp
 def carry_out(context: Context, plan: str, document: Mapping[str, Any]) -> int:
     """Apply a plan; `document` is what the output says besides."""
     stop = Stop(context.store, plan)
-    with _sending(context, plan, stop) as send:
+    with _sending(context, plan, stop, _line(context, plan)) as send:
         run = send(None)
     return _finish(context, run, stop, document)
 
@@ -44,7 +44,7 @@ def ramp_up(context: Context, plan: str, max_share: float) -> int:
             _look_again(context, source)
         return came_back(context.store, context.settings, plan)
 
-    with _sending(context, plan, stop) as send:
+    with _sending(context, plan, stop, _line(context, plan)) as send:
         done = ramp(send, watch, plan, header.letters, wait, max_share, stop)
     steps = [asdict(step) for step in done.steps]
     if done.harmful:
@@ -55,15 +55,20 @@ def ramp_up(context: Context, plan: str, max_share: float) -> int:
     return worst(ExitCode(code), ExitCode.PARTLY) if done.harmful else code
 
 
+def _line(context: Context, plan: str) -> Line:
+    rate = planfile.load(context.store, plan).rate
+    return Line(plan, f"the next turn at --rate {rate:g}" if rate and rate < 1 else "the broker")
+
+
 @contextmanager
-def _sending(context: Context, plan: str, stop: Stop) -> Iterator[Send]:
+def _sending(context: Context, plan: str, stop: Stop, line: Line) -> Iterator[Send]:
     warn_of_ledger(context)
     with (
         Brokers(context.settings, partial(connect, context)) as brokers,
         ledger.opened(context.settings.ledger, context.store) as book,
-        replay_progress(context, plan) as progress,
+        progress(context, [line]),
         stopping_on_signals(stop),
-        applying(context.store, context.settings, plan, brokers, book, stop, progress) as send,
+        applying(context.store, context.settings, plan, brokers, book, stop, partial(replayed, line)) as send,
     ):
         for warning in book.warnings():
             context.complain(warning)

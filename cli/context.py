@@ -168,7 +168,10 @@ def _configured(known: Iterable[str]) -> str:
 def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     from dlq.cli.tables import draw
 
-    draw(context.console, columns, [[for_terminal(_text(value)) for value in row] for row in rows])
+    cells = [[for_terminal(_text(value)) for value in row] for row in rows]
+    unseen = draw(context.console, columns, cells)
+    if unseen:
+        context.say(f"{unseen} (-o json shows all)")
 
 
 def _json(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

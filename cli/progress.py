@@ -1,16 +1,20 @@
-"""Progress on stderr: one line that is written again and again. Nothing off a terminal, nothing with -q.
+"""Progress on stderr: a line for each source or plan that is written again and again. Nothing with -q.
 
-It needs no escape sequence: a line is made empty with blanks.
+Off a terminal only what keeps a command waiting is said. One line needs no escape sequence: it is made
+empty with blanks.
 """
 
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
-from dlq.cli.context import Context
+from dlq.cli.context import Context, wants_no_escapes
 from dlq.core.units import human_bytes, human_seconds
 
 if TYPE_CHECKING:
@@ -18,15 +22,43 @@ if TYPE_CHECKING:
     from dlq.replay.apply import Run
 
 _EVERY = 0.2
+SILENT = 5.0
+"""Seconds without news after which is said what is waited for."""
 
 
-@contextmanager
-def pull_progress(context: Context, source: str) -> Iterator[Callable[["Tally", int | None], None]]:
-    """A function to call with the counts so far and the total."""
-    with _line(context) as draw:
-        yield lambda tally, total: draw(
-            lambda elapsed: f"{source}: {_pulled(tally.delivered, total, tally.bytes, elapsed)}"
-        )
+@dataclass
+class Line:
+    """What goes on with one source or plan, and who is waited for where nothing does."""
+
+    name: str
+    awaited: str
+    _text: Callable[[float], str] = lambda _elapsed: ""
+    _started: float = field(default_factory=time.monotonic)
+    _heard: float = field(default_factory=time.monotonic)
+    _over: bool = False
+
+    def news(self, text: Callable[[float], str]) -> None:
+        """Something came; `text` makes the line of the seconds since the start."""
+        self._text, self._heard = text, time.monotonic()
+
+    def end(self) -> None:
+        """Nothing is waited for any more."""
+        self._over = True
+
+    @property
+    def silence(self) -> float:
+        """Seconds since the last news."""
+        return 0.0 if self._over else time.monotonic() - self._heard
+
+    def __str__(self) -> str:
+        if self.silence >= SILENT:
+            return f"{self.name}: waiting for {self.awaited}, {human_seconds(self.silence)} without an answer"
+        return f"{self.name}: {self._text(time.monotonic() - self._started)}"
+
+
+def pulled(line: Line, tally: "Tally", total: int | None) -> None:
+    """Tell a line what a pull has done so far."""
+    line.news(partial(_pulled, tally.delivered, total, tally.bytes))
 
 
 def _pulled(count: int, total: int | None, size: int, elapsed: float) -> str:
@@ -37,11 +69,9 @@ def _pulled(count: int, total: int | None, size: int, elapsed: float) -> str:
     return ", ".join(parts)
 
 
-@contextmanager
-def replay_progress(context: Context, plan: str) -> Iterator[Callable[["Run"], None]]:
-    """A function to call with what an apply has done so far."""
-    with _line(context) as draw:
-        yield lambda run: draw(lambda elapsed: f"{plan}: {_replayed(run, elapsed)}")
+def replayed(line: Line, run: "Run") -> None:
+    """Tell a line what an apply has done so far."""
+    line.news(partial(_replayed, run))
 
 
 def _replayed(run: "Run", elapsed: float) -> str:
@@ -51,24 +81,51 @@ def _replayed(run: "Run", elapsed: float) -> str:
 
 
 @contextmanager
-def _line(context: Context) -> Iterator[Callable[[Callable[[float], str]], None]]:
-    """A function that draws what the given one makes of the seconds since the start, now and then."""
-    if context.quiet or not sys.stderr.isatty():
-        yield lambda _text: None
+def progress(context: Context, lines: Sequence[Line]) -> Iterator[None]:
+    """Draw these lines on a terminal, now and then; elsewhere say when one waits for long."""
+    if context.quiet:
+        yield
         return
-    room = shutil.get_terminal_size().columns - 1
-    started, last = time.monotonic(), 0.0
+    show = _drawn(context, lines) if sys.stderr.isatty() else _told(context, lines)
+    over = threading.Event()
 
-    def draw(text: Callable[[float], str]) -> None:
-        nonlocal last
-        elapsed = time.monotonic() - started
-        if elapsed - last >= _EVERY:
-            last = elapsed
-            sys.stderr.write(f"\r{text(elapsed)[:room]:<{room}}")
-            sys.stderr.flush()
+    def tick() -> None:
+        while not over.wait(_EVERY):
+            show(False)
 
+    ticker = threading.Thread(target=tick, daemon=True)
+    ticker.start()
     try:
-        yield draw
+        yield
     finally:
-        sys.stderr.write(f"\r{'':<{room}}\r")
+        over.set()
+        ticker.join()
+        show(True)
+
+
+def _told(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
+    waiting: set[str] = set()
+
+    def show(_end: bool) -> None:
+        for line in lines:
+            if line.silence < SILENT:
+                waiting.discard(line.name)
+            elif line.name not in waiting:
+                waiting.add(line.name)
+                context.say(str(line))
+
+    return show
+
+
+def _drawn(context: Context, lines: Sequence[Line]) -> Callable[[bool], None]:
+    def show(end: bool) -> None:
+        room = shutil.get_terminal_size().columns - 1
+        texts = [""] * len(lines) if end else [str(line) for line in lines]
+        if wants_no_escapes(context.no_color):
+            sys.stderr.write(f"\r{'; '.join(filter(None, texts))[:room]:<{room}}\r")
+        else:
+            up = f"\x1b[{len(texts) - 1}A" if len(texts) > 1 else ""
+            sys.stderr.write("\n".join(f"\r{text[:room]:<{room}}" for text in texts) + f"{up}\r")
         sys.stderr.flush()
+
+    return show

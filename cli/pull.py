@@ -1,20 +1,25 @@
 """`dlq pull`: capture dead letters into the archive."""
 
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from dlq.cli import completion
+from dlq.cli.at_once import Stop, at_once
 from dlq.cli.connecting import connect
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
-from dlq.cli.progress import pull_progress
+from dlq.cli.progress import Line, progress, pulled
 from dlq.core import units
 from dlq.core.errors import DlqError, UsageError
 
 if TYPE_CHECKING:
-    from dlq.capture.pull import PullResult
+    from dlq.capture.attempt import Tally
+    from dlq.capture.pull import PullOptions, PullResult
     from dlq.connectors.base import Mode
     from dlq.core.settings import Source
 
@@ -27,6 +32,7 @@ KEYS = (
     "seconds",
 )  # fmt: skip
 """What a pull says of a source with -o json."""
+_ENDING = "ending: what was read is archived first; Ctrl-C again ends at once"
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +55,7 @@ def pull(
     include_empty: Annotated[
         bool, typer.Option("--include-empty", help="ActiveMQ: archive text messages that really are empty.")
     ] = False,
+    parallel: Annotated[int, typer.Option(help="So many sources at once.", min=1)] = 4,
 ) -> int:
     """Capture dead letters into the archive, up to the number that is there at the start.
 
@@ -57,42 +64,76 @@ def pull(
 
     Example: dlq pull orders --mode drain --max-time 5m
     """
+    from dlq.capture.pull import PullOptions
+
     context: Context = ctx.obj
     if mode not in (None, "copy", "drain"):
         raise UsageError(f"--mode is copy or drain, not {mode!r}")
     seconds = None if max_time is None else units.seconds(max_time)
     chosen = context.sources(sources or [])
-    flags = {"limit": limit, "max_seconds": seconds, "force": force, "include_empty": include_empty}
-    results: list[PullResult] = []
-    errors: list[DlqError] = []
-    for source in chosen:
+    lines = {source.name: Line(source.name, f"the broker {source.broker}") for source in chosen}
+
+    def take(source: "Source", stop: Stop) -> "PullResult":
+        line = lines[source.name]
         try:
-            results.append(pull_one(context, source, cast("Mode", mode or source.mode), **flags))
-        except DlqError as error:
-            errors.append(error)
-            context.complain(f"{source.name}: {error}")
-        else:
-            errors += [error for error in [results[-1].error] if error is not None]
-    if results:
-        _show(context, [asdict(result) for result in results])
-    if errors:
-        return code_of(errors[0]) if len(errors) == len(chosen) else ExitCode.PARTLY
-    return ExitCode.PARTLY if any(result.partial for result in results) else ExitCode.DONE
+            options = PullOptions(cast("Mode", mode or source.mode), limit, seconds, force, include_empty)
+            return _pull_one(context, source, options, line, stop)
+        finally:
+            line.end()
+
+    ending = partial(context.say, _ENDING)
+    _ = context.store  # opened once, before threads want it
+    with progress(context, list(lines.values())):
+        ended = list(at_once(take, chosen, parallel, ending))
+    return _tell(context, ended)
 
 
-def pull_one(context: Context, source: "Source", mode: "Mode", **options: Any) -> "PullResult":
-    """Pull one source and say on stderr what a person should know of it."""
-    from dlq.capture.pull import PullOptions
+def _pull_one(
+    context: Context, source: "Source", options: "PullOptions", line: Line, stop: Stop
+) -> "PullResult":
     from dlq.capture.pull import pull as capture
+
+    def go_on(tally: "Tally", total: int | None) -> None:
+        pulled(line, tally, total)
+        if stop():
+            raise KeyboardInterrupt
 
     connector = connect(context, context.settings.brokers[source.broker])
     try:
-        with pull_progress(context, source.name) as progress:
-            result = capture(context.store, connector, source, PullOptions(mode=mode, **options), progress)
+        return capture(context.store, connector, source, options, go_on)
     finally:
         connector.close()
-    _report(context, result)
-    return result
+
+
+def _tell(context: Context, ended: "Sequence[tuple[Source, Future[PullResult]]]") -> int:
+    """What came of each source, and the exit code."""
+    outcomes = [(source, *_outcome(future)) for source, future in ended]
+    for source, result, error, _ in outcomes:
+        if result is not None:
+            _report(context, result)
+        elif error is not None:
+            context.complain(f"{source.name}: {error}")
+    _show(context, [(source.name, result) for source, result, *_ in outcomes])
+    if any(interrupted for *_, interrupted in outcomes):
+        context.complain("interrupted; what is archived stays, and the next pull goes on from there")
+        return ExitCode.INTERRUPTED
+    if errors := [error for _, _, error, _ in outcomes if error is not None]:
+        return code_of(errors[0]) if len(errors) == len(ended) else ExitCode.PARTLY
+    return ExitCode.PARTLY if any(result and result.partial for _, result, *_ in outcomes) else ExitCode.DONE
+
+
+def _outcome(future: "Future[PullResult]") -> "tuple[PullResult | None, DlqError | None, bool]":
+    """What a pull did, what ended it, and whether it was interrupted."""
+    if future.cancelled():
+        return None, None, True
+    error = future.exception()
+    if error is None:
+        return future.result(), future.result().error, False
+    if isinstance(error, DlqError):
+        return None, error, False
+    if isinstance(error, KeyboardInterrupt):
+        return getattr(error, "result", None), None, True
+    raise error
 
 
 def _report(context: Context, result: "PullResult") -> None:
@@ -108,12 +149,16 @@ def _report(context: Context, result: "PullResult") -> None:
         context.complain(f"{name}: {taken} of {result.snapshot} taken, {result.left} left")
 
 
-def _show(context: Context, results: list[dict[str, Any]]) -> None:
+def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]") -> None:
     from dlq.cli import died
 
+    results = [asdict(result) for _, result in ended if result is not None]
+    if not results:
+        return
     new = died.of(context, [result["pull_id"] for result in results])
     if context.output == "table":
-        context.emit_rows(KEYS, [[result[key] for key in KEYS] for result in results])
+        rows = [[name, *_cells(result)] for name, result in ended]
+        context.emit_rows(KEYS, rows)
         died.show(context, new)
         context.say("Next: dlq analyze, then dlq report")
         return
@@ -125,3 +170,10 @@ def _show(context: Context, results: list[dict[str, Any]]) -> None:
         context.emit({"sources": [dict(zip(columns, row, strict=True)) for row in rows]})
     else:
         context.emit_rows(columns, rows)
+
+
+def _cells(result: "PullResult | None") -> list[Any]:
+    """Of a source that was not read all is left empty but a word."""
+    if result is None:
+        return ["not read", *[None] * (len(KEYS) - 2)]
+    return [getattr(result, key) for key in KEYS[1:]]

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import pika
 from pika import exceptions
-from pika.adapters.utils.connection_workflow import AMQPConnectorException
+from pika.adapters.utils.connection_workflow import AMQPConnectorException, AMQPConnectorStackTimeout
 
 from dlq.connectors import secrets
 from dlq.connectors.rabbitmq_bounds import BoundedConnection
@@ -34,6 +34,8 @@ HEARTBEAT = 120
 """Seconds. The broker gives up after two of them without a byte, so a slow disk has four minutes."""
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
+_STACK = 2
+"""Times `timeout`, for TCP, TLS and AMQP's handshake together."""
 _TCP = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
@@ -74,7 +76,7 @@ def _one(
         ssl_options=pika.SSLOptions(context, name) if context else None,
         heartbeat=HEARTBEAT,
         socket_timeout=timeout,
-        stack_timeout=2 * timeout,
+        stack_timeout=_STACK * timeout,
         blocked_connection_timeout=None,
         client_properties={"connection_name": "dlq", "product": "dlq"},
         tcp_options=_TCP,
@@ -173,6 +175,9 @@ def translated(error: BaseException, broker: Broker) -> DlqError:
         return AccessDenied(f"{where}: the broker refused the user, the password or the virtual host")
     if isinstance(inner, ssl.SSLError):
         return Unreachable(f"{where}: TLS failed: {_reason(inner)}; is ca_file right, and is it a TLS port?")
+    if isinstance(inner, AMQPConnectorStackTimeout):
+        seconds = _STACK * units.seconds(broker.timeout)
+        return Unreachable(f"{where}: no connection: no answer within {seconds:g} s (is it AMQP's port?)")
     if isinstance(error, _LOST):
         return ConnectionLost(f"{where}: the connection ended: {_reason(inner)}")
     return Unreachable(f"{where}: no connection: {_reason(inner)}")

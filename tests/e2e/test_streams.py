@@ -40,6 +40,15 @@ def test_a_closed_stream_is_no_error(folder: Path, closed: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("command", ["ls -o json", "query 'select 1' -o csv", "report", "rules -o table"])
+def test_a_full_disk_at_the_end_of_the_output_is_told_in_a_line(folder: Path, command: str) -> None:
+    done = shell(folder, f"dlq {command} >/dev/full")
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "dlq: no space is left on the device where the output goes: make room, and run it again"
+    )
+
+
 BROKEN_SOCKET = """
 import sys
 from dlq.cli import app, ls

@@ -74,22 +74,6 @@ def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
     assert "\\u001b[2J" in out
 
 
-def test_rows_too_wide_for_the_terminal_stand_one_below_the_other(
-    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    _code, out, _err = dlq(
-        "-o", "table", "query", "select record_id, source, 'x' as x from letters order by 1 limit 1"
-    )
-
-    assert out.splitlines() == [
-        "row 1",
-        f"  record_id  {LETTERS[0].record_id}",
-        "  source     orders",
-        "  x          x",
-    ]
-
-
 def test_an_empty_archive_says_what_fills_it(
     dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

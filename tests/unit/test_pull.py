@@ -8,7 +8,7 @@ import pytest
 from dlq.archive import manifests, segments
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
-from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, pull
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, broker_at
 from dlq.core.errors import ArchiveError, Busy
 from dlq.core.settings import Broker, Source
@@ -127,6 +127,46 @@ def test_a_full_disk_loses_nothing(
     assert len(set(ids(store))) == 20
     assert broker.depth("orders.dlq") == 0
     assert len(store.list("segments/")) == 1
+
+
+def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.put("orders.dlq", *[letter(str(n)) for n in range(60)])
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 20)
+    monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 20)
+    whole, written = LocalStore.put, 0
+
+    def full(self: LocalStore, name: str, data: Any) -> None:
+        nonlocal written
+        written += name.startswith("segments/")
+        if written == 2 and name.startswith("segments/"):  # what comes after it would find room
+            raise ArchiveError("no space left on device")
+        whole(self, name, data)
+
+    monkeypatch.setattr(LocalStore, "put", full)
+    result = take(store, shop)
+
+    assert isinstance(result.error, ArchiveError)
+    assert (result.captured, result.segments) == (len(ids(store)), 1)
+    assert result.acknowledged == result.captured == 60 - broker.depth("orders.dlq")
+    monkeypatch.setattr(LocalStore, "put", whole)
+    take(store, shop)
+    assert len(set(ids(store))) == 60
+
+
+def test_an_interrupted_pull_tells_what_it_has_done(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    broker.put("orders.dlq", letter("a"))
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(PullInterrupted) as interrupted:
+        pull(store, shop, SOURCE, PullOptions("drain"), interrupt)
+    assert interrupted.value.result.snapshot == 1
+    assert interrupted.value.result.captured == len(ids(store))
 
 
 def test_a_crash_between_manifest_and_acknowledgement_doubles_nothing(

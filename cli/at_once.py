@@ -1,0 +1,71 @@
+"""Work on several things at once, in threads, that Ctrl-C ends after what is begun is safe."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+Stop = Callable[[], bool]
+"""Whether the user has asked to end."""
+
+
+def at_once(
+    work: Callable[[T, Stop], R], items: Sequence[T], most: int, interrupted: Callable[[], None]
+) -> Iterator[tuple[T, Future[R]]]:
+    """`work` on every item, `most` at a time; each item with its ended future, in their order.
+
+    On Ctrl-C `interrupted` is called and `stop` says so to the work; what was not begun is cancelled. On a
+    second Ctrl-C nothing is waited for. One at a time is worked on in the caller's thread, where Ctrl-C is
+    heard at once.
+    """
+    stop = threading.Event()
+    futures: list[Future[R]] = [Future() for _ in items]
+    waiting: SimpleQueue[int] = SimpleQueue()
+    for number in range(len(items)):
+        waiting.put(number)
+
+    def run() -> None:
+        while (number := _next(waiting)) is not None:
+            if stop.is_set():
+                futures[number].cancel()
+                futures[number].set_running_or_notify_cancel()
+            else:
+                _fill(futures[number], partial(work, items[number], stop.is_set), stop)
+
+    if min(most, len(items)) == 1:
+        run()
+    else:
+        for _ in range(most):
+            threading.Thread(target=run, daemon=True).start()
+        _wait(futures, stop, interrupted)
+    yield from zip(items, futures, strict=True)
+
+
+def _next(waiting: "SimpleQueue[int]") -> int | None:
+    try:
+        return waiting.get_nowait()
+    except Empty:
+        return None
+
+
+def _fill(future: Future[R], work: Callable[[], R], stop: threading.Event) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
+        if isinstance(error, KeyboardInterrupt):
+            stop.set()
+        future.set_exception(error)
+
+
+def _wait(futures: Sequence[Future[R]], stop: threading.Event, interrupted: Callable[[], None]) -> None:
+    try:
+        wait(futures)
+    except KeyboardInterrupt:
+        stop.set()
+        interrupted()
+        wait(futures)
