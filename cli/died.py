@@ -57,11 +57,11 @@ def _of(context: "Context", pull_ids: Collection[str], new: Sequence["Manifest"]
         causes[pull_id] = dict(Counter(row["cause"] for row in rows).most_common())
         failures.update(row["fingerprint"] for row in rows)
         examples |= {row["fingerprint"]: row for row in reversed(rows)}
-    told = [(n, str(examples[key]["cause"]), _line(examples[key])) for key, n in failures.most_common()]
+    told = [(n, str(examples[key]["cause"]), line_of(examples[key])) for key, n in failures.most_common()]
     return Died(causes, told, failures.total())
 
 
-def _line(verdict: Mapping[str, Any]) -> str:
+def line_of(verdict: Mapping[str, Any]) -> str:
     """The first line of what went wrong: the exception, else the evidence."""
     name, message = verdict["exception_class"], verdict["exception_message"]
     parts = [name.rpartition(".")[2], message] if name else [message or verdict["evidence"]]

@@ -152,7 +152,9 @@ def apply(
     plan: Plan,
     ramp: Annotated[
         bool,
-        typer.Option("--ramp", help="Send 1, 10, 100, ... letters, and stop when they come back to the DLQ."),
+        typer.Option(
+            "--ramp", help="Send 1, 10, 100, ... letters; stop when they die again or nobody consumes them."
+        ),
     ] = False,
     max_harm: Annotated[
         float,
@@ -161,11 +163,14 @@ def apply(
 ) -> int:
     """Send what of a plan was never sent; nothing that a broker confirmed is sent twice.
 
-    With --ramp the sources are pulled after each step, in their configured mode, to see what came back.
+    With --ramp each step is watched until its letters are consumed, and the sources are pulled, in their
+    configured mode, to see what came back. It stops when letters die again, or nothing shows that they are
+    consumed.
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
-    from dlq.cli.applying import carry_out, ramp_up
+    from dlq.cli.applying import carry_out
+    from dlq.cli.ramping import ramp_up
 
     context: Context = ctx.obj
     found = _found(context, plan)
@@ -185,6 +190,7 @@ def status(
 
     Example: dlq replay status
     """
+    from dlq.cli import came_back
     from dlq.cli.applying import code_of_states
     from dlq.cli.replay_output import list_plans, show_states
     from dlq.replay import ledger, planfile
@@ -202,6 +208,7 @@ def status(
         states = counts(context.store, book, header)
     sent = header.letters - states["planned"] - states["sending"]
     document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
+    document["came_back"] = came_back.letters(context, header.plan) if sent else []
     context.emit(document, lambda: show_states(context, document))
     return code_of_states(states)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlq.cli import came_back
 from dlq.cli.context import Context
 from dlq.core.errors import DlqError
 from dlq.core.text import for_terminal
@@ -91,19 +92,38 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
         context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
     _section(context, "states", {state: count for state, count in states.items() if count}, {})
     for step in document.get("steps", ()):
-        context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back")
-    context.console.print(f"\nNext: {_next(plan, states)}")
+        seen = _EVIDENCE[step["evidence"]]
+        context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
+    came_back.show(context, document.get("came_back", ()))
+    context.console.print("\nNext: " + "\n      ".join(_next(document)), soft_wrap=True)
 
 
-def _next(plan: str, states: Mapping[str, int]) -> str:
+_EVIDENCE = {
+    "consumed": "all were consumed",
+    "taken": "all were taken; nothing tells whether they were acknowledged",
+    "unknown": "nothing tells whether they were consumed",
+    "held": "taken, and not acknowledged",
+    "waiting": "not all were consumed",
+}
+
+
+def _next(document: Mapping[str, Any]) -> Sequence[str]:
+    """The commands to type, one after the other."""
+    plan, states = document["plan"], document["states"]
+    left = states["planned"]
     if states["in_doubt"]:
-        return f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"
-    if states["planned"]:
-        return f"dlq replay apply {plan}   # {states['planned']:,} are not sent yet"
+        return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
+    if again := document.get("came_back"):
+        why = f"dlq show {again[0]['record_id'][:12]} --explain   # what it died of: mend that"
+        return [why, f"dlq replay apply {plan} --ramp   # then, the {left:,} left"] if left else [why]
+    if left and document.get("stopped_by"):
+        return [f"dlq replay apply {plan} --ramp   # when the consumer is there, the {left:,} left"]
+    if left:
+        return [f"dlq replay apply {plan}   # {left:,} are not sent yet"]
     if states["returned"] or states["refused"]:
         why = 'dlq query "select state, detail, count(*) from replays group by all"'
-        return f"{why}; mend that, then a new plan with --any-advice"
-    return "dlq verify"
+        return [f"{why}; mend that, then a new plan with --any-advice"]
+    return ["dlq verify"]
 
 
 def show_resolved(context: Context, document: Mapping[str, Any]) -> None:

@@ -16,7 +16,16 @@ from dlq.connectors.activemq_publishing import TransactionPublisher
 from dlq.connectors.activemq_queues import Queues
 from dlq.connectors.activemq_records import bare_destination
 from dlq.connectors.activemq_walks import walk_of
-from dlq.connectors.base import Inspection, Outgoing, Outline, Presence, Reading, ReadRequest, Target
+from dlq.connectors.base import (
+    Consumption,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    Reading,
+    ReadRequest,
+    Target,
+)
 from dlq.core.errors import ConfigError
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
@@ -65,6 +74,20 @@ class StompConnector:
         """See `Connector`. A queue that exists is its own audience; nothing is known of a topic's."""
         names = set(self._queues.names() or ())
         return {t: [t.name] for t in targets if t.kind == "queue" and t.name.rpartition("::")[2] in names}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """See `Connector`. Nothing is known of a topic's consumers."""
+        names = self._queues.names()
+        asked = {target: target.name.rpartition("::")[2] for target in targets if target.kind == "queue"}
+        found = {target: self._consumption(name, names) for target, name in asked.items()}
+        return {target: [known] for target, known in found.items() if known is not None}
+
+    def _consumption(self, queue: str, names: Sequence[str] | None) -> Consumption | None:
+        """A queue that is not there is made by its first letter."""
+        if names is not None and queue not in names:
+            return Consumption(queue, 0, 0, 0)
+        known = self._queues.facts(queue)
+        return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
         """See `Connector`."""

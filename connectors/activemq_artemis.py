@@ -23,6 +23,7 @@ _ATTRIBUTES = {
     "RoutingType": "routingType",
     "ConsumerCount": "consumerCount",
     "DeliveringCount": "deliveringCount",
+    "MessagesAcknowledged": "messagesAcknowledged",
 }
 
 

@@ -24,6 +24,7 @@ _CLASSIC_READ = (
     "QueueSize",
     "InFlightCount",
     "ConsumerCount",
+    "DequeueCount",
     "MemoryPercentUsage",
     "MaxPageSize",
     "DLQ",
@@ -39,6 +40,7 @@ _ARTEMIS_READ = (
     "MessageCount",
     "DeliveringCount",
     "ConsumerCount",
+    "MessagesAcknowledged",
     "Address",
     "RoutingType",
     "Paused",
@@ -52,6 +54,12 @@ class QueueFacts(NamedTuple):
     consumers: int
     in_flight: int
     facts: Mapping[str, Any]
+
+    @property
+    def acknowledged(self) -> int | None:
+        """Letters acknowledged since the broker's start; None where it does not tell."""
+        told = self.facts.get("DequeueCount", self.facts.get("MessagesAcknowledged"))
+        return told if isinstance(told, int) else None
 
 
 class Jolokia:

@@ -19,7 +19,11 @@ from dlq.core.settings import Broker
 
 _WAIT = 3.0
 _REPLY = "/temp-queue/dlq.statistics"
-_SHOWN = {"MemoryPercentUsage": "memoryPercentUsage", "ConsumerCount": "consumerCount"}
+_SHOWN = {
+    "MemoryPercentUsage": "memoryPercentUsage",
+    "ConsumerCount": "consumerCount",
+    "DequeueCount": "dequeueCount",
+}
 
 
 def facts(broker: Broker, queue: str) -> QueueFacts | None:

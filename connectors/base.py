@@ -167,6 +167,20 @@ class Outgoing(NamedTuple):
     keep_headers: bool = False
 
 
+class Consumption(NamedTuple):
+    """How far the consumers of one queue or group are with its letters."""
+
+    receiver: str
+    waiting: int
+    """Letters that no consumer has acknowledged or, where the broker does not tell that, has taken."""
+    consumers: int | None = None
+    """None: the broker does not tell."""
+    acknowledged: int | None = None
+    """Letters acknowledged since some moment in the past; None: the broker does not tell."""
+    age: float = 0.0
+    """Seconds that the broker's numbers may be old."""
+
+
 Outcome = Literal["confirmed", "returned", "refused", "in_doubt"]
 
 
@@ -244,6 +258,10 @@ class Connector(Protocol):
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
+        ...
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """How far the receivers of each target are; targets of which nothing can be told are absent."""
         ...
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:

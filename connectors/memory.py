@@ -15,7 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dlq.connectors import amqp_table
-from dlq.connectors.base import Batch, Inspection, Outgoing, Outline, Presence, ReadRequest, Sent, Target
+from dlq.connectors.base import (
+    Batch,
+    Consumption,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    ReadRequest,
+    Sent,
+    Target,
+)
 from dlq.connectors.interchange import body_fields, record_of
 from dlq.connectors.rabbitmq_hygiene import address_of, block_to_send, outline, target_of
 from dlq.core.clock import now
@@ -233,6 +243,11 @@ class MemoryConnector:
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """A queue is received by its consumers alone."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """Who consumes from it deletes, so what is there is not acknowledged."""
+        depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}
+        return {target: [Consumption(target.name, depth)] for target, depth in depths.items()}
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> MemoryPublisher:
         """A publisher with a window of one, so no witness is needed."""

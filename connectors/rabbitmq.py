@@ -6,9 +6,16 @@ from collections.abc import Mapping, Sequence
 import pika
 from pika import spec
 
-from dlq.connectors import rabbitmq_audience, rabbitmq_hygiene, rabbitmq_inspect, rabbitmq_witness
+from dlq.connectors import (
+    rabbitmq_audience,
+    rabbitmq_consumption,
+    rabbitmq_hygiene,
+    rabbitmq_inspect,
+    rabbitmq_witness,
+)
 from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import (
+    Consumption,
     Inspection,
     Outgoing,
     Outline,
@@ -109,6 +116,10 @@ class RabbitConnector:
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """See `Connector.audience`."""
         return rabbitmq_audience.audience(self._broker, targets)
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """See `Connector.consumption`."""
+        return rabbitmq_consumption.consumption(self._broker, targets)
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
         """See `Connector.publisher`."""

@@ -4,8 +4,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq.connectors.base import Checkpoint, Inspection, Outgoing, Outline, Presence, ReadRequest, Target
+from dlq.connectors.base import (
+    Checkpoint,
+    Consumption,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    ReadRequest,
+    Target,
+)
 from dlq.connectors.rocketmq_cluster import Cluster
+from dlq.connectors.rocketmq_consumption import consumption
 from dlq.connectors.rocketmq_facts import broker_facts, unread_halves, without_index
 from dlq.connectors.rocketmq_find import find
 from dlq.connectors.rocketmq_inspect import inspect
@@ -75,6 +85,11 @@ class RocketConnector:
         nobody is, where it does not read its retry topic."""
         found = {target: _audience(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """The groups that read a target, by the offsets that they have committed."""
+        found = {target: consumption(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups}
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from dlq.replay import edits, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.claims import Claims
 from dlq.replay.edits import Edits
+from dlq.replay.evidence import Place
 from dlq.replay.ledger import Ledger
 from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
@@ -42,6 +44,8 @@ class Run:
     skipped: int = 0
     """Letters that the ledger knew already."""
     outcomes: dict[str, int] = field(default_factory=dict)
+    places: Counter[Place] = field(default_factory=Counter)
+    """(Broker, target) -> letters given to it."""
     stopped: bool = False
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
@@ -204,4 +208,5 @@ class _Lane:
                 return
             if self._claims.take(letter):
                 self._run.sent += 1
+                self._run.places[letter.broker, letter.target] += 1
                 yield outgoing(self._header, letter, self._changes.apply(record))

@@ -1,86 +1,179 @@
-"""Send a plan in growing steps, and stop when its letters come back to their dead-letter queue.
+"""Send a plan in growing steps, and stop when its letters die again or nobody consumes them.
 
-After each step somebody watches for a while: a consumer that still fails is found with a handful of
-letters, a healthy one gets the rest at full speed.
+After each step somebody watches until its letters are consumed: a consumer that still fails is found with a
+handful of letters, one that is not there with a single one, and a healthy one gets the rest at full speed.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from dlq.archive import views
 from dlq.archive.store import Store
-from dlq.core.settings import Settings
-from dlq.replay import ledger as ledgers
+from dlq.replay import planfile
 from dlq.replay.apply import Run, Send
-from dlq.replay.letters import REPLAY_ID
+from dlq.replay.evidence import MISSING, Evidence, Place, Standing, age, evidence, in_words, progress
 
 _GROWTH = 10
 _NAP_SECONDS = 0.2
-_CAME_BACK = f"""
-    SELECT count(DISTINCT p.key) FROM replays p
-    JOIN (
-        SELECT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
-    ) r ON r.id = p.key
-    WHERE p.plan = ?"""
+_ASK_SECONDS = 0.5
+_LOOK_SECONDS = 2.0
+_LOOK_SHARE = 3
+"""A look pulls whole queues: at most a third of the time goes there."""
+_SETTLE_SECONDS = 1.0
+"""A rejected letter is that long on its way to its dead-letter queue, at most."""
 
 
 @dataclass
 class Step:
-    """One step: how many were sent, and how many letters of the plan have come back since the step before."""
+    """One step: how many were sent, how many letters of the plan came back since the step before, and what
+    shows that its letters were consumed."""
 
     sent: int
     came_back: int
+    evidence: Evidence
 
 
 @dataclass
 class Ramp:
-    """All steps. `harm`: letters of the plan that died again; `harmful`: that is why it was stopped."""
+    """All steps. `harm`: letters of the plan that died again; `stopped_by`: why it went no further."""
 
     run: Run
     steps: list[Step] = field(default_factory=list)
     harm: int = 0
-    harmful: bool = False
+    stopped_by: str | None = None
+    """harm, or no_evidence."""
+    why: str = ""
 
 
-Watch = Callable[[], int]
-"""How many letters of the plan have come back so far."""
+@dataclass(frozen=True)
+class Watch:
+    """How a ramp sees what becomes of its letters."""
+
+    ask: Callable[[Collection[Place]], Standing]
+    """How far the consumers of these places are."""
+    look: Callable[[], int]
+    """Pull, and count the letters of the plan that have come back so far."""
+    wait: float
+    """Seconds without any sign of a consumer after which a step is not consumed."""
+    max_share: float
+    """A step of which more than this share (0 to 1) came back is harm."""
+    stop: Callable[[], bool]
+    tell: Callable[[str], None] = lambda _text: None
+    """What is waited for, again and again."""
 
 
-def ramp(
-    send: Send, watch: Watch, plan: str, total: int, wait: float, max_share: float, stop: Callable[[], bool]
-) -> Ramp:
-    """Steps of 1, 10, 100, ... letters; `wait` seconds after each, then the look.
+def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Place]) -> Ramp:
+    """Steps of 1, 10, 100, ... letters to `places`; each is watched until its letters are consumed.
 
-    Ends when all are sent, when `stop` says so, when a broker fails, or when more than `max_share` (0 to 1)
-    of what a step sent has come back.
+    Ends when all are sent, when `stop` says so, when a broker fails, when too many of a step have come back,
+    or when nothing shows that they are consumed.
     """
     done = Ramp(Run(plan, total))
-    before = watch()
+    known = watch.look()
     size, over = 1, False
     while not over:
+        before = watch.ask(places)
         step = send(size)
         _add(done.run, step, first=not done.steps)
         if step.sent:
-            _sleep(wait, stop)
-            came_back = watch() - before
-            done.steps.append(Step(step.sent, came_back - done.harm))
-            done.harm = came_back
-            done.harmful = done.steps[-1].came_back > max_share * step.sent
-        done.run.stopped = step.stopped or stop()
-        over = done.harmful or done.run.stopped or bool(step.lost) or step.sent < size
+            watched = _Watched(watch, step, before, known, f"step {len(done.steps) + 1}")
+            watched.run()
+            _judge(done, watched, watch)
+            known = watched.known
+        done.run.stopped = step.stopped or watch.stop()
+        over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
         size *= _GROWTH
     return done
 
 
-def came_back(store: Store, settings: Settings, plan: str) -> int:
-    """How many replays of `plan` the archive holds as dead letters again."""
-    connection = views.connect(store, ledgers.as_arrow(settings.ledger, store))
-    try:
-        row = connection.execute(_CAME_BACK, [plan]).fetchone()
-    finally:
-        connection.close()
-    return int(row[0]) if row else 0
+def places_of(store: Store, plan: str) -> set[Place]:
+    """Where the letters of a plan go."""
+    return {(letter.broker, letter.target) for letter in planfile.letters(store, plan)}
+
+
+class _Watched:
+    """One step that is being watched."""
+
+    def __init__(self, watch: Watch, step: Run, before: Standing, known: int, name: str) -> None:
+        self._watch, self.step, self._before, self._known_before = watch, step, before, known
+        self._name = f"{name}: {step.sent:,} sent"
+        self._not_there = step.sent - step.outcomes.get("confirmed", 0)
+        self.now, self.known = before, known
+        self.evidence: Evidence = "unknown"
+        self._patience = watch.wait
+        self._last_sign = self._last_look = time.monotonic()
+        self._look_pause = _LOOK_SECONDS
+        self._best = progress(before)
+
+    @property
+    def came_back(self) -> int:
+        return self.known - self._known_before
+
+    @property
+    def is_harm(self) -> bool:
+        return self.came_back > self._watch.max_share * self.step.sent
+
+    def run(self) -> None:
+        """Until the letters are consumed, came back, or nothing has moved for too long."""
+        self._ask()
+        self._best = progress(self.now)
+        while self.evidence != "consumed" and not self.is_harm and self._has_patience():
+            _sleep(_ASK_SECONDS, self._watch.stop)
+            self._ask()
+            if time.monotonic() - self._last_look > self._look_pause:
+                self._look()
+        if not self.is_harm:
+            _sleep(min(_SETTLE_SECONDS, self._watch.wait), self._watch.stop)
+            self._look()
+
+    def _has_patience(self) -> bool:
+        return time.monotonic() - self._last_sign < self._patience and not self._watch.stop()
+
+    def _ask(self) -> None:
+        self.now = self._watch.ask(self.step.places)
+        self._patience = self._watch.wait + age(self.now)
+        taken, acknowledged = progress(self.now)
+        if taken > self._best[0] or acknowledged > self._best[1]:
+            self._best = max(taken, self._best[0]), max(acknowledged, self._best[1])
+            self._last_sign = time.monotonic()
+        self._weigh()
+
+    def _look(self) -> None:
+        started, known = time.monotonic(), self.known
+        self.known = self._watch.look()
+        self._last_look = time.monotonic()
+        self._look_pause = max(_LOOK_SECONDS, _LOOK_SHARE * (self._last_look - started))
+        if self.known > known:
+            self._last_sign = self._last_look
+        self._weigh()
+
+    def _weigh(self) -> None:
+        gone = self.came_back + self._not_there
+        self.evidence = evidence(self._before, self.now, self.step.places, gone)
+        left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
+        until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
+        seen = in_words(self.now) or "nothing tells who consumes them"
+        self._watch.tell(
+            f"{self._name}, {self.came_back:,} came back; {seen}; waits until {until} for a sign"
+        )
+
+
+def _judge(done: Ramp, watched: _Watched, watch: Watch) -> None:
+    step = Step(watched.step.sent, watched.came_back, watched.evidence)
+    done.steps.append(step)
+    done.harm += step.came_back
+    if watched.is_harm:
+        done.stopped_by = "harm"
+        done.why = f"{step.came_back:,} of the last {step.sent:,} letters died again"
+    elif step.evidence in MISSING and not watch.stop():
+        done.stopped_by = "no_evidence"
+        done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
+
+
+_NOT_CONSUMED = {
+    "waiting": "nothing shows that the letters of this step are consumed: {seen}",
+    "held": "consumers took the letters of this step and do not acknowledge them: {seen}",
+}
 
 
 def _add(whole: Run, step: Run, first: bool) -> None:

@@ -14,7 +14,7 @@ from archives import letter, write_analysis
 
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
-from dlq.connectors.base import Connector, Outcome, Outgoing, Outline, Presence, Sent, Target
+from dlq.connectors.base import Connector, Consumption, Outcome, Outgoing, Outline, Presence, Sent, Target
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
@@ -77,6 +77,9 @@ class QueueFile:
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         return {target: [target.name] for target in targets}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        return {}
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> "QueueFile":
         self.most = window

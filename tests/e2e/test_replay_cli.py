@@ -1,7 +1,9 @@
 """`dlq replay` and `dlq verify` as a user types them, on the embedded broker."""
 
 import json
-from collections.abc import Callable
+import re
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,7 @@ class Desk:
         (folder / "dlq.toml").write_text(
             f'[brokers.shop]\nkind = "memory"\nurl = "memory://{folder}/broker.db"\n'
             '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\nmode = "drain"\n'
-            '[replay]\nramp_wait = "0s"\n'
+            '[replay]\nramp_wait = "2s"\n'
         )
 
     def dies(self, number: int, start: int = 0) -> None:
@@ -178,11 +180,67 @@ def test_a_letter_that_died_again_goes_on_its_second_lap(desk: Desk) -> None:
     assert {one["headers"]["dlq_replay_lap"] for one in desk.broker.letters("orders")} == {"2"}
 
 
-def test_a_ramp_reaches_the_end_with_a_healthy_consumer(desk: Desk) -> None:
+class Consumer:
+    """Takes what comes to the queue orders; with `fails`, each letter dies of that again."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.broker, self.taken, self.fails = broker, 0, ""
+
+    def run(self, ended: threading.Event) -> None:
+        while not ended.wait(0.05):
+            for number, text in self.broker.sql(
+                "SELECT number, document FROM letters WHERE queue = 'orders'"
+            ):
+                if self.fails:
+                    self.broker.put("orders.dlq", self.dead(json.loads(text)))
+                self.broker.sql("DELETE FROM letters WHERE number = ?", [number])
+                self.taken += 1
+
+    def dead(self, letter: dict[str, Any]) -> dict[str, Any]:
+        why = {"x-death": [DEATH], "x-first-death-queue": "orders", "x-exception-message": self.fails}
+        headers = {**letter["headers"], **why}
+        return {**{key: value for key, value in letter.items() if key != "queue"}, "headers": headers}
+
+
+@pytest.fixture
+def consumer(desk: Desk) -> Iterator[Consumer]:
+    here, ended = Consumer(desk.broker), threading.Event()
+    thread = threading.Thread(target=here.run, args=[ended])
+    thread.start()
+    yield here
+    ended.set()
+    thread.join()
+
+
+def test_a_ramp_reaches_the_end_with_a_healthy_consumer(desk: Desk, consumer: Consumer) -> None:
     done = desk("replay", "apply", desk.plan(), "--ramp")
     assert done.code == 0, done.err
     assert [step["sent"] for step in done.json["steps"]] == [1, 10, 1]
-    assert (done.json["harm"], done.json["left"]) == (0, 0)
+    assert (done.json["harm"], done.json["left"], done.json["stopped_by"]) == (0, 0, None)
+    assert consumer.taken == LETTERS
+
+
+def test_a_ramp_without_a_consumer_sends_one_letter_and_says_what_to_do(desk: Desk) -> None:
+    plan = desk.plan()
+    done = desk.say("replay", "apply", plan, "--ramp")
+    assert (done.code, desk.broker.depth("orders")) == (3, 1)
+    assert "stopped: nothing shows that the letters of this step are consumed: 1 wait in orders" in done.err
+    assert f"Next: dlq replay apply {plan} --ramp   # when the consumer is there, the 11 left" in done.out
+
+
+def test_a_harmful_ramp_names_what_came_back_and_is_offered_again(desk: Desk, consumer: Consumer) -> None:
+    consumer.fails = "no \x1b[31msuch order"
+    plan = desk.plan()
+    done = desk.say("replay", "apply", plan, "--ramp")
+    assert (done.code, consumer.taken) == (3, 1)
+    assert "stopped: 1 of the last 1 letters died again" in done.err
+    [came_back] = desk("ls", "--where", "headers['dlq_replay_id'] is not null").json
+    short = came_back["record_id"][:12]
+    for shown in (done.out, desk.say("replay", "status", plan).out):
+        assert re.search(rf"came back\n  {short}  .*no \S*such order", shown)
+        assert f"Next: dlq show {short} --explain" in shown
+        assert f"dlq replay apply {plan} --ramp   # then, the 11 left" in shown
+        assert "\x1b[31m" not in shown
 
 
 def test_an_edit_is_shown_and_sent(desk: Desk) -> None:

@@ -74,9 +74,9 @@ class Driver:
         self.create_group(group, retries=16)
         self.commit_offset(group, f"%RETRY%{group}")
 
-    def commit_offset(self, group: str, topic: str) -> None:
+    def commit_offset(self, group: str, topic: str, offset: int = 0) -> None:
         """What every consumer leaves on the broker."""
-        where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": 0}
+        where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": offset}
         self.ok(_COMMIT_OFFSET, where)
 
     def set(self, setting: str, value: object) -> None:

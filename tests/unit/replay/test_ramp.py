@@ -1,29 +1,42 @@
 """Growing steps: a consumer that still fails is found with a handful of letters, a healthy one gets all."""
 
-from collections.abc import Callable
+import re
+import time
+from collections.abc import Callable, Collection
+from typing import Any
 
 import pytest
 from archives import letter
 from replaying import Replaying, brokers, fill
 
 from dlq.archive import segments
+from dlq.connectors.base import Consumption
 from dlq.core.clock import now
 from dlq.replay.apply import applying
+from dlq.replay.came_back import came_back
+from dlq.replay.evidence import Place, Standing
 from dlq.replay.letters import REPLAY_ID, REPLAY_LAP
 from dlq.replay.pace import Stop, request_stop
-from dlq.replay.ramp import Ramp, came_back, ramp
+from dlq.replay.ramp import Ramp, Watch, places_of, ramp
 
 MAX_SHARE = 0.1
 
 
 class Consumer:
-    """Takes what arrived; what it fails on dies again and is captured by the next look."""
+    """Takes what arrived; what it fails on dies again and is captured by the next look. The broker tells how
+    many it has acknowledged; `takes` says how many it takes at all."""
 
-    def __init__(self, replay: Replaying, fails: Callable[[int], bool]) -> None:
-        self.replay, self.fails = replay, fails
+    def __init__(self, replay: Replaying, fails: Callable[[int], bool], takes: int = 1_000_000) -> None:
+        self.replay, self.fails, self.takes = replay, fails, takes
         self.seen = 0
 
-    def watch(self, plan: str) -> int:
+    def standing(self, places: Collection[Place]) -> Standing:
+        arrived = len(self.replay.queue.arrived())
+        taken = min(arrived, self.takes)
+        dead = sum(map(self.fails, range(taken)))
+        return {place: [Consumption("orders", arrived - taken, 1, taken - dead)] for place in places}
+
+    def look(self, plan: str) -> int:
         arrived = self.replay.queue.arrived()
         dead = [
             letter(10_000 + n, headers={REPLAY_ID: arrived[n], REPLAY_LAP: "1"}, captured_at=now())
@@ -36,14 +49,24 @@ class Consumer:
         return came_back(self.replay.store, self.replay.config, plan)
 
 
-def climb(replay: Replaying, plan: str, total: int, fails: Callable[[int], bool], wait: float = 0.0) -> Ramp:
-    consumer = Consumer(replay, fails)
+def climb(
+    replay: Replaying,
+    plan: str,
+    total: int,
+    fails: Callable[[int], bool],
+    wait: float = 0.0,
+    told: list[str] | None = None,
+    **consumer: Any,
+) -> Ramp:
+    who = Consumer(replay, fails, **consumer)
     stop = Stop(replay.store, plan)
+    tell = [].append if told is None else told.append
+    watch = Watch(who.standing, lambda: who.look(plan), wait, MAX_SHARE, stop, tell)
     with (
         brokers(replay.config, replay.queue) as opened,
         applying(replay.store, replay.config, plan, opened, replay.ledger, stop) as send,
     ):
-        return ramp(send, lambda: consumer.watch(plan), plan, total, wait, MAX_SHARE, stop)
+        return ramp(send, watch, plan, total, places_of(replay.store, plan))
 
 
 def test_a_healthy_consumer_gets_all_in_growing_steps(replay: Replaying) -> None:
@@ -51,7 +74,8 @@ def test_a_healthy_consumer_gets_all_in_growing_steps(replay: Replaying) -> None
     plan = replay.plan()
     done = climb(replay, plan, 500, lambda _n: False)
     assert [step.sent for step in done.steps] == [1, 10, 100, 389]
-    assert (done.harm, done.harmful, done.run.sent, done.run.skipped) == (0, False, 500, 0)
+    assert {step.evidence for step in done.steps} == {"consumed"}
+    assert (done.harm, done.stopped_by, done.run.sent, done.run.skipped) == (0, None, 500, 0)
     assert replay.states(plan) == {"confirmed": 500}
 
 
@@ -60,7 +84,7 @@ def test_a_consumer_that_fails_a_third_is_found_within_the_first_steps(replay: R
     plan = replay.plan()
     done = climb(replay, plan, 500, lambda n: n % 3 == 2)
     assert [(step.sent, step.came_back) for step in done.steps] == [(1, 0), (10, 3)]
-    assert (done.harm, done.harmful) == (3, True)
+    assert (done.harm, done.stopped_by) == (3, "harm")
     assert replay.states(plan) == {"confirmed": 11, "planned": 489}
 
 
@@ -68,7 +92,7 @@ def test_a_few_that_die_again_do_not_stop_it(replay: Replaying) -> None:
     fill(replay.store, 300)
     plan = replay.plan()
     done = climb(replay, plan, 300, lambda n: n % 20 == 19)
-    assert (done.harm, done.harmful, done.run.sent) == (15, False, 300)
+    assert (done.harm, done.stopped_by, done.run.sent) == (15, None, 300)
 
 
 def test_a_later_ramp_of_the_same_plan_goes_on_where_it_was_stopped(replay: Replaying) -> None:
@@ -116,4 +140,39 @@ def test_a_plan_that_is_done_makes_no_step(replay: Replaying) -> None:
     plan = replay.plan()
     replay.apply(plan)
     done = climb(replay, plan, 5, lambda _n: True)
-    assert (done.steps, done.run.skipped, done.harmful) == ([], 5, False)
+    assert (done.steps, done.run.skipped, done.stopped_by) == ([], 5, None)
+
+
+def test_a_letter_that_nobody_takes_stops_the_ramp_at_once(replay: Replaying) -> None:
+    fill(replay.store, 50)
+    plan = replay.plan()
+    done = climb(replay, plan, 50, lambda _n: False, takes=0)
+    assert [(step.sent, step.evidence) for step in done.steps] == [(1, "waiting")]
+    assert (done.stopped_by, done.run.sent) == ("no_evidence", 1)
+    assert "1 wait in orders (1 consumer)" in done.why
+
+
+def test_a_consumer_that_dies_on_the_way_stops_the_ramp(replay: Replaying) -> None:
+    fill(replay.store, 500)
+    plan = replay.plan()
+    done = climb(replay, plan, 500, lambda _n: False, takes=6)
+    assert [step.sent for step in done.steps] == [1, 10]
+    assert done.stopped_by == "no_evidence"
+
+
+def test_a_ramp_waits_no_longer_than_its_letters_need(replay: Replaying) -> None:
+    """Nothing but the time that a rejected letter may be on its way."""
+    fill(replay.store, 11)
+    plan = replay.plan()
+    started = time.monotonic()
+    assert climb(replay, plan, 11, lambda _n: False, wait=60).stopped_by is None
+    assert time.monotonic() - started < 6
+
+
+def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> None:
+    fill(replay.store, 11)
+    told: list[str] = []
+    climb(replay, replay.plan(), 11, lambda _n: False, told=told)
+    assert re.search(
+        r"step 2: 10 sent, 0 came back; 0 wait in orders \(1 consumer\); waits until \d\d:", told[-1]
+    )

@@ -1,0 +1,74 @@
+"""Whether letters are consumed: ready letters and consumers, and acknowledgements where management tells.
+
+A declare tells at once how many letters are ready, and nothing of those that consumers hold. The management
+API counts acknowledgements, up to one interval of its statistics late.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+
+import pika
+from pika.exceptions import ChannelClosedByBroker
+
+from dlq.connectors import rabbitmq_audience
+from dlq.connectors.base import Consumption, Target
+from dlq.connectors.rabbitmq_connecting import asking
+from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
+from dlq.core.settings import Broker
+
+_INTERVAL = 5.0
+"""Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
+_DONE = ("ack", "deliver_no_ack", "get_no_ack")
+
+
+def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+    """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
+    receivers = _receivers(broker, targets)
+    names = {name for queues in receivers.values() for name in queues}
+    acknowledged = _acknowledged(broker, names)
+    with asking(broker) as connection:
+        known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
+    found = {
+        target: [known[name] for name in queues if name in known] for target, queues in receivers.items()
+    }
+    return {target: queues for target, queues in found.items() if queues}
+
+
+def _receivers(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    queues = {target: [target.name] for target in targets if target.kind == "queue"}
+    exchanges = [target for target in targets if target.kind != "queue"]
+    try:
+        return {**queues, **(rabbitmq_audience.audience(broker, exchanges) if exchanges else {})}
+    except ManagementError:
+        return queues
+
+
+def _declared(
+    connection: pika.BlockingConnection, names: Iterable[str], acknowledged: Mapping[str, int]
+) -> Iterator[Consumption]:
+    """A queue that is not there closes its channel, so each has one of its own."""
+    for name in names:
+        channel = connection.channel()
+        try:
+            found = channel.queue_declare(name, passive=True).method
+        except ChannelClosedByBroker:
+            continue
+        channel.close()
+        known = acknowledged.get(name)
+        age = 0.0 if known is None else _INTERVAL
+        yield Consumption(name, found.message_count, found.consumer_count, known, age)
+
+
+def _acknowledged(broker: Broker, names: Iterable[str]) -> Mapping[str, int]:
+    """By queue; those of which the management API counts nothing are absent."""
+    if not broker.management_url:
+        return {}
+    with closing(Management(broker)) as management:
+        try:
+            found = {name: management.get("queues", management.vhost, name) or {} for name in names}
+        except ManagementError:
+            return {}
+    counts = {
+        name: mapping(queue.get("message_stats")) for name, queue in found.items() if "messages" in queue
+    }
+    return {name: sum(int(count.get(done, 0)) for done in _DONE) for name, count in counts.items()}

@@ -1,0 +1,92 @@
+"""What shows that letters which were sent are consumed: a step of a ramp proves nothing without it.
+
+A queue's letters are taken in order. So those of a step are done when as many were acknowledged as lay before
+them and themselves, or when no more wait than before and as many were acknowledged as were sent.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from dlq.connectors.base import Consumption, Target
+from dlq.replay.brokers import Brokers
+
+Place = tuple[str, Target]
+"""(Broker, target)."""
+Standing = Mapping[Place, Sequence[Consumption]]
+"""How far the consumers of each place are; nothing of places of which no broker tells."""
+Evidence = Literal["consumed", "taken", "unknown", "held", "waiting"]
+"""Of the letters of a step, from best to worst: acknowledged, or died again; taken by a consumer, and nothing
+tells more; nothing tells of them; taken and not acknowledged; not taken."""
+_WORST_LAST: Sequence[Evidence] = ("consumed", "taken", "unknown", "held", "waiting")
+MISSING: Collection[Evidence] = ("held", "waiting")
+"""What stops a ramp."""
+
+
+def standing(brokers: Brokers, places: Collection[Place]) -> Standing:
+    """Ask the brokers. Raises BrokerError."""
+    targets: dict[str, list[Target]] = defaultdict(list)
+    for broker, target in places:
+        targets[broker].append(target)
+    asked = {broker: brokers.get(broker).consumption(some) for broker, some in targets.items()}
+    return {(broker, target): seen for broker, found in asked.items() for target, seen in found.items()}
+
+
+def evidence(before: Standing, now: Standing, sent: Mapping[Place, int], gone: int) -> Evidence:
+    """What is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never taken by
+    the broker."""
+    found = [_of_place(before.get(place, ()), now.get(place, ()), n, gone) for place, n in sent.items()]
+    return max(found, key=_WORST_LAST.index, default="unknown")
+
+
+def _of_place(before: Sequence[Consumption], now: Sequence[Consumption], sent: int, gone: int) -> Evidence:
+    """The receivers that have consumers decide, or all where none has."""
+    was = {one.receiver: one for one in before}
+    watched = [one for one in now if one.consumers != 0] or now
+    found = [_of_receiver(was.get(one.receiver), one, sent, gone) for one in watched]
+    return max(found, key=_WORST_LAST.index, default="unknown")
+
+
+def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Evidence:
+    lay_before = before.waiting if before else 0
+    done = _acknowledged(before, now)
+    if done is not None and done + gone >= sent + lay_before:
+        return "consumed"
+    if now.waiting > min(lay_before, sent):
+        return "waiting"
+    if done is None:
+        return "taken"
+    return "consumed" if done + gone >= sent else "held"
+
+
+def _acknowledged(before: Consumption | None, now: Consumption) -> int | None:
+    """Since `before`; a counter that has begun anew counts from nothing."""
+    if now.acknowledged is None or (before is not None and before.acknowledged is None):
+        return None
+    start = (before.acknowledged or 0) if before else 0
+    return now.acknowledged - start if now.acknowledged >= start else now.acknowledged
+
+
+def progress(now: Standing) -> tuple[int, int]:
+    """Two numbers of which one grows when consumers do something: what they have taken, and acknowledged."""
+    seen = [one for receivers in now.values() for one in receivers]
+    return -sum(one.waiting for one in seen), sum(one.acknowledged or 0 for one in seen)
+
+
+def age(now: Standing) -> float:
+    """Seconds that the oldest of the numbers may be old."""
+    return max((one.age for receivers in now.values() for one in receivers), default=0.0)
+
+
+def in_words(now: Standing) -> str:
+    """Who has how much before it: 3 wait in orders (1 consumer)."""
+    return ", ".join(
+        f"{one.waiting:,} wait in {one.receiver}{_with_consumers(one.consumers)}"
+        for receivers in now.values()
+        for one in receivers
+    )
+
+
+def _with_consumers(number: int | None) -> str:
+    known = {None: "", 0: " (no consumer)", 1: " (1 consumer)"}
+    return known.get(number, f" ({number} consumers)")

@@ -1,0 +1,87 @@
+"""Whether letters are consumed, as real brokers tell it."""
+
+import pytest
+from services.activemq_fixtures import Place, on_all, stomp, stomp_broker
+from services.activemq_fixtures import settings_of as activemq_settings
+from services.rabbitmq_fixtures import Rabbit, on_private_nodes, rabbit, rabbit_node
+from services.rocketmq_driver import eventually
+from services.rocketmq_fixtures import Rocket, rocket, rocket_cluster
+
+from dlq.connectors.activemq import StompConnector
+from dlq.connectors.base import Consumption, Target
+from dlq.connectors.rabbitmq import RabbitConnector
+
+__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
+
+
+@on_private_nodes
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_rabbitmq_tells_what_waits_at_once_and_what_is_acknowledged_soon(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.channel.exchange_declare("shop", "direct")
+    rabbit.channel.queue_bind(queue, "shop", "orders")
+    rabbit.publish(queue, [b"x"] * 5)
+    rabbit.wait_for(queue, 5)
+    rabbit.wait_for_statistics(queue)
+    to_queue, to_exchange = Target("queue", queue), Target("exchange", "shop", "orders")
+    connector = RabbitConnector(rabbit.broker())
+
+    def seen() -> tuple[int, int | None]:
+        [one] = connector.consumption([to_queue])[to_queue]
+        return one.waiting, one.acknowledged
+
+    assert eventually(lambda: seen() == (5, 0))
+    assert connector.consumption([to_queue])[to_queue][0].consumers == 0
+    channel = rabbit.connect()
+    tags = [channel.basic_get(queue)[0].delivery_tag for _ in range(5)]
+    assert seen() == (0, 0)
+    channel.basic_ack(tags[2], multiple=True)
+    assert eventually(lambda: seen() == (0, 3))
+    channel.connection.close()
+    assert eventually(lambda: seen() == (2, 3))
+    assert connector.consumption([to_exchange])[to_exchange][0].receiver == queue
+
+
+def test_rabbitmq_without_management_counts_no_acknowledgements(rabbit: Rabbit) -> None:
+    queue, other = Target("queue", rabbit.queue()), Target("exchange", "shop", "orders")
+    rabbit.publish(queue.name, [b"x"])
+    connector = RabbitConnector(rabbit.broker(management_url=None))
+    seen = connector.consumption([queue, other, Target("queue", "not there")])
+    assert seen == {queue: [Consumption(queue.name, 1, 0)]}
+
+
+@on_all
+@pytest.mark.activemq
+@pytest.mark.parametrize("jolokia", [True, False])
+def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -> None:
+    stomp.send(*[b"x"] * 5)
+    queue, other = Target("queue", stomp.queue), Target("queue", f"{stomp.queue}.not.there")
+    connector = StompConnector(activemq_settings(stomp.broker, jolokia))
+    before = connector.consumption([queue, other, Target("topic", "prices")])
+    if connector.kind == "activemq" and not jolokia:
+        assert before == {}
+        return
+    assert before[other] == [Consumption(other.name, 0, 0, 0)]
+    assert before[queue] == [Consumption(queue.name, 5, 0, 0)]
+    stomp.drain()
+    assert eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 0, 0, 5)]})
+    connector.close()
+
+
+@pytest.mark.rocketmq
+def test_rocketmq_tells_how_far_each_group_has_committed(rocket: Rocket) -> None:
+    topic, group, nobody = Target("topic", rocket.topic), Target("group", rocket.group), Target("resume", "x")
+    for _ in range(3):
+        rocket.driver.send(rocket.topic, b"x")
+    rocket.driver.read_retries(rocket.group)
+    rocket.driver.commit_offset(rocket.group, rocket.topic, 1)
+
+    def seen(target: Target) -> list[tuple[str, int, int | None, int | None]]:
+        found = rocket.connector.consumption([target, nobody])
+        assert nobody not in found
+        return [(one.receiver, one.waiting, one.consumers, one.acknowledged) for one in found.get(target, ())]
+
+    assert eventually(lambda: seen(topic) == [(f"group {rocket.group}", 2, 0, 1)])
+    rocket.driver.commit_offset(rocket.group, rocket.topic, 3)
+    assert eventually(lambda: seen(topic) == [(f"group {rocket.group}", 0, 0, 3)])
+    assert seen(group) == [(f"group {rocket.group}", 0, 0, 0)]

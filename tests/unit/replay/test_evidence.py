@@ -1,0 +1,68 @@
+"""What shows that the letters of a step are consumed, as a table of what a broker tells before and after."""
+
+import pytest
+
+from dlq.connectors.base import Consumption, Target
+from dlq.replay.evidence import Evidence, Place, evidence, in_words
+
+ORDERS: Place = ("shop", Target("queue", "orders"))
+BILLS: Place = ("shop", Target("queue", "bills"))
+
+
+def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 1) -> Consumption:
+    return Consumption("orders", waiting, consumers, acknowledged)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "came_back", "expected"),
+    [
+        (told(0, 5), told(0, 15), 0, "consumed"),
+        (told(0, 5), told(0, 14), 0, "held"),
+        (told(0, 5), told(0, 14), 1, "consumed"),
+        (told(0, 5, 0), told(10, 5, 0), 0, "waiting"),
+        (told(0), told(10), 0, "waiting"),
+        (told(0), told(0), 0, "taken"),
+        (told(1000), told(1000), 0, "waiting"),
+        (told(1000), told(9), 0, "taken"),
+        (told(1000, 0), told(800, 210), 0, "waiting"),
+        (told(1000, 0), told(30, 1010), 0, "consumed"),
+        (told(0, 900), told(0, 10), 0, "consumed"),
+    ],
+    ids=[
+        "as many acknowledged as sent",
+        "one less",
+        "and that one came back",
+        "nobody there",
+        "nobody there, and nothing is counted",
+        "taken, and nothing is counted",
+        "a backlog that stays",
+        "a backlog that is gone",
+        "a backlog that shrinks: ours lie behind it",
+        "all before ours and ours, while others come",
+        "a counter that began anew",
+    ],
+)
+def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Evidence) -> None:
+    assert evidence({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
+
+
+def test_the_place_of_which_least_is_known_decides() -> None:
+    fine, hung = [told(0, 10)], [told(10, 0)]
+    now = {ORDERS: fine, BILLS: hung}
+    assert evidence({}, now, {ORDERS: 5, BILLS: 5}, 0) == "waiting"
+    assert evidence({}, now, {ORDERS: 5}, 0) == "consumed"
+    assert evidence({}, {ORDERS: fine}, {ORDERS: 5, BILLS: 5}, 0) == "unknown"
+
+
+def test_a_receiver_without_consumers_counts_only_where_all_have_none() -> None:
+    audit = Consumption("audit", 500, 0, 0)
+    assert evidence({}, {ORDERS: [told(0, 10), audit]}, {ORDERS: 10}, 0) == "consumed"
+    assert evidence({}, {ORDERS: [told(10, 0, 0), audit]}, {ORDERS: 10}, 0) == "waiting"
+
+
+def test_words_name_the_queue_and_its_consumers() -> None:
+    seen = {ORDERS: [told(3), told(4, None, 0), told(5, None, 2), told(6, None, None)]}
+    assert in_words(seen) == (
+        "3 wait in orders (1 consumer), 4 wait in orders (no consumer), "
+        "5 wait in orders (2 consumers), 6 wait in orders"
+    )
