@@ -83,7 +83,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
     manifest says: damage is not written again under a new digest.
     """
     first, last = old[0], max(manifest.created_at for manifest in old)
-    pull = f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
+    pull = f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
     stem = f"{pull}-00001"
     content, kept, gone = _content(store, old, removals)
     name = segments.segment_name(first.source, stem, from_iso(last) or now()) if kept else ""

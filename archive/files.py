@@ -74,11 +74,11 @@ def fsync_folder(folder: Path) -> None:
 
 
 def _is_stream(path: str | Path) -> bool:
-    """Another's pipe is none: it is replaced like any other name."""
+    """Another's pipe is none: it is replaced like any other name. A device, as root could replace one, is."""
     if str(path).startswith(_STREAMS):
         return True
     try:
         found = os.lstat(path)
     except OSError:
         return False
-    return stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISCHR(found.st_mode) or (stat.S_ISFIFO(found.st_mode) and found.st_uid == os.geteuid())

@@ -69,8 +69,8 @@ class PullInterrupted(KeyboardInterrupt):
 
 
 def new_pull_id() -> str:
-    """Sorts by time; four random hex digits keep two pulls of one second apart."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(2).hex()}"
+    """Sorts by time; eight random hex digits keep the pulls of one second apart: manifests have their names."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
 def pull(

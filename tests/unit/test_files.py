@@ -202,3 +202,11 @@ def test_a_report_in_a_format_that_does_not_exist_is_refused_with_those_that_do(
     assert ".html, .json, .md, .markdown, .txt" in said
     assert not (tmp_path / "r.pdf").exists()
     assert dlq("report", "--out", "r.2026-11-22").startswith("0 ")
+
+
+@as_root
+def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    write_text(str(device), "text")
+    assert stat.S_ISCHR(device.lstat().st_mode)

@@ -8,7 +8,7 @@ import pytest
 from dlq.archive import manifests, segments
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
-from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, pull
+from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, broker_at
 from dlq.core.errors import ArchiveError, Busy
 from dlq.core.settings import Broker, Source
@@ -148,11 +148,15 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     result = take(store, shop)
 
     assert isinstance(result.error, ArchiveError)
-    assert (result.captured, result.segments) == (len(ids(store)), 1)
-    assert result.acknowledged == result.captured == 60 - broker.depth("orders.dlq")
+    assert (result.captured, result.segments) == (len(ids(store)), len(store.list("segments/")))
+    assert result.acknowledged == 60 - broker.depth("orders.dlq") == 20
     monkeypatch.setattr(LocalStore, "put", whole)
     take(store, shop)
     assert len(set(ids(store))) == 60
+
+
+def test_pulls_that_begin_at_once_have_names_of_their_own() -> None:
+    assert len({new_pull_id() for _ in range(2_000)}) == 2_000
 
 
 def test_an_interrupted_pull_tells_what_it_has_done(

@@ -1,11 +1,16 @@
 """Settings into connection parameters and secrets, refusals into our errors; no broker."""
 
+import socket
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pika import exceptions
 
 from dlq.connectors import secrets
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.rabbitmq import RabbitConnector
 from dlq.connectors.rabbitmq_connecting import parameters, refusal, translated
 from dlq.connectors.rabbitmq_topology import Topology, limit_in_force, version_of
 from dlq.core.errors import (
@@ -17,7 +22,7 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
-from dlq.core.settings import Broker
+from dlq.core.settings import Broker, Source
 
 
 def shop(url: str = "amqp://guest@rabbit.example/", **settings: object) -> Broker:
@@ -152,3 +157,20 @@ def test_the_smaller_of_an_argument_and_a_policy_is_in_force() -> None:
         "drop-head",
         None,
     )
+
+
+LOOKS: dict[str, Callable[[RabbitConnector, Source], Any]] = {
+    "doctor": lambda connector, source: connector.inspect(source),
+    "pull": lambda connector, source: connector.read(ReadRequest(source, "drain", "pull-1")),
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_node_that_takes_the_connection_and_hangs_is_unreachable(
+    look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.connectors.amqp_link.ANSWER_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        broker = shop(f"amqp://guest@127.0.0.1:{hung.getsockname()[1]}/", timeout="200ms")
+        with pytest.raises(Unreachable, match="no answer"):
+            LOOKS[look](RabbitConnector(broker), Source("orders", "shop", queue="orders.dlq"))
