@@ -69,7 +69,7 @@ class PullInterrupted(KeyboardInterrupt):
 
 
 def new_pull_id() -> str:
-    """Sorts by time; eight random hex digits keep the pulls of one second apart: manifests have their names."""
+    """Sorts by time; eight random hex digits keep pulls of one second apart: manifests have their names."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
