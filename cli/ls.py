@@ -14,10 +14,11 @@ from dlq.core.suggestions import suggest
 if TYPE_CHECKING:
     import duckdb
 
-NARROW = ("record_id", "dead_at", "source", "cause", "advice")
-WIDE = (*NARROW, "exception_class", "attempts", "replay_state")
-"""What fits on a terminal; machines get all columns of the design."""
-_WIDE_FROM = 110
+FOR_EYES = (
+    "record_id", "dead_at", "source", "cause", "exception_class", "exception_message", "origin", "advice",
+    "attempts", "replay_state", "analysis",
+)  # fmt: skip
+"""What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
 _EMPTY = "the archive is empty: dlq pull or dlq import fills it"
 
@@ -68,7 +69,7 @@ def ls(
     page = first_page(connection, most + 1) if most and selection.is_all else None
     note = add_preview(context, connection, page)
     checked = condition(selection.condition(context, connection))
-    chosen = _chosen(columns) if columns is not None else _fitting(context, note) if for_eyes else LS_COLUMNS
+    chosen = _chosen(columns) if columns is not None else FOR_EYES if for_eyes else LS_COLUMNS
     found = run(connection, newest(chosen, on_page(page) if page else checked, most + 1 if most else 0))
     first = next(found.rows, None)
     if first is None:
@@ -78,18 +79,13 @@ def ls(
     every: Iterable[tuple[Any, ...]] = chain([first] if first else [], found.rows)
     shown = islice(every, most) if most else every
     if for_eyes:
-        _draw(context, chosen, shown)
+        _draw(context, shown, note is not None)
     else:
         context.emit_rows(chosen, shown)
     if most and next(found.rows, None):
         context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
     if note and context.output == "table":
         context.say(note)
-
-
-def _fitting(context: Context, note: str | None) -> Sequence[str]:
-    columns = WIDE if context.console.width >= _WIDE_FROM else NARROW
-    return (*columns, "analysis") if note else columns
 
 
 def _chosen(columns: str) -> Sequence[str]:
@@ -102,31 +98,45 @@ def _chosen(columns: str) -> Sequence[str]:
     return names
 
 
-def _draw(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    from rich.table import Table
-
+def _draw(context: Context, rows: Iterable[Sequence[Any]], previews: bool) -> None:
+    from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, no_wrap=True, min_width=12 if name == "record_id" else None)
-    for row in rows:
-        texts = (
-            "" if value is None else _SHORT.get(name, str)(value)
-            for name, value in zip(columns, row, strict=True)
-        )
-        table.add_row(*map(for_terminal, texts))
-    context.console.print(table)
+    letters = [dict(zip(FOR_EYES, row, strict=True)) for row in rows]
+    left_out = _WHERE_WIDE if context.console.width < _WIDE_FROM else ()
+    if not previews:
+        left_out = ("analysis", *left_out)
+    shown = {name: text for name, text in _SHOWN.items() if name not in left_out}
+    texts = [[for_terminal(text(letter)) for text in shown.values()] for letter in letters]
+    draw(context.console, list(shown), texts)
 
 
-_SHORT: Mapping[str, Callable[[Any], str]] = {
-    "record_id": lambda record_id: record_id[:12],
-    "dead_at": lambda moment: moment[:16].replace("T", " "),
-    "exception_class": lambda name: name.rpartition(".")[2],
-    "analysis": lambda name: name if name == "preview" else "",
+def _failure(letter: Mapping[str, Any]) -> str:
+    if letter["exception_class"]:
+        name = letter["exception_class"].rpartition(".")[2]
+        return f"{name}: {letter['exception_message']}" if letter["exception_message"] else name
+    return f"in {letter['origin']}" if letter["origin"] else ""
+
+
+def _plain(name: str) -> Callable[[Mapping[str, Any]], str]:
+    return lambda letter: "" if letter[name] is None else str(letter[name])
+
+
+_SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "record_id": lambda letter: letter["record_id"][:12],
+    "dead_at": lambda letter: (letter["dead_at"] or "")[5:16].replace("T", " "),
+    "source": _plain("source"),
+    "cause": _plain("cause"),
+    "failure": _failure,
+    "advice": _plain("advice"),
+    "attempts": _plain("attempts"),
+    "replay_state": _plain("replay_state"),
+    "analysis": lambda letter: letter["analysis"] if letter["analysis"] == "preview" else "",
 }
-"""For eyes: a prefix that still addresses its letter, minutes, the class without its package, and what is no
-analysis."""
+"""For eyes, the most telling first: a prefix that still addresses its letter, a moment without its year, the
+class without its package, and what is no analysis."""
+_WHERE_WIDE = ("advice", "attempts", "replay_state")
+_WIDE_FROM = 110
 
 
 def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> str:

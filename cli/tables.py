@@ -1,29 +1,55 @@
 """Rows for eyes: a table that fits the terminal."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _GAP = 2
-_SHORTEST = 8
-"""No column is made narrower than this; beyond it the last ones are left out."""
+_SHORTEST = 12
+"""No text is made narrower than this, which of an id still addresses its letter."""
+_GOES_FIRST = ("pull_id", "segments", "seconds", "recaptured")
+"""Columns that people miss least."""
+_WRAPS = ("when", "where")
+"""Sentences and conditions, which half say something else: they go on in the next line."""
+_LINE = 24
+"""What wraps gives way first, down to this."""
+_NUMBER = re.compile(r"[-+]?[0-9.,]{0,20}%?")
+
+Cells = Mapping[str, Sequence[str]]
+Widths = Mapping[str, int]
 
 
 def draw(console: "Console", columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Print rows of text that is safe for a terminal; where they do not fit into one, the widest columns are
-    shortened and the last ones left out. Says in words what is not seen, "" where all is."""
+    """Print rows of text that is safe for a terminal; where they do not fit into one, the widest texts are
+    shortened, numbers never, and columns left out. Says in words what is not seen, "" where all is."""
     from rich.cells import cell_len
     from rich.text import Text
 
-    wanted = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
-    is_narrow = console.is_terminal and len(columns) > 1
-    widths = _fitting(wanted, console.width) if is_narrow else wanted
-    for number, row in enumerate([columns, *rows]):
-        line = (" " * _GAP).join(map(_cell, row, widths)).rstrip()
-        console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
-    return _unseen(columns, wanted, widths)
+    cells = {name: [row[place] for row in rows] for place, name in enumerate(columns)}
+    wanted = {name: max(map(cell_len, (name, *texts))) for name, texts in cells.items()}
+    is_narrow = console.is_terminal and len(cells) > 1
+    widths = _fitting(cells, wanted, console.width) if is_narrow else wanted
+    shown = zip(*([name, *cells[name]] for name in widths), strict=True)
+    for number, row in enumerate(shown):
+        for line in _lines(console, row, widths):
+            console.print(Text(line, style="" if number else "bold"), soft_wrap=True)
+    return _unseen(wanted, widths)
+
+
+def _lines(console: "Console", row: Sequence[str], widths: Widths) -> Iterator[str]:
+    """Mostly one."""
+    from rich.text import Text
+
+    parts = [
+        [line.plain.rstrip() for line in Text(text).wrap(console, width)] if name in _WRAPS else [text]
+        for text, (name, width) in zip(row, widths.items(), strict=True)
+    ]
+    for line in zip_longest(*parts, fillvalue=""):
+        yield (" " * _GAP).join(map(_cell, line, widths.values())).rstrip()
 
 
 def _cell(text: str, width: int) -> str:
@@ -32,19 +58,46 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def _fitting(wanted: Sequence[int], room: int) -> list[int]:
-    """A width for each column that fits, from the first on."""
-    widths = list(wanted)
-    while len(widths) > 1 and sum(min(w, _SHORTEST) + _GAP for w in widths) - _GAP > room:
-        widths.pop()
-    while sum(widths) + _GAP * (len(widths) - 1) > room and max(widths) > _SHORTEST:
-        widths[widths.index(max(widths))] -= 1
+def _fitting(cells: Cells, wanted: Widths, room: int) -> Widths:
+    """A width for each column that fits."""
+    least = {
+        name: width
+        if all(map(_NUMBER.fullmatch, cells[name]))
+        else min(width, _LINE if name in _WRAPS else _SHORTEST)
+        for name, width in wanted.items()
+    }
+    kept = _kept(cells, wanted, least, room)
+    widths = {name: wanted[name] for name in kept}
+    while _total(widths) > room and (wide := [name for name in kept if widths[name] > least[name]]):
+        widths[max(wide, key=lambda name: (name in _WRAPS, widths[name]))] -= 1
     return widths
 
 
-def _unseen(columns: Sequence[str], wanted: Sequence[int], widths: Sequence[int]) -> str:
-    shortened = [
-        name for name, all_of_it, width in zip(columns, wanted, widths, strict=False) if width < all_of_it
-    ]
-    said = {"shortened": shortened, "left out": columns[len(widths) :]}
-    return "; ".join(f"{what}: {', '.join(names)}" for what, names in said.items() if names)
+def _kept(cells: Cells, wanted: Widths, least: Widths, room: int) -> Sequence[str]:
+    """What is empty, or missed least, goes before anything is shortened; the last ones when that is not
+    enough."""
+    kept = list(wanted)
+    empty = [name for name, texts in cells.items() if texts and not any(texts)]
+    for name in dict.fromkeys((*empty, *_GOES_FIRST)):
+        if name in kept and len(kept) > 1 and _total({name: wanted[name] for name in kept}) > room:
+            kept.remove(name)
+    while len(kept) > 1 and _total({name: least[name] for name in kept}) > room:
+        kept.pop()
+    return kept
+
+
+def _total(widths: Widths) -> int:
+    return sum(widths.values()) + _GAP * (len(widths) - 1)
+
+
+def _unseen(wanted: Widths, widths: Widths) -> str:
+    said = {
+        "shortened": [name for name, width in widths.items() if width < wanted[name] and name not in _WRAPS],
+        "left out": [name for name in wanted if name not in widths],
+    }
+    return "; ".join(f"{what}: {_listed(names)}" for what, names in said.items() if names)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - 5
+    return ", ".join(names[:5]) + (f" and {more} more" if more > 0 else "")

@@ -74,6 +74,14 @@ def test_a_table_shows_no_control_character(dlq: Dlq) -> None:
     assert "\\u001b[2J" in out
 
 
+def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    head, *rows = dlq("-o", "table", "ls")[1].splitlines()
+
+    assert head.split() == ["record_id", "dead_at", "source", "cause", "failure", "analysis"]
+    assert rows[-1].split() == ["0" * 12, "01-01", "00:01", "orders", "expired"]
+
+
 def test_an_empty_archive_says_what_fills_it(
     dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
