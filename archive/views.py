@@ -66,7 +66,8 @@ _NARROWED: Mapping[str, str] = {
 Page = Mapping[str, Set[str]]
 """Some letters: a segment's file, as DuckDB names it -> the ids of those of its letters."""
 
-_NEWEST_FIRST = "coalesce(dead_at, captured_at) DESC NULLS LAST, record_id"
+_NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC, record_id"
+"""Letters of which nothing says when they died come last."""
 _BATCH_ROWS = 10_000
 _MEMORY = "2GB"
 """Beyond this DuckDB spills into its temporary folder: looking must not starve the host."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dlq.core.causes import spoken
 from dlq.core.errors import DlqError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ _SHOWN = 10
 _LONG = 500
 _NUMBER = 12
 """Columns that the number of letters and the gaps take."""
-_NAMED = ["fingerprint", "cause", "exception_class", "exception_message", "evidence"]
+_NAMED = ["source", "fingerprint", "cause", "exception_class", "exception_message", "evidence"]
 
 
 class Died(NamedTuple):
@@ -57,7 +58,7 @@ def _of(context: "Context", pull_ids: Collection[str], new: Sequence["Manifest"]
         causes[pull_id] = dict(Counter(row["cause"] for row in rows).most_common())
         failures.update(row["fingerprint"] for row in rows)
         examples |= {row["fingerprint"]: row for row in reversed(rows)}
-    told = [(n, str(examples[key]["cause"]), line_of(examples[key])) for key, n in failures.most_common()]
+    told = [(n, _cause(context, examples[key]), line_of(examples[key])) for key, n in failures.most_common()]
     return Died(causes, told, failures.total())
 
 
@@ -66,6 +67,13 @@ def line_of(verdict: Mapping[str, Any]) -> str:
     name, message = verdict["exception_class"], verdict["exception_message"]
     parts = [name.rpartition(".")[2], message] if name else [message or verdict["evidence"]]
     return next(iter(": ".join(part for part in parts if part).strip().splitlines()), "")
+
+
+def _cause(context: "Context", verdict: Mapping[str, Any]) -> str:
+    """In the words of its broker's people, where the configuration tells the broker."""
+    source = context.settings.sources.get(verdict["source"])
+    broker = context.settings.brokers.get(source.broker) if source else None
+    return spoken(str(verdict["cause"]), [broker.kind if broker else None])
 
 
 def show(context: "Context", died: Died) -> None:

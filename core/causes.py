@@ -1,5 +1,7 @@
 """The names of causes, mechanisms and advice; the archive and other programs rely on them."""
 
+from collections.abc import Iterable
+
 CAUSES = {
     "suppressed_duplicate": "the client's audit had seen it and poison-acked it; no proof of processing",
     "duplicate_from_store": "the broker found the id again in its store or cursor",
@@ -15,6 +17,18 @@ CAUSES = {
     "unreadable": "the broker could not unmarshal it",
     "unknown": "no evidence says why",
 }
+
+_SPOKEN = {("poison_ack", "rabbitmq"): "rejected by the consumer"}
+"""Where a broker's people use another word than the name of the cause."""
+
+
+def spoken(cause: str, broker_kinds: Iterable[str | None]) -> str:
+    """A cause of letters of these kinds of brokers, as people read it: poison acks are ActiveMQ's, the
+    consumers of RabbitMQ reject."""
+    words = {_SPOKEN.get((cause, kind or "")) for kind in broker_kinds}
+    word = words.pop() if len(words) == 1 else None
+    return f"{word} ({cause})" if word else cause
+
 
 MECHANISMS = (
     "reject", "delivery_limit", "retry_loop", "ttl", "maxlen", "alternate_exchange", "framework",

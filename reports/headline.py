@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.core import clock
+from dlq.core.causes import spoken
 from dlq.core.units import human_seconds
 from dlq.reports.previews import LIMITS
 
@@ -59,24 +60,27 @@ def failure(row: Document) -> tuple[str, str]:
     """What a fingerprint stands for: exception and message, or the cause and where it happened."""
     if row["exception_class"]:
         return str(row["exception_class"]), str(row["exception_message"] or "")
-    return str(row["cause"]), f"in {row['origin']}" if row["origin"] else ""
+    return spoken(str(row["cause"]), row["broker_kinds"]), f"in {row['origin']}" if row["origin"] else ""
 
 
 def _how_many(document: Document) -> str:
-    first, last = document["first"], document["last"]
+    first, last, undated = document["first"], document["last"], document["undated"]
     where = _plural(len(document["sources"]), "source")
+    letters = _plural(document["letters"], "dead letter")
+    if first is None:
+        return f"{letters} in {where}; nothing says when they died."
     span = ((clock.from_iso(last) or 0) - (clock.from_iso(first) or 0)) / 1e6
     lasted = f" ({human_seconds(span)})" if span >= 1 else ""
     until = minutes(last)[11:] if first[:10] == last[:10] else minutes(last)
-    letters = _plural(document["letters"], "dead letter")
-    return f"{letters} in {where}, from {minutes(first)} to {until} UTC{lasted}."
+    unknown = f"; of {undated:,} nothing says when" if undated else ""
+    return f"{letters} in {where}, from {minutes(first)} to {until} UTC{lasted}{unknown}."
 
 
 def _why(causes: Sequence[Document]) -> str:
     top, *others = causes
-    rest = ", ".join(f"{row['cause']} {row['share']:.1%}" for row in others[:3])
+    rest = ", ".join(f"{row['name']} {row['share']:.1%}" for row in others[:3])
     more = f", and {_plural(len(others) - 3, 'more cause')}" if len(others) > 3 else ""
-    return f"{top['share']:.1%} {top['cause']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."
+    return f"{top['share']:.1%} {top['name']}: {top['meaning']}{'; then ' if rest else ''}{rest}{more}."
 
 
 def _what_to_do(document: Document) -> str:

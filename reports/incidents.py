@@ -15,6 +15,7 @@ Document = Mapping[str, Any]
 _SQL = """
     WITH hit AS (
         SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
+               count(dead_at) > 0 AS dated, list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
                    AS waiting,
                coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
@@ -46,7 +47,8 @@ def what(row: Document) -> str:
     name, message = failure(row) if row["cause"] else (_listed(row["causes"]), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
-    return f"{name}{': ' if message else ''}{message[:200]}{more}"
+    published = "" if row["dated"] else " (by the times of publishing; nothing says when they died)"
+    return f"{name}{': ' if message else ''}{message[:200]}{more}{published}"
 
 
 def where(row: Document) -> str:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.archive.views import PREVIEW
-from dlq.core.causes import TRANSACTION_STATES
+from dlq.core.causes import TRANSACTION_STATES, spoken
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports.body import Preview
@@ -65,7 +65,8 @@ def _moment(text: str | None) -> str:
 
 
 def _head(letter: Document) -> Group:
-    cause = letter["cause"] or ("no dead letter, but evidence" if is_analysed(letter) else "not analysed yet")
+    missing = "no dead letter, but evidence" if is_analysed(letter) else "not analysed yet"
+    cause = spoken(letter["cause"], [letter["broker_kind"]]) if letter["cause"] else missing
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),

@@ -64,7 +64,7 @@ def _causes(document: Document) -> str:
             (
                 r["letters"],
                 f"{r['share']:.1%}",
-                r["cause"],
+                r["name"],
                 r["meaning"],
                 minutes(r["first"]),
                 minutes(r["last"]),
@@ -106,7 +106,7 @@ def _matrix(document: Document) -> str:
     counts = {(row["cause"], row["source"]): row["letters"] for row in document["matrix"]}
     rows: list[list[Any]] = []
     for row in document["causes"]:
-        rows.append([row["cause"], *(counts.get((row["cause"], source), 0) for source in sources)])
+        rows.append([row["name"], *(counts.get((row["cause"], source), 0) for source in sources)])
     rows.append(["size", *(human_bytes(row["body_bytes"] or 0) for row in document["sources"])])
     return _table(("cause", *(f">{escape(source)}" for source in sources)), rows)
 

@@ -33,12 +33,12 @@ _STEPS = (
     _Step(
         lambda _n, waiting: waiting.get("fix_first", 0),
         "dlq ls --where \"advice = 'fix_first'\"",
-        "{letters} would die again: mend the cause, then plan their replay",
+        "{letters} go back once their cause is mended: dlq replay plan --fixed",
     ),
     _Step(
         lambda _n, waiting: waiting.get("check_first", 0),
         "dlq ls --where \"advice = 'check_first'\"",
-        "{letters} may have been processed already: look into the business data first",
+        "{letters} need a look into the business data first; dlq show says why for each",
     ),
     _Step(
         lambda n, _waiting: n["unknown"],

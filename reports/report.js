@@ -33,7 +33,7 @@
       chosen.every(([name, value]) => letter[name] === value) && words.every((word) => letter.haystack.includes(word)));
     const sign = state.descending ? -1 : 1;
     const key = (letter) => letter[state.column] ?? "";
-    state.found.sort((a, b) => sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
+    state.found.sort((a, b) => (key(a) === "") - (key(b) === "") || sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
     state.page = 0;
     draw();
   }
@@ -56,7 +56,7 @@
   function row(letter) {
     const open = element("button", { type: "button", class: "plain" }, letter.record_id.slice(0, 12));
     open.addEventListener("click", () => show(letter));
-    const cells = [moment(letter.died), letter.source, letter.cause, shorten(failure(letter)), letter.advice, letter.replay_state];
+    const cells = [moment(letter.died), letter.source, letter.died_of ?? letter.cause, shorten(failure(letter)), letter.advice, letter.replay_state];
     const drawn = cells.map((cell, place) => element("td", place === 3 ? { class: "text" } : {}, cell ?? ""));
     return element("tr", {}, element("td", {}, open), ...drawn);
   }
@@ -76,7 +76,7 @@
     const deaths = [...(story.deaths ?? [])].reverse().map((d) => [moment(d.time), `${d.reason ?? "died"} in ${d.queue ?? "?"}${d.count > 1 ? `, ${d.count} times` : ""}`]);
     byId("letter-content").replaceChildren(
       element("header", {}, title, close),
-      list([["cause", letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
+      list([["cause", letter.died_of ?? letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
         ["source", letter.source], ["lies in", letter.dead_letter_queue], [isDead ? "died in" : "meant for", letter.origin], ["attempts", letter.attempts],
         ["laps", letter.laps], ["verdict of", letter.analysis], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
       ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), isDead ? "dead since" : letter.end]])),

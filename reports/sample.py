@@ -11,6 +11,7 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
+from dlq.core.causes import spoken
 from dlq.reports.body import Preview, opaque, preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
@@ -41,14 +42,14 @@ _CHOOSE = f"""
     CREATE TEMP TABLE sample AS
     SELECT * FROM (
         SELECT source, unnest(chosen) AS record_id, generate_subscripts(chosen, 1) AS place, kind FROM (
-            SELECT source, arg_max(record_id, coalesce(dead_at, captured_at), {_OF_A_KIND}) AS chosen,
+            SELECT source, arg_max(record_id, coalesce(dead_at, TIMESTAMPTZ 'epoch'), {_OF_A_KIND}) AS chosen,
                    row_number() OVER (ORDER BY count(*) DESC) AS kind
             FROM letters GROUP BY source, cause, fingerprint))
     ORDER BY place, kind LIMIT {_LETTERS}"""
 _ROWS = """
-    SELECT l.record_id, l.source, dead_letter_queue, origin, cause, mechanism, advice, attempts, fingerprint,
-           incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
-           published_at, coalesce(dead_at, captured_at) AS died, body_size, laps, replay_state,
+    SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, mechanism, advice, attempts,
+           fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
+           published_at, dead_at AS died, body_size, laps, replay_state,
            transaction_state, analysis
     FROM letters l JOIN sample s ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
@@ -83,10 +84,15 @@ def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None
             yield _cut(masker.document(row) if masker else row)
 
     return {
-        "letters": _within(_LETTERS_BYTES, [{**row, "end": end_of(row)} for row in rows(_ROWS)]),
+        "letters": _within(_LETTERS_BYTES, [_row(row) for row in rows(_ROWS)]),
         "stories": _within(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
         "failures": list(rows(_FAILURES)),
     }
+
+
+def _row(row: Document) -> Document:
+    died_of = spoken(row["cause"], [row["broker_kind"]]) if row["cause"] else None
+    return {**row, "end": end_of(row), "died_of": died_of}
 
 
 def _cut(row: Document) -> Document:

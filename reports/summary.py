@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
-from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.causes import ADVICE, CAUSES, spoken
 from dlq.core.clock import iso, now
 from dlq.reports import incidents, timeline
 from dlq.reports.next_steps import next_steps
@@ -29,18 +29,16 @@ _FACTS = """
     SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
            coalesce(advice, 'no_verdict') AS advice, fingerprint,
            coalesce(replay_state, 'none') AS replay_state, coalesce(analysis = 'preview', false) AS previewed,
-           time_bucket(to_seconds({step}), coalesce(dead_at, captured_at), {origin}) AS bucket,
-           count(*) AS letters, min(coalesce(dead_at, captured_at)) AS first,
-           max(coalesce(dead_at, captured_at)) AS last, sum(body_size) AS body_bytes,
-           min(record_id) AS example
+           time_bucket(to_seconds({step}), dead_at, {origin}) AS bucket, count(*) AS letters,
+           min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
+           sum(body_size) AS body_bytes, min(record_id) AS example
     FROM letters WHERE NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
 # A judged record without a cause is evidence beside a letter (the copies of a half message, say), no letter.
 _SPAN = """
-    SELECT count(*), epoch(min(died)), epoch(max(died))
-    FROM (SELECT coalesce(dead_at, captured_at) AS died FROM records)"""
+    SELECT count(*), epoch(min(dead_at)), epoch(max(dead_at)) FROM records"""
 _CAUSES = """
     SELECT cause, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
-           min(example) AS example
+           min(example) AS example, list_sort(list(DISTINCT broker_kind)) AS broker_kinds
     FROM facts GROUP BY cause ORDER BY letters DESC, cause"""
 _SOURCES = """
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
@@ -59,7 +57,8 @@ _FINGERPRINTS = f"""
     WITH top AS (
         SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
                min(example) AS example,
-               arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources
+               arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources,
+               list_sort(list(DISTINCT broker_kind)) AS broker_kinds
         FROM facts WHERE fingerprint IS NOT NULL
         GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP})
     SELECT top.* EXCLUDE (lies_in), v.cause, v.advice, v.exception_class, v.exception_message,
@@ -83,7 +82,8 @@ _JUDGED = f"""
 _HOW_MANY = """
     SELECT (SELECT count(DISTINCT fingerprint) FROM facts WHERE NOT previewed) AS fingerprints,
            count(*)::BIGINT AS incidents,
-           count(*) FILTER (ongoing)::BIGINT AS ongoing
+           count(*) FILTER (ongoing)::BIGINT AS ongoing,
+           (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated
     FROM incidents"""
 _LISTS: Mapping[str, str] = {
     "causes": _CAUSES,
@@ -100,8 +100,8 @@ _LISTS: Mapping[str, str] = {
 def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -> Document:
     """The whole report of `analysis` (the one that `connection`'s views show; None: of a preview alone).
 
-    `previewed` is how many letters are only previewed; `counts` and `next` take no account of what a preview
-    says. Times are ISO 8601, UTC.
+    `previewed` is how many letters are only previewed, `undated` of how many nothing says when they died;
+    `counts` and `next` take no account of what a preview says. Times are ISO 8601, UTC.
     """
     (total, first, last) = next(run(connection, _SPAN).rows)
     step = timeline.step_seconds(first, last)
@@ -121,8 +121,12 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -
     document["previewed"] = sum(row["letters"] for row in judged if row["previewed"])
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
+    for row in document["causes"]:
+        row["name"] = spoken(row["cause"], row["broker_kinds"])
     _explain(document["advice"], "advice", ADVICE, total)
-    document["counts"] = {**_counts(document, judged), **objects(connection, _HOW_MANY)[0]}
+    how_many = objects(connection, _HOW_MANY)[0]
+    document["undated"] = how_many.pop("undated")
+    document["counts"] = {**_counts(document, judged), **how_many}
     document["next"] = next_steps(document, _total(judged, "advice", "waiting"))
     return document
 

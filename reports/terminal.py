@@ -43,7 +43,7 @@ def _causes(document: Document, width: int) -> RenderableType | None:
     for row in document["causes"]:
         full = Text("█" * max(1, round(bar * row["share"])), style="cyan")
         table.add_row(
-            _safe(row["cause"]), f"{row['letters']:,}", f"{row['share']:.1%}", full, minutes(row["first"])
+            _safe(row["name"]), f"{row['letters']:,}", f"{row['share']:.1%}", full, minutes(row["first"])
         )
     return table if table.row_count else None
 
@@ -72,7 +72,7 @@ def _matrix(document: Document, width: int) -> RenderableType | None:
     for row in document["causes"]:
         cells = [counts.get((row["cause"], name), 0) for name in shown]
         cells += [sum(counts.get((row["cause"], name), 0) for name in rest)] if rest else []
-        table.add_row(_safe(row["cause"]), *(f"{n:,}" if n else "·" for n in cells))
+        table.add_row(_safe(row["name"]), *(f"{n:,}" if n else "·" for n in cells))
     table.add_row(
         "size", *(human_bytes(row["body_bytes"] or 0) for row in document["sources"][:fitting]), style="dim"
     )
@@ -90,7 +90,7 @@ def _fingerprints(document: Document, width: int) -> RenderableType | None:
         table.add_row(
             f"{row['letters']:,}",
             _safe(row["example"])[:12],
-            since if width >= _WIDE_FROM else since[5:],
+            since if width >= _WIDE_FROM or not row["first"] else since[5:],
             said,
         )
     return table if table.row_count else None

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archives import letter, write_analysis, write_segment
+from archives import MINUTE, letter, write_analysis, write_segment
 from unit.reports.reporting import EARLIER, LATEST, an_id, ledger, store
 
 from dlq.archive.store import LocalStore
-from dlq.core import clock
+from dlq.core import causes, clock
 from dlq.core.errors import UsageError
-from dlq.reports import report, retention, summary, thresholds, timeline
+from dlq.reports import headline, report, retention, summary, thresholds, timeline
 
 __all__ = ["store"]
 
@@ -57,6 +57,45 @@ def test_duplicates_and_incidents_are_counted(store: LocalStore) -> None:
 
     assert document["duplicates"] == [{"kind": "message_id", "groups": 1, "letters": 2}]
     assert (document["counts"]["incidents"], document["counts"]["ongoing"]) == (1, 1)
+
+
+def test_letters_without_a_time_of_death_are_in_no_time(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(
+        store, "p-0", [letter(1), letter(2, dead_at=None, published_at=MINUTE, captured_at=9 * MINUTE)]
+    )
+    write_analysis(store, LATEST, [{"record_id": an_id(n), "cause": "unknown"} for n in (1, 2)])
+    document = report.make(store)
+
+    assert document["undated"] == 1
+    assert sum(bucket["letters"] for bucket in document["timeline"]["buckets"]) == 1
+    assert document["causes"][0]["last"] == "1970-01-01T00:01:00Z"
+    assert "; of 1 nothing says when." in headline.sentences(document)[0]
+
+
+def test_of_letters_that_all_lack_a_time_of_death_no_time_is_said(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1, dead_at=None, captured_at=MINUTE)])
+    write_analysis(store, LATEST, [{"record_id": an_id(1), "cause": "unknown"}])
+    document = report.make(store)
+
+    assert (document["first"], document["last"], document["timeline"]["buckets"]) == (None, None, [])
+    assert headline.sentences(document)[0] == "1 dead letter in 1 source; nothing says when they died."
+
+
+@pytest.mark.parametrize(
+    ("kinds", "name"),
+    [
+        (["rabbitmq"], "rejected by the consumer (poison_ack)"),
+        (["activemq"], "poison_ack"),
+        (["rabbitmq", "activemq"], "poison_ack"),
+        ([None], "poison_ack"),
+        ([], "poison_ack"),
+    ],
+)
+def test_a_cause_is_said_in_the_words_of_its_broker(kinds: list[str | None], name: str) -> None:
+    assert causes.spoken("poison_ack", kinds) == name
+    assert causes.spoken("expired", kinds) == "expired"
 
 
 def test_what_went_back_no_longer_waits(store: LocalStore) -> None:
