@@ -1,15 +1,17 @@
 """`dlq doctor`: look at the sources without changing anything."""
 
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlq.cli import completion
+from dlq.cli import completion, doctor_output
+from dlq.cli.at_once import Stop, at_once
 from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
+from dlq.cli.doctor_output import Finding
 from dlq.cli.exit import ExitCode, code_of
+from dlq.cli.progress import Line, progress
 from dlq.core.errors import DlqError
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from dlq.core.settings import Source
 
 _COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error")
+_AT_ONCE = 4
 
 
 def register(app: typer.Typer) -> None:
@@ -33,35 +36,61 @@ def doctor(
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
-    Warns of a ledger that is gone, or on a server that may forget what was sent.
+    Ends with 3 where a pull, in the mode that the source is configured for, would be refused. Of one source
+    it shows limits, rights and bindings, too (of several with -v). Warns of a ledger that is gone, or on a
+    server that may forget what was sent.
 
     Example: dlq doctor orders
     """
     context: Context = ctx.obj
     chosen = context.sources(sources or [])
-    findings: list[dict[str, Any]] = []
-    errors: list[DlqError] = []
-    for source in chosen:
+    findings, errors = _look(context, chosen)
+    for line in doctor_output.complaints(findings):
+        context.complain(line)
+    looked_at = len(chosen) + _look_at_ledger(context, errors)
+    shown = [finding.document for finding in findings]
+    if context.output == "table":
+        doctor_output.draw(context, findings)
+    elif context.output == "json":
+        context.emit({"sources": shown})
+    elif context.output == "csv":
+        context.emit_rows(_COLUMNS, [[each.get(name) for name in _COLUMNS] for each in shown])
+    else:
+        for each in shown:
+            context.emit(each)
+    if errors:
+        return code_of(errors[0]) if len(errors) == looked_at else ExitCode.PARTLY
+    return ExitCode.PARTLY if any(finding.refused for finding in findings) else ExitCode.DONE
+
+
+def _look(context: Context, chosen: "Sequence[Source]") -> tuple[list[Finding], list[DlqError]]:
+    """What is there of each source, several asked at once, and what went wrong."""
+    lines = {source.name: Line(source.name, f"the broker {source.broker}") for source in chosen}
+
+    def look(source: "Source", _stop: Stop) -> "Inspection":
+        lines[source.name].news(lambda _elapsed: "looking")
         try:
-            findings.append({"source": source.name, **asdict(_inspect(context, source))})
+            return _inspect(context, source)
+        finally:
+            lines[source.name].end()
+
+    _ = context.settings  # read once, before threads want it
+    with progress(context, list(lines.values())):
+        ended = list(at_once(look, chosen, _AT_ONCE, _interrupt))
+    findings: list[Finding] = []
+    errors: list[DlqError] = []
+    for source, future in ended:
+        try:
+            findings.append(Finding(source, future.result()))
         except DlqError as error:
             errors.append(error)
-            context.complain(f"{source.name}: {error}")
-            findings.append({"source": source.name, "error": str(error)})
-    looked_at = len(chosen) + _look_at_ledger(context, errors)
-    if context.output == "table":
-        for finding in findings:
-            _render(context, finding)
-    elif context.output == "json":
-        context.emit({"sources": findings})
-    elif context.output == "csv":
-        context.emit_rows(_COLUMNS, [[finding.get(name) for name in _COLUMNS] for finding in findings])
-    else:
-        for finding in findings:
-            context.emit(finding)
-    if not errors:
-        return ExitCode.DONE
-    return code_of(errors[0]) if len(errors) == looked_at else ExitCode.PARTLY
+            findings.append(Finding(source, error=error))
+    return findings, errors
+
+
+def _interrupt() -> None:
+    """Looking leaves nothing to be put in order."""
+    raise KeyboardInterrupt
 
 
 def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
@@ -81,30 +110,8 @@ def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
 
 
 def _inspect(context: Context, source: "Source") -> "Inspection":
-
     connector = connect(context, context.settings.brokers[source.broker])
     try:
         return connector.inspect(source)
     finally:
         connector.close()
-
-
-def _render(context: Context, finding: Mapping[str, Any]) -> None:
-    from rich.table import Table
-
-    from dlq.core.text import for_terminal
-
-    context.console.print(f"\n{for_terminal(finding['source'])}", style="bold")
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
-    facts = {"version": finding.get("version"), "messages": finding.get("depth"), **finding.get("facts", {})}
-    facts |= {f"a {mode}": text for mode, text in finding.get("changes", {}).items()}
-    facts |= {f"a {mode} is refused": text for mode, text in finding.get("harm", {}).items()}
-    facts |= {"warning" if i == 0 else "": text for i, text in enumerate(finding.get("warnings", ()))}
-    facts |= {"error": finding.get("error")}
-    for name, value in facts.items():
-        if value is not None:
-            table.add_row(
-                name,
-                for_terminal(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)),
-            )
-    context.console.print(table)

@@ -11,7 +11,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import Line
 from dlq.connectors.base import Mode
-from dlq.core.errors import UsageError
+from dlq.core.errors import HarmRefused, UsageError
 from dlq.core.settings import Source
 from dlq.core.text import for_terminal
 from dlq.core.units import seconds
@@ -22,6 +22,11 @@ from dlq.replay.evidence import Place, Standing, standing
 from dlq.replay.load import Loader
 from dlq.replay.pace import Stop
 from dlq.replay.ramp import Watch, places_of, ramp
+
+_UNWATCHABLE = (
+    "--ramp pulls {source} again and again to see what comes back, and a {mode} of it is refused (dlq doctor "
+    '{source} says why); set mode = "drain" for it in dlq.toml, or apply without --ramp'
+)
 
 
 def ramp_up(context: Context, plan: str, max_share: float) -> int:
@@ -97,9 +102,12 @@ def _sources(context: Context, header: planfile.Header) -> list[Source]:
 def _look_again(context: Context, sources: Sequence[Source], plan: str) -> int:
     """Capture what lies in the sources now, as their configured mode says; how much of the plan came back."""
     for source in sources:
-        with brokers_of(context) as brokers:
-            mode: Mode = "drain" if source.mode == "drain" else "copy"
-            result = pull(context.store, brokers.get(source.broker), source, PullOptions(mode=mode))
+        mode: Mode = "drain" if source.mode == "drain" else "copy"
+        try:
+            with brokers_of(context) as brokers:
+                result = pull(context.store, brokers.get(source.broker), source, PullOptions(mode=mode))
+        except HarmRefused as refused:
+            raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode)) from refused
         if result.error is not None:
             raise result.error
     return came_back(context.store, context.settings, plan)

@@ -29,6 +29,8 @@ _PERHAPS_LIMITED = (
     "this quorum queue may have a delivery limit by policy, and looking counts as a delivery; "
     "set management_url so that dlq can see it, use --mode drain, or insist with --force"
 )
+_UNREADABLE = "the user may not read this queue: no pull is possible"
+_STREAM = "this is a stream: dlq does not read streams"
 
 
 def harm_of_copy(topology: Topology) -> str | None:
@@ -90,7 +92,6 @@ def inspect(broker: Broker, queue: str) -> Inspection:
 def _inspection(
     topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
 ) -> Inspection:
-    harm = harm_of_copy(topology)
     facts = {
         "version": version,
         "queue type": topology.kind or "unknown",
@@ -109,9 +110,16 @@ def _inspection(
         depth=depth,
         facts={name: value for name, value in facts.items() if value is not None},
         changes={"copy": change_by_copy(topology, version), "drain": _DRAIN},
-        harm={"copy": harm} if harm else {},
+        harm=_harm(topology, rights),
         warnings=[*_warnings(topology, depth, consumers, rights), *topology.notes],
     )
+
+
+def _harm(topology: Topology, rights: Mapping[str, bool]) -> dict[str, str]:
+    if topology.kind == "stream" or not rights["read"]:
+        return dict.fromkeys(("copy", "drain"), _STREAM if topology.kind == "stream" else _UNREADABLE)
+    harm = harm_of_copy(topology)
+    return {"copy": harm} if harm else {}
 
 
 def _retention(topology: Topology) -> dict[str, Any]:
@@ -145,11 +153,11 @@ def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[st
         )
         and depth >= 0.8 * length,
         f"{_consumers(consumers)} letters from this queue": consumers > 0,
-        "the user may not read this queue: no pull is possible": not rights["read"],
+        _UNREADABLE: not rights["read"],
         "the user may not write to the default exchange: no replay to a queue is possible": not rights[
             "write to the default exchange"
         ],
-        "this is a stream: dlq does not read streams": topology.kind == "stream",
+        _STREAM: topology.kind == "stream",
     }
     return [text for text, holds in found.items() if holds]
 

@@ -85,6 +85,7 @@ def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: p
         seen = RabbitConnector(broker).inspect(request(queue).source)
         assert (seen.depth, seen.facts["rights"]) == (1, "none")
         assert any("may not read" in warning for warning in seen.warnings)
+        assert set(seen.harm) == {"copy", "drain"}
 
 
 def test_a_port_that_nobody_listens_on_is_unreachable(rabbit: Rabbit) -> None:

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +11,11 @@ from archives import letter
 from replaying import Replaying, brokers, fill
 
 from dlq.archive import segments
+from dlq.cli import ramping
+from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
+from dlq.core.errors import HarmRefused
 from dlq.replay.apply import applying
 from dlq.replay.came_back import came_back
 from dlq.replay.evidence import Place, Standing
@@ -176,3 +180,22 @@ def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> 
     assert re.search(
         r"step 2: 10 sent, 0 came back; 0 wait in orders \(1 consumer\); waits until \d\d:", told[-1]
     )
+
+
+def test_a_source_that_may_not_be_copied_is_refused_with_what_apply_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "dlq.toml"
+    broker = '[brokers.shop]\nkind = "memory"\nurl = "memory:ramp"\n'
+    config.write_text(
+        f'archive = "{tmp_path}/archive"\n{broker}[sources.orders]\nbroker = "shop"\nqueue = "q"\n'
+    )
+    context = Context(str(config))
+
+    def refuse(*_arguments: Any) -> Any:
+        raise HarmRefused("use --mode drain, or insist with --force")
+
+    monkeypatch.setattr(ramping, "pull", refuse)
+    with pytest.raises(HarmRefused, match='set mode = "drain" for it') as refused:
+        ramping._look_again(context, context.sources(["orders"]), "plan")
+    assert "--force" not in str(refused.value)

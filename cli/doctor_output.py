@@ -1,0 +1,124 @@
+"""What `dlq doctor` found, for people: a line a source, what it means said once below."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from dlq.cli.context import Context
+from dlq.core.text import for_terminal
+
+if TYPE_CHECKING:
+    from dlq.connectors.base import Inspection
+    from dlq.core.errors import DlqError
+    from dlq.core.settings import Source
+
+_MODES = ("copy", "drain")
+_COLUMNS = ("source", "broker", "version", "messages", "pulled by", *_MODES)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is there of one source, or why nothing is known."""
+
+    source: "Source"
+    inspection: "Inspection | None" = None
+    error: "DlqError | None" = None
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """As the formats for scripts show it."""
+        found = {"error": str(self.error)} if self.inspection is None else asdict(self.inspection)
+        return {"source": self.source.name, **found}
+
+    @property
+    def refused(self) -> str | None:
+        """Why a pull as it is configured would be refused."""
+        return None if self.inspection is None else self.inspection.harm.get(self.source.mode)
+
+
+def complaints(findings: Sequence[Finding]) -> list[str]:
+    """A line for each problem, with the sources that have it."""
+    problems = [(str(each.error), each) for each in findings if each.error is not None]
+    problems += [
+        (f"a pull as configured ({each.source.mode}) would be refused", each)
+        for each in findings
+        if each.refused
+    ]
+    return [f"{names}: {text}" for text, names in _by_text(problems).items()]
+
+
+def draw(context: Context, findings: Sequence[Finding]) -> None:
+    """The table, its explanations, and, where they are not too many, the facts."""
+    context.emit_rows(_COLUMNS, [_row(finding) for finding in findings])
+    for heading, remarks in _remarks(findings).items():
+        for text, names in _by_text(remarks).items():
+            _paragraph(context, f"{heading}: {names}", text)
+    known = [finding for finding in findings if finding.inspection is not None]
+    if len(findings) > 1 and not context.verbose:
+        context.say("Limits, rights and bindings of one source: dlq doctor SOURCE")
+        return
+    for finding in known:
+        _facts(context, finding.source.name, finding.inspection.facts if finding.inspection else {})
+
+
+def _row(finding: Finding) -> list[Any]:
+    source, found = finding.source, finding.inspection
+    if found is None:
+        return [source.name, source.broker, "not known", None, source.mode, None, None]
+    allowed = ["refused" if mode in found.harm else "yes" for mode in _MODES]
+    return [source.name, source.broker, found.version, found.depth, source.mode, *allowed]
+
+
+def _remarks(findings: Iterable[Finding]) -> Mapping[str, list[tuple[str, Finding]]]:
+    """Heading -> texts and the finding that each is of; a mode that is refused changes nothing."""
+    remarks: defaultdict[str, list[tuple[str, Finding]]] = defaultdict(list)
+    for mode in _MODES:
+        for finding in findings:
+            found = finding.inspection
+            if found is not None and mode in found.harm:
+                remarks[f"{mode} is refused"].append((found.harm[mode], finding))
+            elif found is not None and mode in found.changes:
+                remarks[mode].append((found.changes[mode], finding))
+    for finding in findings:
+        found = finding.inspection
+        for warning in found.warnings if found else ():
+            if found and warning not in found.harm.values():
+                remarks["warning"].append((warning, finding))
+    return remarks
+
+
+def _by_text(remarks: Iterable[tuple[str, Finding]]) -> Mapping[str, str]:
+    """Each text once, with the names of its sources."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for text, finding in remarks:
+        names[text].append(finding.source.name)
+    return {text: ", ".join(sources) for text, sources in names.items()}
+
+
+def _paragraph(context: Context, heading: str, text: str) -> None:
+    from rich.padding import Padding
+    from rich.text import Text
+
+    context.console.print()
+    context.console.print(Text(for_terminal(heading), style="bold"))
+    context.console.print(Padding(Text(for_terminal(text)), (0, 0, 0, 2), expand=False))
+
+
+def _facts(context: Context, name: str, facts: Mapping[str, Any]) -> None:
+    from rich.padding import Padding
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for label, value in facts.items():
+        table.add_row(Text(for_terminal(label)), Text(for_terminal(_in_words(value))))
+    context.console.print()
+    context.console.print(Text(for_terminal(name), style="bold"))
+    context.console.print(Padding(table, (0, 0, 0, 2), expand=False))
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_in_words(each)}" for name, each in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

@@ -1,0 +1,114 @@
+"""`dlq doctor`: a line a source, each explanation once, and 3 where a pull would be refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.cli.app import run
+from dlq.connectors.base import Inspection
+from dlq.connectors.memory import MemoryConnector
+from dlq.core.errors import HarmRefused, Unreachable
+from dlq.core.settings import Source
+
+CHANGES = {"copy": "a copy marks them redelivered", "drain": "a drain removes them"}
+WELL = Inspection("1.0", 3, {"queue type": "classic", "limits": {"max": 5}}, CHANGES, {}, ["drain soon"])
+HARMED = Inspection("1.0", 3, {}, CHANGES, {"copy": "looking kills"}, ["drain soon"])
+STREAM = Inspection("1.0", 3, {}, CHANGES, dict.fromkeys(CHANGES, "a stream"), ["a stream"])
+AWAY = Unreachable("shop (host:1): no connection")
+Doctor = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def doctor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Doctor:
+    """`dlq doctor` where each source's finding is given; `modes` are those that are configured."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "100")
+    found: dict[str, Any] = {}
+
+    def inspect(_self: MemoryConnector, source: Source) -> Inspection:
+        if isinstance(found[source.name], Exception):
+            raise found[source.name]
+        return found[source.name]
+
+    monkeypatch.setattr(MemoryConnector, "inspect", inspect)
+
+    def look(findings: dict[str, Any], *words: str, modes: str = "copy") -> tuple[int, str, str]:
+        found.update(findings)
+        text = '[brokers.shop]\nkind = "memory"\nurl = "memory:doctor"\n'
+        for name in findings:
+            text += f'[sources.{name}]\nbroker = "shop"\nqueue = "{name}"\nmode = "{modes}"\n'
+        Path("dlq.toml").write_text(text)
+        code = run(["doctor", *words])
+        return code, *capfd.readouterr()
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("findings", "mode", "expected"),
+    [
+        ({"a": WELL}, "copy", 0),
+        ({"a": HARMED}, "copy", 3),
+        ({"a": HARMED}, "drain", 0),
+        ({"a": STREAM}, "drain", 3),
+        ({"a": WELL, "b": HARMED}, "copy", 3),
+        ({"a": WELL, "b": AWAY}, "copy", 3),
+        ({"a": AWAY, "b": AWAY}, "copy", 4),
+        ({"a": HarmRefused("no")}, "copy", 2),
+    ],
+)
+def test_the_exit_code_says_whether_a_pull_as_configured_would_work(
+    doctor: Doctor, findings: dict[str, Any], mode: str, expected: int
+) -> None:
+    assert doctor(findings, "-o", "json", modes=mode)[0] == expected
+
+
+def test_several_sources_have_a_line_each_and_every_explanation_stands_once(doctor: Doctor) -> None:
+    _code, out, err = doctor({"a": WELL, "b": WELL, "c": HARMED, "d": AWAY, "e": AWAY}, "-o", "table")
+    assert out.splitlines()[:6] == [
+        "source  broker  version    messages  pulled by  copy     drain",
+        "a       shop    1.0        3         copy       yes      yes",
+        "b       shop    1.0        3         copy       yes      yes",
+        "c       shop    1.0        3         copy       refused  yes",
+        "d       shop    not known            copy",
+        "e       shop    not known            copy",
+    ]
+    assert [out.count(text) for text in (*CHANGES.values(), "looking kills", "drain soon")] == [1] * 4
+    assert "copy: a, b\n" in out
+    assert "copy is refused: c\n" in out
+    assert err.splitlines()[:2] == [
+        f"dlq: d, e: {AWAY}",
+        "dlq: c: a pull as configured (copy) would be refused",
+    ]
+    assert "no connection" not in out
+
+
+def test_a_mode_that_is_refused_is_not_said_to_change_anything(doctor: Doctor) -> None:
+    _code, out, _err = doctor({"a": STREAM}, "-o", "table")
+    assert not any(text in out for text in CHANGES.values())
+    assert "warning" not in out
+
+
+@pytest.mark.parametrize(("number", "words", "shown"), [(1, [], True), (2, [], False), (2, ["-v"], True)])
+def test_facts_are_shown_of_one_source_or_when_asked_for(
+    doctor: Doctor, number: int, words: list[str], shown: bool
+) -> None:
+    _code, out, err = doctor(dict.fromkeys("ab"[:number], WELL), "-o", "table", *words)
+    assert ("limits" in out and "max: 5" in out) == shown
+    assert ("dlq doctor SOURCE" in err) != shown
+
+
+def test_what_a_broker_says_cannot_steer_the_terminal(doctor: Doctor) -> None:
+    hostile = Inspection("\x1b[2J", 3, {"\x1b[2J": "\x1b[2J"}, {"copy": "\x1b[2J"}, {}, ["\x1b[2J"])
+    _code, out, _err = doctor({"a": hostile}, "-o", "table")
+    assert "\x1b" not in out
+
+
+def test_scripts_get_every_finding_in_full(doctor: Doctor) -> None:
+    _code, out, _err = doctor({"a": HARMED, "b": AWAY}, "-o", "jsonl")
+    harmed, away = map(json.loads, out.splitlines())
+    assert harmed["harm"] == {"copy": "looking kills"}
+    assert away == {"source": "b", "error": str(AWAY)}
