@@ -48,8 +48,8 @@ _CHOOSE = f"""
     ORDER BY place, kind LIMIT {_LETTERS}"""
 _ROWS = """
     SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, mechanism, advice, attempts,
-           fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence, message_id, key,
-           published_at, dead_at AS died, body_size, laps, replay_state,
+           fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence, message_id,
+           key, published_at, dead_at AS died, body_size, laps, replay_state,
            transaction_state, analysis
     FROM letters l JOIN sample s ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
