@@ -10,7 +10,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import Line, progress, replayed
 from dlq.cli.replay_output import show_states
-from dlq.replay import ledger, planfile, status
+from dlq.replay import ledger, planfile, status, still_queued
 from dlq.replay.apply import Run, Send, applying
 from dlq.replay.brokers import Brokers
 from dlq.replay.pace import Stop, stopping_on_signals
@@ -61,11 +61,13 @@ def sending(
 def finish(context: Context, run: Run, stop: Stop, more: Mapping[str, Any]) -> int:
     """Show what became of the plan's letters; returns the exit code."""
     with ledger.opened(context.settings.ledger, context.store) as book:
-        states = status.counts(context.store, book, planfile.load(context.store, run.plan))
+        header = planfile.load(context.store, run.plan)
+        states = status.counts(context.store, book, header)
     for reason in (*run.lost, *run.notes):
         context.complain(reason)
     counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
-    document = {**more, "plan": run.plan, "states": states, **counts}
+    left_behind = still_queued.of_plan(context.store, context.settings, header)
+    document = {**more, "plan": run.plan, "states": states, **counts, "still_queued": left_behind}
     if "steps" in document:
         document["left"] = states["planned"]
     context.emit(document, lambda: show_states(context, document))

@@ -64,19 +64,21 @@ def _say_what_it_goes_by(context: Context, found: Standing, places: Collection[P
     """Where a broker tells less than acknowledgements."""
     for broker, target in sorted(places):
         seen = found.get((broker, target), ())
-        kind = context.settings.brokers[broker].kind
+        settings = context.settings.brokers[broker]
+        is_set = settings.management_url or settings.jolokia_url or target.kind == "topic"
+        more = "" if is_set else _TELLS_MORE.get(settings.kind, "")
         name = for_terminal(str(target))
         if not seen:
             context.say(
                 f"{name}: nothing tells whether its letters are consumed; this ramp goes by what comes back "
-                f"within {context.settings.replay.ramp_wait} of each step{_TELLS_MORE.get(kind, '')}"
+                f"within {context.settings.replay.ramp_wait} of each step{more}"
             )
         elif any(one.acknowledged is None for one in seen):
             context.say(
                 f"{name}: this ramp goes by letters that consumers took; nothing tells whether they are "
-                f"acknowledged{_TELLS_MORE.get(kind, '')}"
+                f"acknowledged{more}"
             )
-        if kind == "rocketmq":
+        if settings.kind == "rocketmq":
             context.say(f"{name}: {_RETRIES}")
 
 

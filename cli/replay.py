@@ -91,7 +91,7 @@ def plan(
     """
     from dlq.cli.applying import carry_out
     from dlq.cli.replay_output import plan_document, show_plan
-    from dlq.replay import edits
+    from dlq.replay import edits, still_queued
     from dlq.replay.brokers import Brokers
     from dlq.replay.plan import make
     from dlq.replay.wanted import Wanted
@@ -106,8 +106,9 @@ def plan(
     with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
     differences = list(edits.differences(context.store, header, changes))
-    document = plan_document(header, len(changes.changed))
-    show = partial(show_plan, context, header, differences, len(changes.changed))
+    left_behind = still_queued.of_plan(context.store, context.settings, header)
+    document = plan_document(header, len(changes.changed), left_behind)
+    show = partial(show_plan, context, header, differences, document)
     if not header.letters:
         _say_what_was_not_judged(context)
     if not apply_now:
@@ -193,7 +194,7 @@ def status(
     from dlq.cli import came_back
     from dlq.cli.applying import code_of_states
     from dlq.cli.replay_output import list_plans, show_states
-    from dlq.replay import ledger, planfile
+    from dlq.replay import ledger, planfile, still_queued
     from dlq.replay.status import counts
 
     context: Context = ctx.obj
@@ -208,6 +209,7 @@ def status(
         states = counts(context.store, book, header)
     sent = header.letters - states["planned"] - states["sending"]
     document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
+    document["still_queued"] = still_queued.of_plan(context.store, context.settings, header)
     document["came_back"] = came_back.letters(context, header.plan) if sent else []
     context.emit(document, lambda: show_states(context, document))
     return code_of_states(states)

@@ -8,7 +8,7 @@ from dlq.cli.context import Context
 from dlq.core.errors import DlqError
 from dlq.core.text import for_terminal
 from dlq.core.units import human_seconds
-from dlq.replay import planfile
+from dlq.replay import planfile, still_queued
 from dlq.replay.planfile import Header
 
 _MOST_ROWS = 20
@@ -31,8 +31,8 @@ _REASONS = {
 }
 
 
-def plan_document(header: Header, edited: int) -> dict[str, Any]:
-    """The keys of `replay plan`; `edited` letters go back changed."""
+def plan_document(header: Header, edited: int, still_queued: Mapping[str, int]) -> dict[str, Any]:
+    """The keys of `replay plan`; `edited` letters go back changed, `still_queued` lie in their queues too."""
     return {
         "plan": header.plan,
         "digest": header.digest,
@@ -40,14 +40,18 @@ def plan_document(header: Header, edited: int) -> dict[str, Any]:
         "edited": edited,
         "left_out": dict(header.left_out),
         "targets": dict(header.targets),
+        "still_queued": dict(still_queued),
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
         "audience": {target: list(receivers) for target, receivers in header.audience.items()},
     }
 
 
-def show_plan(context: Context, header: Header, differences: Sequence[str], edited: int) -> None:
+def show_plan(
+    context: Context, header: Header, differences: Sequence[str], document: Mapping[str, Any]
+) -> None:
     """Where the letters go, what is stripped, what stays, and the next command."""
+    edited = document["edited"]
     out = context.console.print
     pace = f" at {header.rate:g} a second" if header.rate else ""
     changed = f", {edited:,} of them edited" if edited else ""
@@ -57,6 +61,7 @@ def show_plan(context: Context, header: Header, differences: Sequence[str], edit
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, _REASONS)
     _section(context, "mind", header.warnings, {})
+    _show_still_queued(context, document)
     if differences:
         out("\nedited")
         for line in differences:
@@ -66,6 +71,13 @@ def show_plan(context: Context, header: Header, differences: Sequence[str], edit
         out(f"Next: dlq replay apply {header.plan}")
     else:
         out("Nothing to send. Next: dlq ls, or choose other letters with --where")
+
+
+def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
+    """A replay takes no copied letter out of its queue, and somebody may move it back once more."""
+    left = list(still_queued.in_words(context.settings, document["still_queued"]))
+    for words, command in left:
+        context.console.print(f"\n{words}; a replay leaves them there, afterwards `{command}` takes them out")
 
 
 def _section(context: Context, title: str, counts: Mapping[str, int], notes: Mapping[str, str]) -> None:
@@ -95,7 +107,7 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
         seen = _EVIDENCE[step["evidence"]]
         context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
     came_back.show(context, document.get("came_back", ()))
-    context.console.print("\nNext: " + "\n      ".join(_next(document)), soft_wrap=True)
+    context.console.print("\nNext: " + "\n      ".join(_next(context, document)), soft_wrap=True)
 
 
 _EVIDENCE = {
@@ -107,15 +119,18 @@ _EVIDENCE = {
 }
 
 
-def _next(document: Mapping[str, Any]) -> Sequence[str]:
+def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
     """The commands to type, one after the other."""
     plan, states = document["plan"], document["states"]
     left = states["planned"]
     if states["in_doubt"]:
         return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
-    if again := document.get("came_back"):
-        why = f"dlq show {again[0]['record_id'][:12]} --explain   # what it died of: mend that"
-        return [why, f"dlq replay apply {plan} --ramp   # then, the {left:,} left"] if left else [why]
+    again = [
+        f"dlq show {one['record_id'][:12]} --explain   # what it died of: mend that"
+        for one in document.get("came_back", ())[:1]
+    ]
+    if again and left:
+        return [*again, f"dlq replay apply {plan} --ramp   # then, the {left:,} left"]
     if left and document.get("stopped_by"):
         return [f"dlq replay apply {plan} --ramp   # when the consumer is there, the {left:,} left"]
     if left:
@@ -123,7 +138,11 @@ def _next(document: Mapping[str, Any]) -> Sequence[str]:
     if states["returned"] or states["refused"]:
         why = 'dlq query "select state, detail, count(*) from replays group by all"'
         return [f"{why}; mend that, then a new plan with --any-advice"]
-    return ["dlq verify"]
+    left_behind = still_queued.in_words(context.settings, document.get("still_queued", {}))
+    return [
+        *(f"{command}   # {words}; nothing is archived twice" for words, command in left_behind),
+        "dlq verify",
+    ]
 
 
 def show_resolved(context: Context, document: Mapping[str, Any]) -> None:

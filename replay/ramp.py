@@ -96,7 +96,7 @@ class _Watched:
 
     def __init__(self, watch: Watch, step: Run, before: Standing, known: int, name: str) -> None:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
-        self._name = f"{name}: {step.sent:,} sent"
+        self._name = f"{name}, {step.sent:,} sent"
         self._not_there = step.sent - step.outcomes.get("confirmed", 0)
         self.now, self.known = before, known
         self.evidence: Evidence = "unknown"
@@ -152,9 +152,9 @@ class _Watched:
         self.evidence = evidence(self._before, self.now, self.step.places, gone)
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
-        seen = in_words(self.now) or "nothing tells who consumes them"
+        seen = in_words(self.now) or "nobody tells who consumes"
         self._watch.tell(
-            f"{self._name}, {self.came_back:,} came back; {seen}; waits until {until} for a sign"
+            f"{self._name}: waits until {until} for a sign; {self.came_back:,} came back; {seen}"
         )
 
 

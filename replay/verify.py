@@ -22,6 +22,7 @@ from dlq.core.errors import ArchiveError, Busy, UsageError
 from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
+from dlq.replay import still_queued
 
 _OPEN = ("sending", "in_doubt")
 _NAMED = 3
@@ -45,6 +46,8 @@ class Books:
     purged: int = 0
     waiting: int = 0
     in_doubt: int = 0
+    still_queued: int = 0
+    """Of `replayed`: copied letters that still lie in their dead-letter queue."""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -77,7 +80,7 @@ class _Replays:
 def verify(store: Store, settings: Settings) -> list[Books]:
     """The books of every source. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
     replays = _Replays(ledgers.as_arrow(settings.ledger, store))
-    return [_books(store, source, found, replays) for source, found in sorted(_look(store).items())]
+    return [_books(store, settings, source, found, replays) for source, found in sorted(_look(store).items())]
 
 
 @dataclass
@@ -119,7 +122,7 @@ def _orphans(store: Store, source: str) -> list[str]:
         return []
 
 
-def _books(store: Store, source: str, found: _Found, replays: _Replays) -> Books:
+def _books(store: Store, settings: Settings, source: str, found: _Found, replays: _Replays) -> Books:
     books = Books(source, problems=[f"{error}; its letters are in no books" for error in found.damaged])
     seen: list[pa.Array] = []
     for manifest in found.manifests:
@@ -127,6 +130,10 @@ def _books(store: Store, source: str, found: _Found, replays: _Replays) -> Books
         books.purged += manifest.purged
         ids = _checked_ids(store, manifest, books)
         _count(books, ids, replays)
+        if still_queued.is_left(manifest, settings):
+            settled = pc.is_in(ids, value_set=pa.array(manifest.settled_ids, pa.string()))
+            left = ids.filter(pc.invert(settled))
+            books.still_queued += pc.sum(pc.is_in(left, value_set=replays.replayed)).as_py() or 0
         seen += [ids, _purged_ids(store, manifest, books)]
     known = pa.chunked_array(seen, pa.string())
     doubled = len(known) - pc.count_distinct(known).as_py()
@@ -136,6 +143,9 @@ def _books(store: Store, source: str, found: _Found, replays: _Replays) -> Books
         books.problems.append(f"{books.in_doubt} letters are in doubt: `dlq replay reconcile` resolves them")
     for segment in found.orphans:
         _check_orphan(store, segment, known, books)
+    if books.still_queued:
+        left = still_queued.in_words(settings, {source: books.still_queued})
+        books.notes += [f"of the replayed letters {words}; next: {command}" for words, command in left]
     return books
 
 

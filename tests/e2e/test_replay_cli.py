@@ -11,6 +11,7 @@ import pytest
 
 from dlq.connectors.memory import MemoryBroker
 
+Dlq = Callable[..., Any]
 LETTERS = 12
 DEATH = {"queue": "orders", "reason": "rejected", "exchange": "", "routing-keys": ["orders"], "count": 1}
 
@@ -268,6 +269,26 @@ def test_people_are_told_what_happens_and_what_to_type_next(desk: Desk) -> None:
     assert "Next: dlq verify" in applied
     assert plan in desk.say("replay", "status").out
     assert "balanced" in desk.say("verify").out
+
+
+def test_copied_letters_are_said_to_lie_in_their_queue_until_a_drain(tmp_path: Path, dlq: Dlq) -> None:
+    desk = Desk(tmp_path, dlq)
+    desk.dies(LETTERS)
+    desk.broker.declare("orders")
+    assert desk("pull", "--mode", "copy").code == 0
+    shown = desk.say("replay", "plan", "--any-advice").out
+    assert f"{LETTERS} still lie in orders.dlq: they were copied; a replay leaves them there" in shown
+    plan = shown.split("Next: dlq replay apply ")[1].strip()
+    drain = f"Next: dlq pull orders --mode drain   # {LETTERS} still lie in orders.dlq"
+    assert drain in desk.say("replay", "apply", plan).out
+    assert drain in desk.say("replay", "status", plan).out
+    verified = desk.say("verify")
+    assert verified.code == 0
+    assert f"{LETTERS} still lie in orders.dlq: they were copied; next: dlq pull orders" in verified.err
+    drained = desk("pull", "orders", "--mode", "drain").json["sources"][0]
+    assert (drained["captured"], drained["recaptured"], desk.broker.depth("orders.dlq")) == (0, LETTERS, 0)
+    assert "Next: dlq verify" in desk.say("replay", "status", plan).out
+    assert desk("verify").err == ""
 
 
 def test_nothing_to_stop_is_said(desk: Desk) -> None:

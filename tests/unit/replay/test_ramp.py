@@ -178,7 +178,7 @@ def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> 
     told: list[str] = []
     climb(replay, replay.plan(), 11, lambda _n: False, told=told)
     assert re.search(
-        r"step 2: 10 sent, 0 came back; 0 wait in orders \(1 consumer\); waits until \d\d:", told[-1]
+        r"step 2, 10 sent: waits until \d\d:\d\d:\d\d for a sign; 0 came back; 0 wait in orders", told[-1]
     )
 
 

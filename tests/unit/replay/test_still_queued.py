@@ -1,0 +1,74 @@
+"""Copied letters lie in their dead-letter queue after their replay, until a drain takes them out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from archives import letter
+from replaying import Replaying, settings
+
+from dlq.archive import manifests, segments
+from dlq.archive.manifests import Manifest
+from dlq.archive.store import LocalStore
+from dlq.core.settings import Broker
+from dlq.replay import planfile
+from dlq.replay.still_queued import is_left, of_plan
+from dlq.replay.verify import verify
+
+
+def captured(store: LocalStore, mode: str, start: int, count: int) -> Manifest:
+    letters = [letter(number, origin_kind="queue") for number in range(start, start + count)]
+    return segments.commit(store, "orders", f"pull{start}", 0, mode, letters, {})  # type: ignore[arg-type]
+
+
+def left(replay: Replaying, plan: str) -> dict[str, int]:
+    return of_plan(replay.store, replay.config, planfile.load(replay.store, plan))
+
+
+def test_a_plan_names_copied_letters_until_they_are_drained(replay: Replaying) -> None:
+    copied = captured(replay.store, "copy", 0, 10)
+    captured(replay.store, "drain", 10, 5)
+    plan = replay.plan(any_advice=True)
+    assert left(replay, plan) == {"orders": 10}
+    copied = manifests.settle(replay.store, copied, some_ids(replay.store, copied, 4))
+    assert left(replay, plan) == {"orders": 6}
+    manifests.settle(replay.store, copied)
+    assert left(replay, plan) == {}
+
+
+def some_ids(store: LocalStore, manifest: Manifest, count: int) -> set[str]:
+    return set(segments.record_ids(store, manifest).to_pylist()[:count])
+
+
+def test_books_name_the_replayed_ones_and_balance(replay: Replaying) -> None:
+    copied = captured(replay.store, "copy", 0, 10)
+    replay.apply(replay.plan(any_advice=True, limit=7))
+    [books] = verify(replay.store, replay.config)
+    assert (books.balanced, books.replayed, books.still_queued) == (True, 7, 7)
+    assert books.notes == [
+        "of the replayed letters 7 still lie in orders.dlq: they were copied; "
+        "next: dlq pull orders --mode drain"
+    ]
+    manifests.settle(replay.store, copied)
+    [books] = verify(replay.store, replay.config)
+    assert (books.balanced, books.still_queued, books.notes) == (True, 0, [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "settled", "source", "expected"),
+    [
+        ("memory", "copy", False, "orders", True),
+        ("memory", "copy", True, "orders", False),
+        ("memory", "drain", False, "orders", False),
+        ("memory", "copy", False, "imported", False),
+        ("rocketmq", "copy", False, "orders", False),
+    ],
+    ids=["copied", "drained since", "drained", "from a file", "nothing is ever removed"],
+)
+def test_which_segments_count(
+    tmp_path: Path, kind: str, mode: str, settled: bool, source: str, expected: bool
+) -> None:
+    brokers = {"shop": Broker("shop", kind)}
+    config = replace(settings(tmp_path), brokers=brokers)
+    made = Manifest("s", "p", source, mode, "segments/s", 1, "", "", settled=settled)
+    assert is_left(made, config) == expected
