@@ -11,10 +11,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from types import FrameType
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from dlq.cli import completion
 from dlq.cli.context import OUTPUTS, Context, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.errors import DlqError, UsageError
@@ -48,7 +50,9 @@ def _common(
     config: Annotated[
         str | None, typer.Option("-c", "--config", help="Configuration file (default: ./dlq.toml).")
     ] = None,
-    output: Annotated[str | None, typer.Option("-o", "--output", help=_OUTPUT_HELP)] = None,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", autocompletion=completion.outputs, help=_OUTPUT_HELP)
+    ] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress, no hints.")] = False,
     verbose: Annotated[
         bool, typer.Option("-v", "--verbose", help="Say more; show the traceback of an unexpected error.")
@@ -75,9 +79,19 @@ def _common(
     ctx.obj = Context(config, output, quiet, verbose, no_input, no_color, raw)
 
 
+class _Group(TyperGroup):
+    """Completes the value of a common option behind a command, too: `hoist` is for commands that run."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """A shell asks with what stands before the word to be completed."""
+        of_ours = extra.get("resilient_parsing") and args and args[-1] in {*_COMMON_VALUES, "-c", "-o"}
+        return super().make_context(info_name, [] if of_ours else args, parent, **extra)
+
+
 def build() -> typer.Typer:
     """The application with all its commands; heavy imports happen inside the commands."""
     app = typer.Typer(
+        cls=_Group,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         epilog=_EPILOG,

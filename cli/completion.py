@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from dlq.cli.context import Context
+from dlq.cli.context import OUTPUTS, Context
 from dlq.core.record import COLUMNS as RECORD_COLUMNS
 
 LS_COLUMNS = (
@@ -58,3 +58,7 @@ condition = _completer(lambda _context: LS_COLUMNS)
 plans = _completer(_plans)
 analyses = _completer(_analyses)
 formats = _completer(lambda _context: ("terminal", "html", "json", "markdown"))
+modes = _completer(lambda _context: ("copy", "drain"))
+outputs = _completer(lambda _context: OUTPUTS)
+schedules = _completer(lambda _context: ("crontab", "systemd", "kubernetes"))
+log_formats = _completer(lambda _context: ("text", "json"))

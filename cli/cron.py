@@ -3,20 +3,44 @@
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from dlq.cli import completion, schedules
 from dlq.cli.context import Context, config_path, write_line
 from dlq.cli.schedules import Call
+from dlq.core.errors import UsageError
+from dlq.core.suggestions import suggest
 from dlq.core.units import seconds
 
 if TYPE_CHECKING:
     from dlq.core.settings import Settings
 
 _PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+
+
+class _Format(NamedTuple):
+    """What runs a profile, and the line above it that says where it goes."""
+
+    make: Callable[[Call], str | dict[str, str]]
+    heading: str
+
+    def text(self, call: Call, headed: bool) -> str:
+        """As it is read; several files have their names above them in any case."""
+        made = self.make(call)
+        if isinstance(made, dict):
+            return "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in made.items())
+        return f"{self.heading}\n{made}\n" if headed else made
+
+
+FORMATS: Mapping[str, _Format] = {
+    "crontab": _Format(schedules.crontab, "# crontab -e"),
+    "systemd": _Format(schedules.systemd, ""),
+    "kubernetes": _Format(schedules.kubernetes, "# kubectl apply -f -"),
+}
 
 
 def register(app: typer.Typer) -> None:
@@ -31,27 +55,34 @@ def cron(
         typer.Argument(metavar="PROFILE", autocompletion=completion.profiles, help="Its name in dlq.toml."),
     ],
     every: Annotated[str, typer.Option(help="How often, e.g. 15m, 6h, 1d.")] = "15m",
+    format_: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="|".join(FORMATS),
+            autocompletion=completion.schedules,
+            help="One of them alone, as its program reads it (default: all).",
+        ),
+    ] = None,
 ) -> None:
     """Print what runs a profile by itself: a crontab line, a systemd service and timer, a Kubernetes CronJob.
 
     Nothing is installed. All paths are absolute; relative ones of the configuration count from this folder.
 
-    Example: dlq cron nightly --every 15m
+    Example: dlq cron nightly --every 15m --format crontab
     """
     context: Context = ctx.obj
+    if format_ is not None and format_ not in FORMATS:
+        raise UsageError(f"--format is {', '.join(FORMATS)}, not {format_!r}{suggest(format_, FORMATS)}")
     call = _call(context, profile, every)
-    crontab, units, kubernetes = schedules.crontab(call), schedules.systemd(call), schedules.kubernetes(call)
+    wanted = FORMATS if format_ is None else {format_: FORMATS[format_]}
     if context.output_flag in ("json", "jsonl"):
-        context.emit({"crontab": crontab, "systemd": units, "kubernetes": kubernetes})
+        context.emit({name: form.make(call) for name, form in wanted.items()})
     else:
-        write_line(_text(crontab, units, kubernetes))
+        texts = [form.text(call, format_ is None) for form in wanted.values()]
+        write_line("\n".join(texts).rstrip("\n"))
     if call.secrets:
         context.say(f"These variables must be set where it runs: {', '.join(call.secrets)}")
-
-
-def _text(crontab: str, units: dict[str, str], kubernetes: str) -> str:
-    files = "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in units.items())
-    return f"# crontab -e\n{crontab}\n\n{files}\n# kubectl apply -f -\n{kubernetes}".rstrip("\n")
 
 
 def _call(context: Context, name: str, every: str) -> Call:

@@ -46,7 +46,10 @@ def pull(
         list[str] | None,
         typer.Argument(autocompletion=completion.sources, help="Sources to pull (default: all)."),
     ] = None,
-    mode: Annotated[str | None, typer.Option("--mode", metavar="copy|drain", help=_MODE_HELP)] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", metavar="copy|drain", autocompletion=completion.modes, help=_MODE_HELP),
+    ] = None,
     limit: Annotated[int | None, typer.Option(help="At most so many messages of each source.", min=1)] = None,
     max_time: Annotated[str | None, typer.Option(help="Stop after this long, e.g. 5m.")] = None,
     force: Annotated[
@@ -108,11 +111,12 @@ def _pull_one(
 def _tell(context: Context, ended: "Sequence[tuple[Source, Future[PullResult]]]") -> int:
     """What came of each source, and the exit code."""
     outcomes = [(source, *_outcome(future)) for source, future in ended]
+    _say_notes(context, [result for _, result, *_ in outcomes if result is not None])
     for source, result, error, _ in outcomes:
         if result is not None:
             _report(context, result)
         elif error is not None:
-            context.complain(f"{source.name}: {error}")
+            context.complain(f"{source.name}: {str(error).removeprefix(f'source {source.name}: ')}")
     _show(context, [(source.name, result) for source, result, *_ in outcomes])
     if any(interrupted for *_, interrupted in outcomes):
         context.complain("interrupted; what is archived stays, and the next pull goes on from there")
@@ -136,10 +140,18 @@ def _outcome(future: "Future[PullResult]") -> "tuple[PullResult | None, DlqError
     raise error
 
 
+def _say_notes(context: Context, results: "Sequence[PullResult]") -> None:
+    """Each note once, with the sources that it is about."""
+    names: dict[str, list[str]] = {}
+    for result in results:
+        for note in result.notes:
+            names.setdefault(note, []).append(result.source)
+    for note, sources in names.items():
+        context.say(f"{', '.join(sources)}: {note}")
+
+
 def _report(context: Context, result: "PullResult") -> None:
     name = result.source
-    for note in result.notes:
-        context.say(f"{name}: {note}")
     for letter in result.left_letters[:20]:
         context.complain(f"{name}: left in the queue: {letter}")
     if result.error is not None:

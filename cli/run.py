@@ -29,7 +29,13 @@ def run(
         bool, typer.Option("--skip-if-busy", help="End with 0 while another run of the profile is at work.")
     ] = False,
     log_format: Annotated[
-        str, typer.Option("--log-format", metavar="text|json", help="json: one event a step on stderr.")
+        str,
+        typer.Option(
+            "--log-format",
+            metavar="text|json",
+            autocompletion=completion.log_formats,
+            help="json: one event a step on stderr.",
+        ),
     ] = "text",
     metrics_otlp: Annotated[
         str | None, typer.Option("--metrics-otlp", metavar="URL", help="Send the metrics there, too.")

@@ -15,6 +15,7 @@ from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore
 from dlq.archive.views import LS_COLUMNS
 from dlq.cli import completion
+from dlq.cli.app import run
 from dlq.core.record import COLUMNS
 
 CONFIG = """
@@ -81,6 +82,32 @@ def test_a_configuration_that_cannot_be_read_offers_nothing(folder: Path, text: 
 
     assert offered(completion.sources, "") == []
     assert offered(completion.plans, "", config="no/such/file") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("dlq pull --mode d", "drain"),
+        ("dlq -o js", "json jsonl"),
+        ("dlq ls -o js", "json jsonl"),
+        ("dlq replay plan --output c", "csv"),
+        ("dlq report --format h", "html"),
+        ("dlq cron nightly --format s", "systemd"),
+        ("dlq run nightly --log-format j", "json"),
+        ("dlq pull orders p", "payments"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_values_are_offered_where_an_option_has_a_few(
+    typed: str, expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_DLQ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with pytest.raises(SystemExit):
+        run([])
+
+    assert capfd.readouterr().out.split() == expected.split()
 
 
 def test_a_shell_gets_them_quickly(folder: Path) -> None:

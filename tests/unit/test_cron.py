@@ -267,3 +267,21 @@ def test_in_a_pipe_it_is_text(printed: Callable[..., tuple[int, str]]) -> None:
     assert out.startswith("# crontab -e\n*/15 * * * * cd ")
     assert "OnCalendar=*:0/15" in out
     assert "kind: CronJob" in out
+
+
+def test_a_format_alone_is_what_its_program_reads(printed: Callable[..., tuple[int, str]]) -> None:
+    whole = json.loads(printed("cron", "nightly", "-o", "json")[1])
+    _code, everything = printed("cron", "nightly")
+
+    assert printed("cron", "nightly", "--format", "crontab")[1] == whole["crontab"] + "\n"
+    assert yaml.safe_load(printed("cron", "nightly", "--format", "kubernetes")[1])["kind"] == "CronJob"
+    units = printed("cron", "nightly", "--format", "systemd")[1]
+    for name, text in whole["systemd"].items():
+        assert f"# /etc/systemd/system/{name}\n{text.rstrip()}" in units
+    assert units.rstrip() in everything
+    assert everything.startswith(f"# crontab -e\n{whole['crontab']}\n\n# /etc/systemd")
+    assert list(json.loads(printed("cron", "nightly", "--format", "systemd", "-o", "json")[1])) == ["systemd"]
+
+
+def test_an_unknown_format_is_exit_2(printed: Callable[..., tuple[int, str]]) -> None:
+    assert printed("cron", "nightly", "--format", "kubernets")[0] == 2
