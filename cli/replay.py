@@ -240,7 +240,9 @@ def reconcile(
 
     Example: dlq replay reconcile 20261121T0301 --sent 3f2a9c10
     """
+    from dlq.cli.progress import Line, progress
     from dlq.cli.replay_output import show_resolved
+    from dlq.core.units import human_seconds
     from dlq.replay import ledger
     from dlq.replay import reconcile as reconciling
     from dlq.replay.brokers import Brokers
@@ -249,9 +251,12 @@ def reconcile(
     warn_of_ledger(context)
     found = _found(context, plan)
     words = _words(sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold})
+    line = Line(found, "a broker, which may list its connections late")
+    line.news(lambda elapsed: f"asking the brokers what became of it, {human_seconds(elapsed)}")
     with (
         Brokers(context.settings, partial(connect, context)) as brokers,
         ledger.opened(context.settings.ledger, context.store) as book,
+        progress(context, [line]),
     ):
         resolved = reconciling.reconcile(context.store, found, brokers, book, words)
     for note in resolved.notes:

@@ -95,9 +95,11 @@ class StompConnector:
         lane = OpenWireLane if self._broker.openwire_url else StompLane
         return TransactionPublisher(partial(lane, self._broker), plan, window)
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         """See `Connector`."""
-        del since  # markers are persistent: they outlive a restart of the broker
+        del since, last  # markers are persistent: they outlive a restart of the broker
         link = Link(self._broker)
         try:
             sent = committed(link, plan)

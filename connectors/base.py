@@ -268,10 +268,13 @@ class Connector(Protocol):
         """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can."""
         ...
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         """For reconcile: number -> whether the broker holds, or held, that replay.
 
         `since` is when the first of them was sent (microseconds): a node that restarted since proves nothing.
+        `last` is when the last was (None: perhaps just now): what a broker tells late, it may not tell yet.
         """
         ...
 

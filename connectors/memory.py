@@ -253,7 +253,9 @@ class MemoryConnector:
         """A publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get("dlq_replay_id") for (text,) in rows}

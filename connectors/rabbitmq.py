@@ -126,9 +126,11 @@ class RabbitConnector:
         made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
         return made_as(self._broker, plan, window)
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         """See `Connector.find`."""
-        return rabbitmq_witness.find(self._broker, plan, outgoing, since)
+        return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """See `Connector.forget`."""

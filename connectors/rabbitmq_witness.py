@@ -109,7 +109,9 @@ def forget(broker: Broker, plan: str) -> None:
         channel.queue_delete(queue_of(plan))
 
 
-def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+def find(
+    broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
     asked = [letter for letter in outgoing if letter.target.kind == "queue"]
@@ -117,7 +119,7 @@ def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) ->
         return found
     with closing(Management(broker)) as management:
         try:
-            if not _proves(management, plan, since):
+            if not _proves(management, plan, since, _late_seconds(last)):
                 return found
             doubtful = _may_lack(management, {letter.target.name for letter in asked})
         except ManagementError:
@@ -130,9 +132,9 @@ def find(broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int) ->
     return found
 
 
-def _proves(management: Management, plan: str, since: int) -> bool:
+def _proves(management: Management, plan: str, since: int, late: int) -> bool:
     """No node has restarted, the dead publisher's connection is gone, and no policy empties the witness."""
-    gone = _wait_for_the_end_of(connection_name(plan), management)
+    gone = _wait_for_the_end_of(connection_name(plan), management, late)
     nodes = management.get_all("nodes")
     witness = management.get("queues", management.vhost, queue_of(plan)) or {}
     return (
@@ -166,12 +168,18 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
     return {name for name, queue in described.items() if queue.get("type") == "quorum"}
 
 
-def _wait_for_the_end_of(connection: str, management: Management) -> bool:
+def _late_seconds(last: int | None) -> int:
+    """How long the connection that sent last may be missing from the list; 0 when it is old enough."""
+    is_old = last is not None and now() - last > _CLOCKS_DIFFER_BY + _LISTED_SECONDS * 1_000_000
+    return 0 if is_old else _LISTED_SECONDS
+
+
+def _wait_for_the_end_of(connection: str, management: Management, late: int) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
     for second in range(_GONE_SECONDS):
         listed = management.get_all("connections")
         names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
-        if second >= _LISTED_SECONDS and connection not in names:
+        if second >= late and connection not in names:
             return True
         time.sleep(1)
     return False

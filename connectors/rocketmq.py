@@ -96,9 +96,11 @@ class RocketConnector:
         del plan, witness
         return RocketPublisher(self._cluster, window)
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         """Look each replay up by its unique key, on every broker."""
-        del plan
+        del plan, last
         return find(self._cluster, outgoing, since)
 
     def forget(self, plan: str, witness: bool = False) -> None:

@@ -115,13 +115,13 @@ def _by_evidence(
     doubtful: Sequence[Entry],
     resolved: Resolved,
 ) -> None:
-    since = min(entry.sent_at for entry in doubtful)
-    back = came_back(store, {entry.key for entry in doubtful}, since)
+    span = min(entry.sent_at for entry in doubtful), max(entry.sent_at for entry in doubtful)
+    back = came_back(store, {entry.key for entry in doubtful}, span[0])
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
     open_still = {entry.number for entry in doubtful if entry.key not in back}
-    found = _on_brokers(store, header, brokers, open_still, since, resolved.notes)
+    found = _on_brokers(store, header, brokers, open_still, span, resolved.notes)
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
@@ -140,9 +140,14 @@ def came_back(store: Store, replay_ids: Collection[str], since: int) -> set[str]
 
 
 def _on_brokers(
-    store: Store, header: Header, brokers: Brokers, numbers: Collection[int], since: int, notes: list[str]
+    store: Store,
+    header: Header,
+    brokers: Brokers,
+    numbers: Collection[int],
+    span: tuple[int, int],
+    notes: list[str],
 ) -> Mapping[int, Presence]:
-    """number -> what the letter's broker shows of it."""
+    """number -> what the letter's broker shows of it. `span`: when the first and the last were sent."""
     letters = [x for x in planfile.letters(store, header.plan) if x.number in numbers] if numbers else []
     records, changes = Loader(store).records(letters), edits.load(store, header)
     by_broker: dict[str, list[Outgoing]] = {}
@@ -151,7 +156,7 @@ def _on_brokers(
     found: dict[int, Presence] = {}
     for broker, sent in by_broker.items():
         try:
-            found |= brokers.get(broker).find(header.plan, sent, since)
+            found |= brokers.get(broker).find(header.plan, sent, *span)
         except BrokerError as error:
             notes.append(f"{broker} could not be asked: {error}")
     return found

@@ -108,7 +108,9 @@ class QueueFile:
         outcome = self.fate(number)
         return Sent(number, outcome, None if outcome == "confirmed" else f"it was {outcome}")
 
-    def find(self, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
         if plan not in self.witnesses:
             return {one.number: "unknown" for one in outgoing}
         there = set(self.arrived())

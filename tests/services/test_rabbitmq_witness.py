@@ -81,9 +81,13 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     asked = [letter(number, to_queue(queue)) for number in range(last - 500, last + 500)]
     connector = RabbitConnector(broker)
     there = "unknown" if may_lack else "sent"
-    assert connector.find(plan, asked, since) == {
+    expected = {
         given.number: there if given.provenance["dlq_replay_id"] in witness else "not_sent" for given in asked
     }
+    assert connector.find(plan, asked, since) == expected
+    started = time.monotonic()
+    assert connector.find(plan, asked, since, last=now() - 12_000_000) == expected
+    assert time.monotonic() - started < 4, "a connection as old as that is listed: nothing to wait for"
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(plan, witness=True)
     assert set(connector.find(plan, asked, since).values()) == {"unknown"}
