@@ -162,10 +162,10 @@ class Run:
             self._log("no_report")
             return
         masks = self._context.settings.mask if self._task.profile.mask else None
-        as_html = any(format_ == "html" for format_, _path in self._task.reports)
+        with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
         # A ledger that is gone must be mended, but what died tonight is reported all the same.
         known = replays(self._context, lambda error: self._fail("ledger_missing", error, code_of(error)))
-        self._report = report.make(self._context.store, known, masks, None, as_html)
+        self._report = report.make(self._context.store, known, masks, None, with_letters)
 
     def _write_report(self, format_: str, path: str) -> None:
         from dlq.reports import report

@@ -84,8 +84,8 @@ def report(
     if seen.verdicts is None:
         context.say(previews.too_many(seen.letters))
     part = _part(context, selecting.Selection(where, source, since, incident, failure))
-    ledger, as_html = replays(context), chosen == "html"
-    document = reports.make(context.store, ledger, masks, compare, as_html, seen.verdicts, part)
+    ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
+    document = reports.make(context.store, ledger, masks, compare, with_letters, seen.verdicts, part)
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:

@@ -18,7 +18,7 @@ from dlq.core import clock
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes, human_seconds
-from dlq.reports import incidents
+from dlq.reports import incidents, stack
 from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
@@ -39,7 +39,8 @@ def render(document: Document) -> str:
         answer=[for_terminal(sentence) for sentence in sentences(document)],
         colors={row["cause"]: min(place, _COLORS - 1) for place, row in enumerate(safe["causes"])},
         lanes=_lanes(safe),
-        samples={row["fingerprint"]: row["failure_text"] for row in safe["sample"]["failures"]},
+        marks=stack.MARKS,
+        samples={row["fingerprint"]: row for row in safe["sample"]["failures"]},
         matrix={(row["cause"], row["source"]): row["letters"] for row in safe["matrix"]},
         data=_script_data(_for_script(safe)),
         styles=styles,

@@ -12,6 +12,7 @@ from dlq.archive.views import PREVIEW
 from dlq.core.causes import TRANSACTION_STATES, spoken
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
+from dlq.reports import stack
 from dlq.reports.body import Preview
 from dlq.reports.letter import end_of, is_analysed
 
@@ -29,16 +30,17 @@ _STACK_LINES = 40
 
 def render(console: Console, letter: Document, body: Preview) -> None:
     """Print the letter. Everything in it that strangers wrote is escaped here."""
+    trace = stack.trace_of(letter)
     console.print(_head(letter), soft_wrap=True)
     for title, content in (
         ("The way it went", _way(letter)),
-        ("Exception", _exception(letter)),
+        ("Exception", _exception(letter, trace)),
         ("Duplicates", _others(letter["duplicates"])),
         ("Transaction", _transactions(letter["transactions"])),
         ("Replays", _replays(letter["replays"])),
         ("Identity", _pairs(_identity(letter))),
-        ("Headers", _pairs(letter["headers"] or {})),
-        ("Properties", _pairs(letter["properties"] or {})),
+        ("Headers", _pairs(_without_trace(letter["headers"] or {}, trace))),
+        ("Properties", _pairs(_without_trace(letter["properties"] or {}, trace))),
         (_body_title(letter, body), _lines(body.text)),
         ("Next", _next(letter["next"])),
     ):
@@ -122,17 +124,35 @@ def _died(death: Document) -> str:
     return f"in {_safe(death['queue'])}{f', expiration was {_safe(expiration)} ms' if expiration else ''}"
 
 
-def _exception(letter: Document) -> list[Text] | None:
+def _exception(letter: Document, trace: str | None) -> list[Text] | None:
     name, message, text = letter["exception_class"], letter["exception_message"], letter["failure_text"]
     said = ": ".join(_safe(part) for part in (name, message) if part)
-    lines = [Text(line, style="dim") for line in lines_for_terminal(text or "") if line.strip()]
     parts = [Text(said, style="red")] if said else []
     if letter["fingerprint"]:
         parts.append(Text(f"fingerprint {_safe(letter['fingerprint'])}", style="dim"))
+    lines = (
+        _trace(trace)
+        if trace
+        else [Text(line, style="dim") for line in lines_for_terminal(text or "") if line.strip()]
+    )
     parts += lines[:_STACK_LINES]
     if len(lines) > _STACK_LINES:
         parts.append(Text(f"… {len(lines) - _STACK_LINES} more lines; -o json shows all", style="italic"))
     return parts or None
+
+
+_STYLES = {"head": "", "own": "bold", "library": "dim", "folded": "dim italic"}
+
+
+def _trace(text: str) -> list[Text]:
+    return [
+        Text(f"{stack.MARKS[line.kind]}{_safe(line.text)}", style=_STYLES[line.kind])
+        for line in stack.read(text)
+    ]
+
+
+def _without_trace(pairs: Mapping[str, Any], trace: str | None) -> Mapping[str, Any]:
+    return {name: "(the trace above)" if trace and value == trace else value for name, value in pairs.items()}
 
 
 def _others(duplicates: Iterable[Document]) -> Table | None:

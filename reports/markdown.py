@@ -6,12 +6,13 @@ from typing import Any
 
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
-from dlq.reports import incidents, sparkline
+from dlq.reports import incidents, sparkline, stack
 from dlq.reports.headline import basis, failure, minutes, sentences
 
 Document = Mapping[str, Any]
 
 _WIDTH = 72
+_TRACES = 3
 # Markup, links, mentions, and the pipe that ends a cell. An underscore inside a word means nothing.
 _SPECIAL = re.compile(r"[\\`*{}\[\]|~$@#]|:(?=//)|(?<=www)\.|(?<![^\W_])_|_(?![^\W_])")
 _HTML = {"&": "&amp;", "<": "&lt;"}
@@ -119,7 +120,20 @@ def _fingerprints(document: Document) -> str:
             (r["letters"], *failure(r), r["cause"], minutes(r["first"]), r["example"][:12])
             for r in document["fingerprints"]
         ),
-    )
+    ) + "".join(map(_trace, document.get("sample", {}).get("failures", ())[:_TRACES]))
+
+
+def _trace(failure: Document) -> str:
+    """A stack trace, its root cause first."""
+    lines = [f"{stack.MARKS[kind]}{for_terminal(text)}" for kind, text in failure["trace"]]
+    return f"\n\n{escape(failure['record_id'][:12])}:\n\n{_fenced(lines)}" if lines else ""
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    """No line of strangers' can end it."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([f"{fence}text", *lines, fence])
 
 
 def _retention(document: Document) -> str:

@@ -67,6 +67,9 @@
   const block = (title, content) => (content ? [element("h3", {}, title), content] : []);
   const text = (content) => (content ? element("pre", { tabindex: "0" }, content) : null);
 
+  const MARKS = { own: "  > ", library: "    ", folded: "    " };
+  const trace = (lines) => element("pre", { tabindex: "0" }, ...lines.map(([kind, line]) => element("span", { class: kind }, `${MARKS[kind] ?? ""}${line}\n`)));
+
   function show(letter) {
     const isDead = letter.end === "died";
     const story = data.stories[letter.record_id] ?? {};
@@ -80,7 +83,7 @@
         ["source", letter.source], ["lies in", letter.dead_letter_queue], [isDead ? "died in" : "meant for", letter.origin], ["attempts", letter.attempts],
         ["laps", letter.laps], ["verdict of", letter.analysis], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
       ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), isDead ? "dead since" : letter.end]])),
-      ...block("Failure", text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
+      ...block("Failure", story.trace?.length ? trace(story.trace) : text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
       ...block("Identity", list([["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["body", `${letter.body_size ?? 0} bytes`]])),
       ...block("Headers", story.headers && Object.keys(story.headers).length ? list(Object.entries(story.headers).sort()) : null),
       ...block(`Body${story.body_note ? ` (${story.body_note})` : ""}`, text(story.body)),

@@ -48,9 +48,9 @@ def make(
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
-    `masks` (None: as it is) masks everything in it; `with_letters` adds what HTML needs; `preview` (columns
-    VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out. Raises
-    UsageError when there is neither an analysis nor a preview.
+    `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `preview`
+    (columns VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out.
+    Raises UsageError when there is neither an analysis nor a preview.
     """
     analysis = analyses.latest(store)
     if analysis is None and (preview is None or not preview.num_rows):
@@ -120,7 +120,9 @@ FORMATS: Mapping[str, Callable[[Document], str]] = {
     "markdown": _markdown,
     "html": _html,
 }
-"""Name -> the document as text. html needs a document that was made `with_letters`."""
+"""Name -> the document as text. HTML needs a document that was made `with_letters`."""
+WITH_LETTERS = ("html", "markdown")
+"""Formats that show letters."""
 _SUFFIXES: Mapping[str, str] = {
     ".html": "html", ".json": "json", ".md": "markdown", ".markdown": "markdown", ".txt": "terminal",
 }  # fmt: skip

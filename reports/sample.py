@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
 from dlq.core.causes import spoken
+from dlq.reports import stack
 from dlq.reports.body import Preview, opaque, preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
@@ -28,6 +29,7 @@ _STORIES_BYTES = 400_000
 """With the chart library a report stays under 2 MB, whatever is in the letters."""
 _TEXT = 240
 _HEADERS = 60
+_TRACE = 40
 _LONG_TEXT = 4_000
 _BODY = 1_500
 _WHOLE_BODY = 2**20
@@ -53,27 +55,31 @@ _ROWS = """
            transaction_state, analysis
     FROM letters l JOIN sample s ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
+_TOLD = f"""l.record_id, failure_text, deaths, headers, properties, content_type, content_encoding,
+           broker_kind, flags, base64(body[:{_WHOLE_BODY}]) AS body_base64, body_size"""
 _STORY = f"""
-    SELECT l.record_id, failure_text, deaths, headers, content_type,
-           content_encoding, broker_kind, flags, base64(body[:{_WHOLE_BODY}]) AS body_base64, body_size
+    SELECT {_TOLD}
     FROM letters l
     JOIN (SELECT * FROM sample ORDER BY place, kind LIMIT {_STORIES}) s
         ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
 
 _FAILURES = f"""
-    SELECT fingerprint, arg_max(text, died) AS failure_text
-    FROM (SELECT fingerprint, coalesce(nullif(failure_text, ''), evidence) AS text,
-                 coalesce(dead_at, captured_at) AS died
-          FROM letters WHERE fingerprint IS NOT NULL)
-    GROUP BY fingerprint ORDER BY count(*) DESC, fingerprint LIMIT {TOP}"""
+    SELECT l.fingerprint, {_TOLD}, evidence, message_id, key
+    FROM letters l
+    JOIN (SELECT fingerprint, count(*) AS letters,
+                 arg_max({{s: source, r: record_id}}, coalesce(dead_at, TIMESTAMPTZ 'epoch')) AS latest
+          FROM letters WHERE fingerprint IS NOT NULL
+          GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP}) f
+        ON l.record_id = f.latest.r AND l.source = f.latest.s
+    ORDER BY f.letters DESC, l.fingerprint"""
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None) -> Document:
-    """`{letters: [row], stories: [story], failures: [{fingerprint, failure_text}]}`.
+    """`{letters: [row], stories: [story], failures: [story and fingerprint, message_id, key]}`.
 
-    A story is deaths, headers, failure text and body of a letter; the texts are one of each frequent failure.
-    All of it is masked before it is cut.
+    A story is deaths, headers, failure text, trace and body of a letter; a trace is lines, each with its kind
+    (`stack.Line`). There is one of each frequent failure. All of it is masked before it is cut.
     """
     list(run(connection, _CHOOSE).rows)
 
@@ -81,18 +87,26 @@ def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None
         found = run(connection, sql)
         for values in found.rows:
             row = dict(zip(found.columns, values, strict=True))
-            yield _cut(masker.document(row) if masker else row)
+            yield _cut(_traced(masker.document(row) if masker else row))
 
     return {
         "letters": _within(_LETTERS_BYTES, [_row(row) for row in rows(_ROWS)]),
         "stories": _within(_STORIES_BYTES, [_story(row, masker is not None) for row in rows(_STORY)]),
-        "failures": list(rows(_FAILURES)),
+        "failures": [_story(row, masker is not None) for row in rows(_FAILURES)],
     }
 
 
 def _row(row: Document) -> Document:
     died_of = spoken(row["cause"], [row["broker_kind"]]) if row["cause"] else None
     return {**row, "end": end_of(row), "died_of": died_of}
+
+
+def _traced(row: Document) -> Document:
+    if "headers" not in row:
+        return row
+    trace = stack.trace_of(row)
+    lines = stack.read(trace)[:_TRACE] if trace else []
+    return {**row, "trace": [[line.kind, line.text[:_TEXT]] for line in lines]}
 
 
 def _cut(row: Document) -> Document:
@@ -107,6 +121,7 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
 
 def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
+    row.pop("properties")
     size, kind, flags = row["body_size"] or 0, row["broker_kind"], row.pop("flags")
     encoding = "zlib" if kind == "rocketmq" and (flags or 0) & 1 else row["content_encoding"]
     shown = preview(body[:_BODY], encoding, opaque(kind, flags))

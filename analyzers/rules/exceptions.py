@@ -348,12 +348,24 @@ def own_frame(root: str, text: str) -> str | None:
     return found["frame"] if found else None
 
 
+def is_own(frame: str) -> bool:
+    """Whether a frame, a line of a trace without its indentation, is neither a platform's nor a library's."""
+    if frame.startswith('File "'):
+        return bool(_python_name(f"  {frame}"))
+    line = f"\n {frame}"
+    return bool(_JVM_FRAME.match(line) or _NODE_FRAME.match(line))
+
+
 def _python_frame(text: str) -> str | None:
-    for line in reversed(text.split("\n")[1:]):
-        found = _PYTHON_FRAME.match(line)
-        file = found["path"].rpartition("/")[2] if found else ""
-        if found and file and not any(library in found["path"] for library in _PYTHON_LIBRARIES):
-            return f"{file} {found['function']}"
+    return next(filter(None, map(_python_name, reversed(text.split("\n")[1:]))), None)
+
+
+def _python_name(line: str) -> str | None:
+    """File and function of a line of one's own code."""
+    found = _PYTHON_FRAME.match(line)
+    file = found["path"].rpartition("/")[2] if found else ""
+    if found and file and not any(library in found["path"] for library in _PYTHON_LIBRARIES):
+        return f"{file} {found['function']}"
     return None
 
 

@@ -1,0 +1,112 @@
+"""Stack traces as people read them: the root cause first, one's own code marked."""
+
+import pytest
+
+from dlq.reports import stack
+
+JAVA = """java.lang.IllegalStateException: order refused
+\tat com.shop.Orders.take(Orders.java:42)
+\tat org.springframework.amqp.Foo.invoke(Foo.java:1)
+\tat org.springframework.amqp.Bar.invoke(Bar.java:1)
+Caused by: java.net.SocketTimeoutException: pay-gw did not answer
+\tat java.net.Socket.read(Socket.java:1)
+\tat java.net.Socket.fill(Socket.java:2)
+\tat com.shop.Gateway.call(Gateway.java:17)
+\t... 12 more"""
+DOTNET = """Shop.OrderException: order refused ---> System.TimeoutException: pay-gw did not answer
+   at System.Net.Sockets.Read()
+   at Shop.Gateway.Call() in /src/Gateway.cs:line 17
+   --- End of inner exception stack trace ---
+   at Shop.Orders.Take() in /src/Orders.cs:line 42"""
+PYTHON = """Traceback (most recent call last):
+  File "/srv/shop/gateway.py", line 17, in call
+    return ask()
+  File "/usr/lib/python3.11/socket.py", line 1, in read
+    raise TimeoutError
+TimeoutError: pay-gw did not answer
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/srv/shop/orders.py", line 42, in take
+    gateway.call()
+shop.OrderError: order refused"""
+NODE = """Error: pay-gw did not answer
+    at Gateway.call (/srv/shop/gateway.js:17:3)
+    at next (/srv/shop/node_modules/koa/index.js:1:1)"""
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (
+            JAVA,
+            [
+                ("head", "Caused by: java.net.SocketTimeoutException: pay-gw did not answer"),
+                ("library", "at java.net.Socket.read(Socket.java:1)"),
+                ("folded", "… 1 of libraries"),
+                ("own", "at com.shop.Gateway.call(Gateway.java:17)"),
+                ("head", "java.lang.IllegalStateException: order refused"),
+                ("own", "at com.shop.Orders.take(Orders.java:42)"),
+                ("folded", "… 2 of libraries"),
+            ],
+        ),
+        (
+            DOTNET,
+            [
+                ("head", "System.TimeoutException: pay-gw did not answer"),
+                ("library", "at System.Net.Sockets.Read()"),
+                ("own", "at Shop.Gateway.Call() in /src/Gateway.cs:line 17"),
+                ("head", "Shop.OrderException: order refused"),
+                ("own", "at Shop.Orders.Take() in /src/Orders.cs:line 42"),
+            ],
+        ),
+        (
+            PYTHON,
+            [
+                ("head", "shop.OrderError: order refused"),
+                ("own", 'File "/srv/shop/orders.py", line 42, in take: gateway.call()'),
+                ("head", "TimeoutError: pay-gw did not answer"),
+                ("library", 'File "/usr/lib/python3.11/socket.py", line 1, in read: raise TimeoutError'),
+                ("own", 'File "/srv/shop/gateway.py", line 17, in call: return ask()'),
+            ],
+        ),
+        (
+            NODE,
+            [
+                ("head", "Error: pay-gw did not answer"),
+                ("own", "at Gateway.call (/srv/shop/gateway.js:17:3)"),
+                ("folded", "… 1 of libraries"),
+            ],
+        ),
+    ],
+    ids=["Java", ".NET", "Python", "Node"],
+)
+def test_a_trace_is_read_from_its_root_cause(text: str, lines: list[tuple[str, str]]) -> None:
+    assert stack.read(text) == lines
+    assert stack.read(text.replace("\n", "\r\n")) == lines
+
+
+@pytest.mark.parametrize("place", ["headers", "properties", "failure_text"])
+def test_a_letters_trace_is_found_wherever_it_is(place: str) -> None:
+    letter = {"headers": {"a": "no trace"}, "properties": None, "failure_text": "at the end of\nthe day"}
+    held = JAVA if place == "failure_text" else {"x": JAVA, "n": 7}
+
+    assert stack.trace_of({**letter, place: held}) == JAVA
+    assert stack.trace_of(letter) is None
+
+
+def test_a_trace_without_end_is_cut() -> None:
+    lines = stack.read("a: b" + "\n\tat com.shop.A.b(A.java:1)" * 100_000)
+
+    assert len(lines) == stack.MOST_LINES + 1
+    assert lines[-1].text.endswith("more lines")
+    assert stack.read("x" * 10**6)[0].text == "x" * 400
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\n", "\n\tat ", " ---> \n   --- End of inner", "Traceback (most recent call last)", "Caused by: "],
+)
+def test_what_is_no_trace_is_no_error(text: str) -> None:
+    assert isinstance(stack.read(text), list)
