@@ -63,7 +63,7 @@ def _used(process: psutil.Process) -> tuple[int, float]:
     memory, cpu = 0, 0.0
     for one in (process, *process.children(recursive=True)):
         try:
-            memory += one.memory_info().rss
+            memory += one.memory_full_info().pss
             cpu += sum(one.cpu_times()[:2])
         except psutil.NoSuchProcess:
             continue
