@@ -104,7 +104,7 @@ def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful:
 def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator(
     replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def find(plan: str, outgoing: list[Outgoing], since: int) -> None:
+    def find(plan: str, outgoing: list[Outgoing], since: int, last: int) -> None:
         raise Unreachable("no connection")
 
     monkeypatch.setattr(replay.queue, "find", find)
