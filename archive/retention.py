@@ -45,6 +45,7 @@ class _Letters:
         state = rows["state"].cast(pa.string())
         self._open = rows.filter(pc.is_in(state, value_set=_OPEN))["record_id"].cast(pa.string())
         self._replayed = rows.filter(pc.equal(state, "confirmed"))["record_id"].cast(pa.string())
+        self._dismissed = rows.filter(pc.equal(state, "dismissed"))["record_id"].cast(pa.string())
 
     def removable(self, manifest: Manifest) -> pa.Table:
         """Record ids and capture times of what may leave this segment."""
@@ -54,11 +55,12 @@ class _Letters:
             letters = pq.read_table(file, columns=_COLUMNS)
         ids = letters["record_id"]
         replayed = pc.is_in(ids, value_set=self._replayed.combine_chunks())
+        dismissed = pc.and_not(pc.is_in(ids, value_set=self._dismissed.combine_chunks()), replayed)
+        waiting = pc.invert(pc.or_(replayed, dismissed))
         allowed = pa.array([False] * len(ids))
-        if "replayed" in self._states:
-            allowed = pc.or_(allowed, replayed)
-        if "waiting" in self._states:
-            allowed = pc.or_(allowed, pc.invert(replayed))
+        for state, of_it in {"replayed": replayed, "dismissed": dismissed, "waiting": waiting}.items():
+            if state in self._states:
+                allowed = pc.or_(allowed, of_it)
         is_open = pc.is_in(ids, value_set=self._open.combine_chunks())
         return letters.filter(pc.and_(allowed, pc.invert(is_open)))
 

@@ -54,7 +54,7 @@ _TOUR = (
         "Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
         ["replay", "apply", "PLAN"],
     ),
-    ("The books: captured = replayed + held + purged + waiting.", ["verify"]),
+    ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
 )
 _NEXT = """
 That was an embedded broker in {folder} (yours to look at: dlq -c {folder}/dlq.toml ls).

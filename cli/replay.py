@@ -126,18 +126,12 @@ def plan(
 
 def _chosen(context: Context, ids: list[str], selection: selecting.Selection) -> str | None:
     """The condition of the letters that are named, by ids or by options."""
-    from dlq.archive.short_ids import record_id
     from dlq.cli.looking import open_views
-    from dlq.replay.wanted import named
 
     if not ids and selection.is_all:
         return None
-    if ids and not selection.is_all:
-        raise UsageError(f"letters are named by id or chosen with {selection.options()}, not both")
     with open_views(context) as connection:
-        if ids:
-            return named(record_id(connection, one) for one in ids)
-        return selection.condition(context, connection)
+        return selecting.chosen(context, connection, ids, selection)
 
 
 def _say_what_was_not_judged(context: Context) -> None:

@@ -26,6 +26,7 @@ _REASONS = {
     "sending": "the ledger knows: being sent right now",
     "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",
     "held": "the ledger knows: set aside",
+    "dismissed": "closed by dlq dismiss; --undo opens them again",
     "returned": "the ledger knows: the broker could not route it",
     "refused": "the ledger knows: the broker refused it",
 }

@@ -65,7 +65,8 @@ def report(
     With --where, --source, --since, --incident or --failure all of it is about those letters alone.
 
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
-    duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters.
+    duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters that are not
+    dismissed.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """

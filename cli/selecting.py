@@ -1,4 +1,4 @@
-"""Which letters a command is about: the options that ls, report, export and replay plan share."""
+"""Which letters a command is about: the options that several commands share."""
 
 import re
 import shlex
@@ -109,6 +109,20 @@ class Selection(NamedTuple):
             yield f"incident_id = {_literal(short_ids.incident(connection, self.incident))}"
         if self.failure is not None:
             yield f"fingerprint = {_literal(short_ids.failure(connection, self.failure))}"
+
+
+def chosen(
+    context: Context, connection: "duckdb.DuckDBPyConnection", ids: Sequence[str], selection: Selection
+) -> str | None:
+    """The condition of the letters that are named by `ids`, else of those selected. Raises UsageError."""
+    from dlq.archive.short_ids import record_id
+    from dlq.replay.wanted import named
+
+    if not ids:
+        return selection.condition(context, connection)
+    if not selection.is_all:
+        raise UsageError(f"letters are named by id or chosen with {selection.options()}, not both")
+    return named(record_id(connection, one) for one in ids)
 
 
 def moment_of(since: str) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 BROKER_KINDS = ("rabbitmq", "activemq", "artemis", "rocketmq", "memory")
 EVIDENCE_KINDS = ("rocketmq-dedup", "shine-mq")
-RETAIN_STATES = ("replayed", "waiting")
+RETAIN_STATES = ("replayed", "dismissed", "waiting")
 """Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
 
 

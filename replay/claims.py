@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dlq.connectors.base import Sent
 from dlq.core.errors import DlqError
+from dlq.replay import dismissals
 from dlq.replay.ledger import Ledger, Settlement
 from dlq.replay.letters import Letter
 
@@ -45,8 +46,14 @@ class Claims:
     def ask(self, letters: Sequence[Letter]) -> None:
         """Start to claim these; `claimed` says which are ours. One call at a time is open."""
         results, self._results = self._results, []
-        ours = self._writer.submit(self._ledger.claim, self._plan, letters, results)
+        ours = self._writer.submit(self._claim, letters, results)
         self._asked = _Asked(letters, results, self._from_now(), ours)
+
+    def _claim(self, letters: Sequence[Letter], results: Sequence[Settlement]) -> set[str]:
+        """What was dismissed since the plan was made stays unsent."""
+        closed = dismissals.among(self._ledger, [letter.record_id for letter in letters])
+        open_ = [letter for letter in letters if letter.record_id not in closed]
+        return self._ledger.claim(self._plan, open_, results)
 
     def claimed(self) -> tuple[int, list[Letter]] | None:
         """(how many were asked for, those of them that are ours, in their order); the others are known

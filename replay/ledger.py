@@ -116,6 +116,10 @@ class Ledger(Protocol):
         """Take in replays of another ledger; what is known here stays. Returns how many are new."""
         ...
 
+    def forget(self, keys: Sequence[str]) -> int:
+        """Take dismissals back, as if they had never been; returns how many there were."""
+        ...
+
     def warnings(self) -> Sequence[str]:
         """What the store, as it is set up, may forget of what it has confirmed."""
         ...

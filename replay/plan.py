@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dlq.archive import manifests, views
 from dlq.archive.store import Store
@@ -43,7 +44,7 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 """Said of letters that were taken in without the word that it is mended."""
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
-_CHOSEN = ("record_id", "advice", "origin_kind", "origin")
+_CHOSEN = ("record_id", "advice", "origin_kind", "origin", "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
@@ -104,6 +105,7 @@ class Planner:
             connection.close()
 
     def _pick(self, rows: pa.RecordBatch, loader: Loader, wanted: Wanted) -> Iterator[Letter]:
+        rows = self._without_dismissed(rows)
         ids, stems, numbers = (rows[name].to_pylist() for name in ("record_id", "stem", "row"))
         places = list(map(Place, ids, stems, numbers))
         verdicts = [rows[name].to_pylist() for name in ("advice", "origin_kind", "origin")]
@@ -122,6 +124,14 @@ class Planner:
             else:
                 self._count(candidate, wanted)
                 yield candidate.letter
+
+    def _without_dismissed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Nothing takes these in but `dlq dismiss --undo`."""
+        closed = pc.fill_null(pc.equal(rows["replay_state"], "dismissed"), False)
+        if count := pc.sum(closed).as_py():
+            self._tally.left_out["dismissed"] += count
+            return rows.filter(pc.invert(closed))
+        return rows
 
     def _candidate(
         self, record: Record, place: Place, advice: str | None, wanted: Wanted

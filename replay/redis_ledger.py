@@ -102,6 +102,9 @@ class RedisLedger:
 
         return sum(self._run(scripts.ADOPT, *values(some)) for some in _chunks(rows))
 
+    def forget(self, keys: Sequence[str]) -> int:
+        return sum(self._run(scripts.FORGET, *some) for some in _chunks(keys))
+
     def warnings(self) -> Sequence[str]:
         return self._server.warnings()
 

@@ -151,3 +151,18 @@ end
 return new
 """
 """The values of each row in the order of COLUMNS; returns how many are new."""
+
+FORGET = f"""{_START}
+local forgotten = 0
+for i = 2, #ARGV do
+  local known = redis.call('HMGET', replay(ARGV[i]), 'plan', 'state')
+  if known[2] == 'dismissed' then
+    redis.call('ZREM', in_plan(known[1], known[2]), ARGV[i])
+    redis.call('ZREM', P .. ':keys', ARGV[i])
+    redis.call('DEL', replay(ARGV[i]))
+    forgotten = forgotten + 1
+  end
+end
+return forgotten
+"""
+"""Keys of dismissals; returns how many there were."""

@@ -153,6 +153,12 @@ class SqlLedger:
         given = rows if self._adopt.positional else [dict(zip(COLUMNS, r, strict=True)) for r in rows]
         return self._database.run(lambda c: c.exec_driver_sql(str(self._adopt), list(given)).rowcount)
 
+    def forget(self, keys: Sequence[str]) -> int:
+        def work(connection: sa.Connection) -> int:
+            return sum(connection.execute(sql.FORGET, {"keys": some}).rowcount for some in _chunks(keys))
+
+        return self._database.run(work)
+
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         wanted = sa.select(*(sql.TABLE.c[name] for name in columns)).order_by(sql.T.key).limit(_CHUNK_OF_ROWS)
         after = ""

@@ -65,6 +65,7 @@ RESOLVE = {
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
     for state, sources in BY_RECONCILE.items()
 }
+FORGET = sa.delete(TABLE).where(T.key.in_(KEYS), T.state == "dismissed")
 RECLAIM = (
     sa.update(TABLE)
     .where(

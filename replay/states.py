@@ -9,8 +9,9 @@
 from collections.abc import Mapping
 from typing import Literal
 
-State = Literal["planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held"]
+State = Literal["planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held", "dismissed"]
 STATES: tuple[State, ...] = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held")
+"""Of a replay. `dismissed` is of a letter that needs none (`dlq.replay.dismissals`)."""
 
 BY_OWNER: Mapping[State, tuple[State, ...]] = {
     "confirmed": ("sending", "in_doubt", "planned", "held"),

@@ -1,4 +1,4 @@
-"""Prove the books: per source, captured = replayed + held + purged + waiting, and every digest holds.
+"""Prove the books: captured = replayed + held + dismissed + purged + waiting, per source, with every digest.
 
 A letter whose replay is in doubt is in none of them, so that the books can't balance before
 `dlq replay reconcile` has resolved it. Every body is read and compared with its digest: a million letters
@@ -43,6 +43,7 @@ class Books:
     captured: int = 0
     replayed: int = 0
     held: int = 0
+    dismissed: int = 0
     purged: int = 0
     waiting: int = 0
     in_doubt: int = 0
@@ -54,7 +55,7 @@ class Books:
     @property
     def balanced(self) -> bool:
         """Every captured letter is accounted for, once, and is what was captured."""
-        accounted = self.replayed + self.held + self.purged + self.waiting
+        accounted = self.replayed + self.held + self.dismissed + self.purged + self.waiting
         return self.captured == accounted and not self.problems
 
     def as_json(self) -> dict[str, Any]:
@@ -71,6 +72,7 @@ class _Replays:
         self.open = self._ids(_OPEN)
         self.replayed = self._ids(("confirmed",))
         self.held = self._ids(("held",))
+        self.dismissed = self._ids(("dismissed",))
 
     def _ids(self, states: Sequence[str]) -> pa.Array:
         chosen = self._table.filter(pc.is_in(self._table["state"], value_set=pa.array(states)))
@@ -199,14 +201,15 @@ def _purged_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
 
 
 def _count(books: Books, ids: pa.Array, replays: _Replays) -> None:
-    """Each id once: in doubt before replayed, replayed before held, and waiting otherwise."""
+    """Each id once: in doubt before replayed before held before dismissed, and waiting otherwise."""
     rest = ids
     counts = []
-    for known in (replays.open, replays.replayed, replays.held):
+    for known in (replays.open, replays.replayed, replays.held, replays.dismissed):
         is_known = pc.is_in(rest, value_set=known)
         counts.append(pc.sum(is_known).as_py() or 0)
         rest = rest.filter(pc.invert(is_known))
     books.in_doubt += counts[0]
     books.replayed += counts[1]
     books.held += counts[2]
+    books.dismissed += counts[3]
     books.waiting += len(rest)

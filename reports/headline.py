@@ -85,9 +85,10 @@ def _why(causes: Sequence[Document]) -> str:
 
 def _what_to_do(document: Document) -> str:
     waiting = [(row["waiting"], _SENTENCES.get(row["advice"], row["advice"])) for row in document["advice"]]
-    confirmed = document["counts"]["confirmed"]
+    confirmed, dismissed = (document["counts"][state] for state in ("confirmed", "dismissed"))
     parts = [f"{count:,} {text}" for count, text in waiting if count]
     parts += [f"{confirmed:,} went back already"] if confirmed else []
+    parts += [f"{dismissed:,} dismissed"] if dismissed else []
     return f"{'; '.join(parts)}." if parts else "Nothing is left to do."
 
 

@@ -81,6 +81,10 @@ def end_of(letter: Mapping[str, Any]) -> str:
 def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     """What replay would do with this letter, as commands to copy, each with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
+    if letter["replay_state"] == "dismissed":
+        return [
+            {"command": f"dlq dismiss {record_id[:12]} --undo", "why": "it is closed; this opens it again"}
+        ]
     plan = f"dlq replay plan --where \"record_id in ('{record_id}')\""
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]

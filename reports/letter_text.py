@@ -183,10 +183,14 @@ def _transaction(known: Document) -> Iterator[tuple[str, str]]:
 
 
 def _replays(replays: Iterable[Document]) -> Table | None:
-    return _grid(
-        (_moment(str(r["updated_at"])), _safe(r["state"]), _safe(r["target"]), f"plan {_safe(r['plan'])}")
-        for r in replays
-    )
+    return _grid((_moment(str(r["updated_at"])), _safe(r["state"]), *_about(r)) for r in replays)
+
+
+def _about(replay: Document) -> tuple[str, str]:
+    """Where to, and by which plan; of a dismissal, why and who."""
+    if replay["state"] == "dismissed":
+        return _safe(replay["detail"]), ""
+    return _safe(replay["target"]), f"plan {_safe(replay['plan'])}"
 
 
 def _identity(letter: Document) -> dict[str, Any]:

@@ -40,10 +40,11 @@ class RunFacts:
 
 
 _COUNTS: Mapping[str, tuple[str, str]] = {
-    "open": ("dlq_open_letters", "Letters in the archive that did not go back."),
+    "open": ("dlq_open_letters", "Letters in the archive that did not go back, and were not dismissed."),
     "confirmed": ("dlq_replayed_letters", "Letters in the archive whose replay the broker confirmed."),
     "in_doubt": ("dlq_in_doubt_letters", "Letters of which nobody knows whether they went back."),
     "held": ("dlq_held_letters", "Letters that an operator holds back."),
+    "dismissed": ("dlq_dismissed_letters", "Letters in the archive that were closed without a replay."),
     "ongoing": ("dlq_ongoing_incidents", "Bursts of dead letters that still go on."),
 }
 """Count of the report -> metric and help."""

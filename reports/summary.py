@@ -73,18 +73,20 @@ _TRANSACTIONS = """
     SELECT state, count(*)::BIGINT AS transactions, sum(coalesce(copies, 1))::BIGINT AS copies,
            max(checks) AS checks, min(first_seen) AS first, max(last_seen) AS last
     FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
-# What analyses alone have said: thresholds and next steps rest on it.
+# What analyses alone have said of letters that nobody has closed: thresholds and next steps rest on it.
 _JUDGED = f"""
     SELECT if(previewed, 'no_verdict', cause) AS cause, if(previewed, 'no_verdict', advice) AS advice,
            previewed, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
-    FROM facts GROUP BY ALL"""
+    FROM facts WHERE replay_state <> 'dismissed' GROUP BY ALL"""
 _HOW_MANY = """
-    SELECT (SELECT count(DISTINCT fingerprint) FROM facts WHERE NOT previewed) AS fingerprints,
+    SELECT (SELECT count(DISTINCT fingerprint) FROM facts
+            WHERE NOT previewed AND replay_state <> 'dismissed') AS fingerprints,
            count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing,
            (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated
-    FROM incidents"""
+    FROM incidents
+    WHERE incident_id IN (SELECT incident_id FROM letters WHERE replay_state IS DISTINCT FROM 'dismissed')"""
 _LISTS: Mapping[str, str] = {
     "causes": _CAUSES,
     "sources": _SOURCES,
@@ -156,9 +158,10 @@ def _counts(document: Document, judged: Sequence[Document]) -> dict[str, int]:
     """What a `--fail-on` expression can name; causes, advice and states that did not occur are 0."""
     by_cause, by_advice = (_total(judged, name, "letters") for name in ("cause", "advice"))
     by_state = {row["replay_state"]: row["letters"] for row in document["replay_states"]}
+    total = document["letters"] - by_state.get("dismissed", 0)
     return {
-        "total": document["letters"],
-        "open": document["letters"] - by_state.get("confirmed", 0),
+        "total": total,
+        "open": total - by_state.get("confirmed", 0),
         "no_verdict": by_cause.get("no_verdict", 0),
         **{cause: by_cause.get(cause, 0) for cause in CAUSES},
         **{advice: by_advice.get(advice, 0) for advice in ADVICE},

@@ -9,7 +9,7 @@ from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
-STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held")
+STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held", "dismissed")
 NAMES = (
     "total", "open", "no_verdict", *CAUSES, *ADVICE, *STATES,
     "duplicates", "fingerprints", "incidents", "ongoing",

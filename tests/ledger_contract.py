@@ -11,6 +11,7 @@ import pytest
 
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
+from dlq.replay import dismissals
 from dlq.replay.ledger import REPLAYS, Ledger, Settlement
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
@@ -198,3 +199,27 @@ class LedgerContract:
         ledger.adopt([("key2", *row[1:])])
         clock.forward(LEASE + 1)
         assert ledger.expire() == 2
+
+    def test_a_dismissal_is_known_until_it_is_taken_back(self, ledger: Ledger, clock: MovingClock) -> None:
+        assert dismissals.dismiss(ledger, ["record1", "record2"], "stale", clock) == 2
+        assert dismissals.dismiss(ledger, ["record1"], "again", clock) == 0
+        assert dismissals.among(ledger, ["record1", "record3"]) == {"record1"}
+
+        rows = [
+            dict(zip(REPLAYS.names, row, strict=True)) for c in ledger.rows() for row in zip(*c, strict=True)
+        ]
+        assert {(row["record_id"], row["state"]) for row in rows} == {
+            ("record1", "dismissed"),
+            ("record2", "dismissed"),
+        }
+        assert all(str(row["detail"]).startswith("stale (") and "@" in str(row["detail"]) for row in rows)
+
+        assert dismissals.undo(ledger, ["record1", "record3"]) == 1
+        assert dismissals.among(ledger, ["record1", "record2"]) == {"record2"}
+        assert len([row for chunk in ledger.rows() for row in zip(*chunk, strict=True)]) == 1
+
+    def test_taking_back_leaves_replays_alone(self, ledger: Ledger) -> None:
+        ledger.claim("plan", letters(1))
+
+        assert ledger.forget(["key1"]) == 0
+        assert ledger.states(["key1"]) == {"key1": "sending"}

@@ -32,7 +32,7 @@ def test_the_command_is_a_dry_run_unless_it_is_told_to_apply(
 @pytest.mark.parametrize(
     ("section", "expected"),
     [
-        ('states = ["held"]', "known are replayed, waiting"),
+        ('states = ["held"]', "known are replayed, dismissed, waiting"),
         ('max_age = "old"', "duration"),
         ('max_size = "big"', "size"),
     ],

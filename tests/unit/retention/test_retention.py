@@ -37,6 +37,13 @@ def test_what_waits_leaves_only_where_the_rules_say_so(shop: Shop) -> None:
     assert shop.look(Retain(max_age="0s", states=("waiting",))).choice.removed == 2
 
 
+@pytest.mark.parametrize(("states", "leaves"), [("replayed", 0), ("waiting", 0), ("dismissed", 1)])
+def test_what_is_dismissed_leaves_only_where_the_rules_say_so(shop: Shop, states: str, leaves: int) -> None:
+    shop.runs(("a",))
+    shop.ledger_says("dismissed", *shop.ids)
+    assert shop.look(Retain(max_age="0s", states=(states,))).choice.removed == leaves
+
+
 def test_what_a_copy_left_in_its_queue_never_leaves(shop: Shop) -> None:
     shop.put("a")
     shop.take("copy")
