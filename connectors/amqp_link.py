@@ -60,16 +60,17 @@ class Link:
 
     def _shake_hands(self, parameters: pika.ConnectionParameters) -> None:
         self._send(b"AMQP\0\0\x09\x01")
-        start = self._answer(spec.Connection.Start)
+        patience = parameters.stack_timeout
+        start = self._answer(spec.Connection.Start, patience)
         self.server_version = str((start.server_properties or {}).get("version", ""))
         mechanism, response = parameters.credentials.response_for(start)
         properties = {**(parameters.client_properties or {}), "capabilities": _CAPABILITIES}
         self._send(encoded(0, spec.Connection.StartOk(properties, mechanism, response, "en_US")))
-        tune = self._answer(spec.Connection.Tune)
+        tune = self._answer(spec.Connection.Tune, patience)
         self.frame_max = min(tune.frame_max or MAX_FRAME, MAX_FRAME)
         self._send(encoded(0, spec.Connection.TuneOk(tune.channel_max, self.frame_max, int(self.heartbeat))))
         self._send(encoded(0, spec.Connection.Open(parameters.virtual_host, insist=True)))
-        self._answer(spec.Connection.OpenOk)
+        self._answer(spec.Connection.OpenOk, patience)
         self.open_channel()
 
     def open_channel(self) -> None:
@@ -141,8 +142,9 @@ class Link:
             if isinstance(method, spec.Basic.Cancel):
                 raise LinkLostError("the broker cancelled the consumer: the queue was deleted or has moved")
 
-    def _answer(self, wanted: Any) -> Any:
-        deadline = time.monotonic() + ANSWER_SECONDS
+    def _answer(self, wanted: Any, patience: float | None = None) -> Any:
+        seconds = patience or ANSWER_SECONDS
+        deadline = time.monotonic() + seconds
         while True:
             for index, (_, method) in enumerate(self._frames.methods):
                 if isinstance(method, wanted):
@@ -150,7 +152,7 @@ class Link:
                     return method
             if time.monotonic() > deadline:
                 self.dead = True
-                raise LinkLostError(f"no answer within {ANSWER_SECONDS:.0f} s")
+                raise LinkLostError(f"no answer within {seconds:g} s")
             self.receive(1.0)
 
     def _send(self, data: bytes) -> None:
