@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def incidents(ctx: typer.Context) -> None:
     """List incidents: letters that died in a burst, for the same kind of reason, whatever queue they lay in.
 
-    Those that still go on come first, then those whose letters wait, the new ones, the large ones.
+    First those of which most letters wait; what still goes on counts ten times.
 
     Example: dlq incidents -o json
     """

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 
 from dlq.core.invisible import INVISIBLE, is_needed
 
@@ -58,6 +59,13 @@ def lines_for_terminal(text: str) -> list[str]:
 def encodable(text: str) -> str:
     """The text with each lone surrogate, which no UTF-8 can hold, escaped: `\\ud800`."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """`orders`, `orders and stock`, `orders, stock, mails and 4 more`."""
+    rest = len(names) - most
+    *first, last = [*names[:most], *([f"{rest} more"] if rest > 0 else [])] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def shorten(text: str, width: int) -> str:

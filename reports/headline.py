@@ -5,11 +5,13 @@ from typing import Any
 
 from dlq.core import clock
 from dlq.core.causes import spoken
+from dlq.core.text import listed, shorten
 from dlq.core.units import human_seconds
 from dlq.reports.previews import LIMITS
 
 Document = Mapping[str, Any]
 
+_SAID = 120
 _SENTENCES: Mapping[str, str] = {
     "replay": "may go back",
     "fix_first": "may go back once the cause is mended",
@@ -27,10 +29,11 @@ def sentences(document: Document) -> list[str]:
         return [f"No letters with {selection}." if selection else "The archive holds no letters."]
     return [
         *([f"Only letters with {selection}."] if selection else []),
+        *_happened(document),
         _how_many(document),
         _why(document["causes"]),
         _what_to_do(document),
-        *_urgent(document["counts"]),
+        *_doubts(document["counts"]),
         *_previewed(document["previewed"]),
     ]
 
@@ -63,6 +66,44 @@ def failure(row: Document) -> tuple[str, str]:
     return spoken(str(row["cause"]), row["broker_kinds"]), f"in {row['origin']}" if row["origin"] else ""
 
 
+def _happened(document: Document) -> list[str]:
+    """The incident to look at first, and how many more there are."""
+    if not document["incidents"]:
+        return []
+    top, others = document["incidents"][0], document["counts"]["incidents"] - 1
+    ongoing = document["counts"]["ongoing"] - bool(top["ongoing"])
+    going_on = f", {ongoing:,} still going on" if ongoing else ""
+    more = [f"{_plural(others, 'more incident')}{going_on}."] if others > 0 else []
+    return [_incident(top, document["created_at"]), *more]
+
+
+def _incident(row: Document, today: str) -> str:
+    """`pay-gw did not answer from 16:13 to 16:53 UTC: 1,230 letters, orders and payments; over.`"""
+    name, message = failure(row) if row["cause"] else (listed(row["causes"] or []), "")
+    if row["exception_class"]:
+        said = next(iter(message.splitlines()), "").strip(" .:") or name.rpartition(".")[2]
+    else:
+        said = f"{name} {message}".strip()
+    state = "; going on" if row["ongoing"] else "; over" if row["dated"] else ""
+    waits = "" if row["waiting"] else "; none waits"
+    letters = f"{_plural(row['size'], 'letter')}, {listed(row['services'])}"
+    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{state}{waits}."
+
+
+def _when(row: Document, today: str) -> str:
+    """In short dates; nothing where only times of publishing are known."""
+    if not row["dated"]:
+        return ", nobody knows when"
+    start, end = brief(row["start"], today), brief(row["end"], row["start"])
+    return f" since {start} UTC" if row["ongoing"] else f" from {start} to {end} UTC"
+
+
+def brief(moment: str, than: str) -> str:
+    """A time for people without what it shares with another: 03:12, or 11-02 03:12."""
+    same_year, same_day = moment[:4] == than[:4], moment[:10] == than[:10]
+    return minutes(moment)[11 if same_day else 5 if same_year else 0 :]
+
+
 def _how_many(document: Document) -> str:
     first, last, undated = document["first"], document["last"], document["undated"]
     where = _plural(len(document["sources"]), "source")
@@ -71,9 +112,8 @@ def _how_many(document: Document) -> str:
         return f"{letters} in {where}; nothing says when they died."
     span = ((clock.from_iso(last) or 0) - (clock.from_iso(first) or 0)) / 1e6
     lasted = f" ({human_seconds(span)})" if span >= 1 else ""
-    until = minutes(last)[11:] if first[:10] == last[:10] else minutes(last)
     unknown = f"; of {undated:,} nothing says when" if undated else ""
-    return f"{letters} in {where}, from {minutes(first)} to {until} UTC{lasted}{unknown}."
+    return f"{letters} in {where}, from {minutes(first)} to {brief(last, first)} UTC{lasted}{unknown}."
 
 
 def _why(causes: Sequence[Document]) -> str:
@@ -92,10 +132,6 @@ def _what_to_do(document: Document) -> str:
     return f"{'; '.join(parts)}." if parts else "Nothing is left to do."
 
 
-def _urgent(counts: Mapping[str, int]) -> list[str]:
-    said = []
-    if counts["ongoing"]:
-        said.append(f"{_plural(counts['ongoing'], 'incident')} still going on.")
-    if counts["in_doubt"] + counts["sending"]:
-        said.append(f"{counts['in_doubt'] + counts['sending']:,} replays are in doubt: reconcile them first.")
-    return said
+def _doubts(counts: Mapping[str, int]) -> list[str]:
+    count = counts["in_doubt"] + counts["sending"]
+    return [f"{count:,} replays are in doubt: reconcile them first."] if count else []

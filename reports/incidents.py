@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
+from dlq.core.text import listed
 from dlq.reports.headline import failure, minutes
 
 if TYPE_CHECKING:
@@ -11,8 +12,10 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+_GROWING = 10
+"""What goes on counts so many times: it costs more with each minute."""
 # Retention may have taken letters away since the analysis, so they are counted here.
-_SQL = """
+_SQL = f"""
     WITH hit AS (
         SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
                count(dead_at) > 0 AS dated, list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
@@ -20,19 +23,23 @@ _SQL = """
                    AS waiting,
                coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
         FROM letters WHERE incident_id IS NOT NULL GROUP BY 1),
-    first AS (
+    failures AS (
+        SELECT incident_id, count(*) AS letters, min(record_id) AS example
+        FROM letters WHERE incident_id IS NOT NULL GROUP BY incident_id, fingerprint),
+    most AS (
+        SELECT incident_id, arg_max(example, row(letters, example)) AS example FROM failures GROUP BY 1),
+    told AS (
         SELECT DISTINCT ON (record_id) record_id, cause, origin, exception_class, exception_message
-        FROM verdicts WHERE record_id IN (SELECT first_record_id FROM incidents) ORDER BY record_id, source)
-    SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id),
-           v.cause, v.origin, v.exception_class, v.exception_message
+        FROM verdicts WHERE record_id IN (SELECT example FROM most) ORDER BY record_id, source)
+    SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id), told.* EXCLUDE (record_id)
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
-    LEFT JOIN first v ON v.record_id = i.first_record_id
-    ORDER BY ongoing DESC, waiting > 0 DESC, "new" DESC, waiting DESC, size DESC, start DESC, i.incident_id"""
-_NAMED = 3
+    JOIN most ON most.incident_id = i.incident_id
+    LEFT JOIN told ON told.record_id = most.example
+    ORDER BY waiting * if(ongoing, {_GROWING}, 1) DESC, size DESC, start DESC, i.incident_id"""
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", most: int = 0) -> list[dict[str, Any]]:
-    """Those that go on first, then those with letters that wait, the new, the large. `most` 0: all."""
+    """By how many of their letters wait, those that go on before what is over. `most` 0: all."""
     found = run(connection, _SQL + (f" LIMIT {most}" if most else ""))
     return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
@@ -44,7 +51,7 @@ def marks(row: Document) -> list[str]:
 
 def what(row: Document) -> str:
     """What happened, in a line: `java.net.SocketTimeoutException: …, and 2 more failures`."""
-    name, message = failure(row) if row["cause"] else (_listed(row["causes"]), "")
+    name, message = failure(row) if row["cause"] else (listed(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
     published = "" if row["dated"] else " (by the times of publishing; nothing says when they died)"
@@ -53,7 +60,7 @@ def what(row: Document) -> str:
 
 def where(row: Document) -> str:
     """The places that it hit: `orders, payments, stock and 4 more; letters of orders.dlq`."""
-    services, sources = _listed(row["services"]), _listed(row["sources"])
+    services, sources = listed(row["services"]), listed(row["sources"] or [])
     return services if sources in ("", services) else f"{services}; letters of {sources}"
 
 
@@ -71,8 +78,3 @@ def next_step(row: Document) -> dict[str, str]:
         "command": f"dlq ls --where \"incident_id = '{row['incident_id']}'\"",
         "why": f"the incident to look at first{goes_on}: {letters}",
     }
-
-
-def _listed(names: list[str] | None) -> str:
-    shown, rest = (names or [])[:_NAMED], len(names or []) - _NAMED
-    return ", ".join(shown) + (f" and {rest} more" if rest > 0 else "")

@@ -22,7 +22,7 @@ _WIDE_FROM = 110
 def render(console: Console, document: Document) -> None:
     """Print the report; everything in it that strangers wrote is escaped here."""
     answer, *details = sentences(document)
-    console.print(Text(answer, style="bold"))
+    console.print(Text(_safe(answer), style="bold"))
     for sentence in details:
         console.print(Text(_safe(sentence)))
     for title, draw in _SECTIONS:

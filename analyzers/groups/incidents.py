@@ -28,6 +28,8 @@ GAP = 1_800 // SLOT
 """Slots without a burst that end an incident."""
 UNREMARKABLE = 4
 """So many letters at once never stand out by themselves."""
+FRESH = 600
+"""Seconds before the last pull in which an incident that goes on has a letter."""
 _DAY = 86_400 // SLOT
 _QUIET, _WEEK = 2 * _DAY, 7 * _DAY
 """Before its first letter an archive is taken for quiet, up to two days; a failure, up to a week."""
@@ -76,7 +78,7 @@ class Incident(NamedTuple):
     """Of its most frequent failure."""
     first_record_id: str
     ongoing: bool
-    """Its last letter died less than half an hour before the last pull."""
+    """Its last letter died in the last minutes before the last pull."""
     new: bool
     """Its most frequent failure had no letter in the four weeks before it."""
 
@@ -154,7 +156,7 @@ def _incident(name: str, parts: Sequence[Found], looked_at: int) -> Incident:
         sorted({cause for slot in slots for cause in slot.causes}),
         failure,
         first,
-        end // _SECOND >= looked_at // _SECOND - GAP * SLOT,
+        end >= looked_at - FRESH * _SECOND,
         begun.before is None or begun.slot.slot - begun.before > RECENT,
     )
 

@@ -100,14 +100,15 @@ def mark(letters: "DataFrame", found: "DataFrame") -> "DataFrame":
 
 
 def last_look(store: Store, segments: Iterable[Manifest]) -> int:
-    """When the newest pull began, or the newest segment was made, in microseconds."""
-    made = max((clock.from_iso(m.created_at) or 0 for m in segments), default=0)
-    pulls = (name.rpartition("/")[2].partition("-")[0] for name in store.list("topology/"))
-    return max([made, *(at for at in map(_moment, pulls) if at)])
+    """When the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
+    captured = (_moment(m.pull_id) or clock.from_iso(m.created_at) or 0 for m in segments)
+    empty = (_moment(name.rpartition("/")[2]) or 0 for name in store.list("topology/"))
+    return max([0, *captured, *empty])
 
 
-def _moment(text: str) -> int | None:
+def _moment(pull: str) -> int | None:
+    """When a pull began, as its id begins."""
     try:
-        return clock.to_micros(datetime.strptime(f"{text}+0000", "%Y%m%dT%H%M%S%z"))
+        return clock.to_micros(datetime.strptime(f"{pull.partition('-')[0]}+0000", "%Y%m%dT%H%M%S%z"))
     except ValueError:
         return None

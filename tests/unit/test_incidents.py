@@ -61,10 +61,38 @@ def dlq(store: LocalStore, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.
     return call
 
 
-def test_what_goes_on_comes_first_then_the_new_then_the_large(store: LocalStore) -> None:
+def test_what_goes_on_counts_ten_times_and_then_the_number_that_waits_decides(store: LocalStore) -> None:
     found = incidents.gather(views.connect(store))
 
     assert [row["incident_id"] for row in found] == ["ongoing", "new-small", "old-large"]
+
+
+def test_a_small_burst_that_goes_on_does_not_hide_a_large_incident(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(n) for n in range(1, 103)])
+    verdicts = [
+        {"record_id": letter(n).record_id, "cause": "expired", "incident_id": NAMES[2 if n < 3 else 0]}
+        for n in range(1, 103)
+    ]
+    write_analysis(store, "20260103T000000", verdicts, incidents=[incident(1), incident(20, ongoing=True)])
+
+    assert [row["incident_id"] for row in incidents.gather(views.connect(store))] == ["old-large", "ongoing"]
+
+
+def test_an_incident_is_named_for_its_most_frequent_failure(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(n) for n in range(1, 6)])
+    verdicts = [
+        {
+            "record_id": letter(n).record_id, "cause": "application_error", "incident_id": NAMES[0],
+            "fingerprint": name, "exception_class": f"shop.{name}", "exception_message": "away",
+        }
+        for n, name in enumerate(("Rare", "Often", "Often", "Often", "Rare"), 1)
+    ]  # fmt: skip
+    write_analysis(store, "20260103T000000", verdicts, incidents=[incident(1)])
+    row = incidents.gather(views.connect(store))[0]
+
+    assert incidents.what(row) == "shop.Often: away, and 1 more failure"
 
 
 def test_an_incident_whose_letters_went_back_sinks(store: LocalStore) -> None:

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, shorten
+from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, listed, shorten
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,17 @@ def test_invisible_characters_beyond_what_is_needed_are_escaped(text: str) -> No
     assert "\\u" in for_terminal(text)
     assert json.loads(json_for_terminal(json.dumps(text, ensure_ascii=False))) == text
     assert "\\u" in json_for_terminal(json.dumps(text, ensure_ascii=False))
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ([], ""),
+        (["a"], "a"),
+        (["a", "b"], "a and b"),
+        (["a", "b", "c"], "a, b and c"),
+        (["a", "b", "c", "d", "e"], "a, b, c and 2 more"),
+    ],
+)
+def test_a_list_of_names_reads_as_a_sentence(names: list[str], said: str) -> None:
+    assert listed(names) == said

@@ -85,3 +85,8 @@ def test_the_last_look_is_the_last_pull_even_if_it_brought_nothing(
     for pull in pulls:
         store.put(f"topology/{pull}.json", b"{}")
     assert incidents.last_look(store, [manifest("p-0", 1)]) == looked_at * 1_000_000
+
+
+def test_a_long_pull_looked_when_it_began(tmp_path: Path) -> None:
+    segment = replace(manifest("p-0", 1), pull_id="20261026T070000-ab12")
+    assert incidents.last_look(LocalStore(str(tmp_path)), [segment]) == 1_792_998_000 * 1_000_000

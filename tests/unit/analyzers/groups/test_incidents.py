@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dlq.analyzers.groups.incidents import SLOT, Slot, find, in_parts, kind_of
+from dlq.analyzers.groups.incidents import FRESH, SLOT, Slot, find, in_parts, incidents, kind_of
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 START = 1_793_000_100  # 2026-10-26 07:35 UTC, where a slot begins
@@ -154,3 +154,16 @@ def test_failures_are_never_split() -> None:
     assert ["".join(sorted({slot.fingerprint for slot in part})) for part in parts] == ["ab", "c", "d"]
     assert [slot for part in parts for slot in part] == slots
     assert list(in_parts([])) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ongoing"), [(0, True), (FRESH, True), (FRESH + 1, False), (30 * MINUTE, False)]
+)
+def test_it_goes_on_only_with_a_letter_in_the_last_minutes_before_the_pull(
+    seconds: int, ongoing: bool
+) -> None:
+    slot = START // SLOT
+    slots = [Slot("f", slot, 40, START * 1_000_000, "r", (START + 60) * 1_000_000)]
+    [told] = incidents(find("k", slots, SPAN), (START + 60 + seconds) * 1_000_000)
+
+    assert told.ongoing is ongoing

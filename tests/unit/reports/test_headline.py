@@ -1,0 +1,85 @@
+"""The first sentence of a report says what happened."""
+
+from typing import Any
+
+import pytest
+
+from dlq.reports import headline
+
+
+def document(*incidents: dict[str, Any], ongoing: int = 0) -> dict[str, Any]:
+    letters = {"letters": 1240, "first": "2026-11-22T16:13:00Z", "last": "2026-11-22T16:53:00Z", "undated": 0}
+    cause = {"name": "application_error", "share": 1.0, "meaning": "a framework parked it"}
+    counts = {"incidents": len(incidents), "ongoing": ongoing, "in_doubt": 0, "sending": 0}
+    counts |= {"confirmed": 0, "dismissed": 0}
+    return {
+        **letters, "sources": [{}], "causes": [cause], "advice": [], "counts": counts, "previewed": 0,
+        "incidents": incidents, "created_at": "2026-11-22T17:00:00Z",
+    }  # fmt: skip
+
+
+def incident(**values: Any) -> dict[str, Any]:
+    known = {
+        "start": "2026-11-22T16:13:07Z", "end": "2026-11-22T16:53:01Z", "size": 1230, "waiting": 1230,
+        "services": ["orders", "payments"], "causes": ["application_error"], "cause": "application_error",
+        "origin": "orders", "exception_class": "java.net.SocketTimeoutException", "dated": True,
+        "exception_message": "pay-gw did not answer", "ongoing": False, "broker_kinds": ["rabbitmq"],
+    }  # fmt: skip
+    return known | values
+
+
+_WHO = "1,230 letters, orders and payments"
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, f"pay-gw did not answer from 16:13 to 16:53 UTC: {_WHO}; over."),
+        ({"ongoing": True}, f"pay-gw did not answer since 16:13 UTC: {_WHO}; going on."),
+        (
+            {"start": "2026-11-20T16:13:07Z", "end": "2026-11-20T16:53:01Z"},
+            f"pay-gw did not answer from 11-20 16:13 to 16:53 UTC: {_WHO}; over.",
+        ),
+        (
+            {"start": "2025-12-31T23:13:07Z", "end": "2026-01-01T00:53:01Z"},
+            f"pay-gw did not answer from 2025-12-31 23:13 to 2026-01-01 00:53 UTC: {_WHO}; over.",
+        ),
+        ({"dated": False}, f"pay-gw did not answer, nobody knows when: {_WHO}."),
+        ({"waiting": 0}, f"pay-gw did not answer from 16:13 to 16:53 UTC: {_WHO}; over; none waits."),
+        ({"exception_message": "refused\n\tat Frame"}, f"refused from 16:13 to 16:53 UTC: {_WHO}; over."),
+        ({"exception_message": ""}, f"SocketTimeoutException from 16:13 to 16:53 UTC: {_WHO}; over."),
+        ({"exception_message": "x" * 200}, f"{'x' * 119}… from 16:13 to 16:53 UTC: {_WHO}; over."),
+        (
+            {"exception_class": None, "cause": "expired"},
+            f"expired in orders from 16:13 to 16:53 UTC: {_WHO}; over.",
+        ),
+        (
+            {"exception_class": None, "cause": None, "causes": ["expired"]},
+            f"expired from 16:13 to 16:53 UTC: {_WHO}; over.",
+        ),
+        (
+            {"size": 1, "services": ["a", "b", "c", "d", "e"]},
+            "pay-gw did not answer from 16:13 to 16:53 UTC: 1 letter, a, b, c and 2 more; over.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_answer_says_what_happened_when_and_whether_it_lasts(values: dict[str, Any], said: str) -> None:
+    assert headline.sentences(document(incident(**values)))[0] == said
+
+
+@pytest.mark.parametrize(
+    ("more", "ongoing", "said"),
+    [
+        (1, 0, "1 more incident."),
+        (2, 1, "2 more incidents, 1 still going on."),
+    ],
+)
+def test_the_other_incidents_are_counted(more: int, ongoing: int, said: str) -> None:
+    rows = [incident() for _ in range(more + 1)]
+    assert headline.sentences(document(*rows, ongoing=ongoing))[1] == said
+
+
+def test_without_an_incident_the_answer_is_how_many() -> None:
+    assert headline.sentences(document())[0].startswith(
+        "1,240 dead letters in 1 source, from 2026-11-22 16:13"
+    )
