@@ -113,6 +113,10 @@ def _for_script(document: Document) -> dict[str, Any]:
         "incidents": [
             {name: row[name] for name in ("incident_id", "start", "end")} for row in document["incidents"]
         ],
+        "totals": {
+            "incident_id": {row["incident_id"]: row["size"] for row in document["incidents"]},
+            "fingerprint": {row["fingerprint"]: row["letters"] for row in document["fingerprints"]},
+        },
         "columns": columns,
         "rows": [list(row.values()) for row in letters],
         "stories": {row["record_id"]: row for row in document["sample"]["stories"]},

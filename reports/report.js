@@ -12,7 +12,8 @@
   }
   const PAGE = 25;
   const SELECTS = { cause: "cause", source: "source", advice: "advice-filter" };
-  const state = { column: "died", descending: true, page: 0, exact: null, found: letters };
+  const EXACT = { incident_id: ["incident", "--incident"], fingerprint: ["failure", "--failure"] };
+  const state = { column: "died", descending: true, page: 0, exact: null, found: letters, open: null };
 
   const element = (tag, attributes = {}, ...children) => {
     const made = document.createElement(tag);
@@ -36,14 +37,52 @@
     state.found.sort((a, b) => (key(a) === "") - (key(b) === "") || sign * (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0));
     state.page = 0;
     draw();
+    remember();
+  }
+
+  function counted() {
+    const found = state.found.length.toLocaleString("en");
+    const letters = `${found} ${state.found.length === 1 ? "letter" : "letters"}`;
+    if (!state.exact) return letters;
+    const [name, value] = state.exact;
+    const [what, option] = EXACT[name];
+    const all = data.totals[name][value] ?? state.found.length;
+    return all > state.found.length
+      ? `${found} of ${all.toLocaleString("en")} letters of ${what} ${value} are in this file; all of them: dlq ls ${option} ${value}`
+      : `${letters} of ${what} ${value}`;
+  }
+
+  // --- the address: filters and the open letter live in its fragment ------------------------------------
+  function remember() {
+    const chosen = Object.entries(SELECTS).map(([name, id]) => [name, byId(id).value]);
+    const known = [...chosen, ["search", byId("search").value], ...(state.exact ? [state.exact] : []), ["letter", state.open]];
+    const fragment = new URLSearchParams(known.filter(([, value]) => value)).toString();
+    if (fragment || inAddress()) history.replaceState(null, "", fragment ? `#${fragment}` : location.href.split("#")[0]);
+  }
+
+  function inAddress() { // what is there may also be the name of a section
+    const known = new URLSearchParams(location.hash.slice(1));
+    return [...Object.keys(SELECTS), ...Object.keys(EXACT), "search", "letter"].some((name) => known.has(name)) ? known : null;
+  }
+
+  function recall() {
+    const known = inAddress();
+    if (!known) return false;
+    for (const [name, id] of Object.entries(SELECTS)) byId(id).value = known.get(name) ?? "";
+    byId("search").value = known.get("search") ?? "";
+    state.exact = Object.keys(EXACT).filter((name) => known.has(name)).map((name) => [name, known.get(name)])[0] ?? null;
+    const letter = letters.find((one) => one.record_id === known.get("letter"));
+    search();
+    byId("letters").scrollIntoView();
+    if (letter) show(letter);
+    return true;
   }
 
   function draw() {
     const pages = Math.max(1, Math.ceil(state.found.length / PAGE));
     const shown = state.found.slice(state.page * PAGE, (state.page + 1) * PAGE);
     byId("list").tBodies[0].replaceChildren(...shown.map(row));
-    const only = state.exact ? `, only ${state.exact[0]} ${state.exact[1]}` : "";
-    byId("status").textContent = `${state.found.length.toLocaleString("en")} ${state.found.length === 1 ? "letter" : "letters"}${only}`;
+    byId("status").textContent = counted();
     byId("page").textContent = `Page ${state.page + 1} of ${pages}`;
     byId("previous").disabled = state.page === 0;
     byId("following").disabled = state.page >= pages - 1;
@@ -62,7 +101,7 @@
   }
 
   // --- one letter -----------------------------------------------------------------------------------
-  const list = (pairs) => element("dl", {}, ...pairs.filter(([, value]) => value !== null && value !== undefined && value !== "")
+  const list = (pairs) => element("dl", {}, ...pairs.filter(([, value]) => value !== null && value !== false && value !== undefined && value !== "")
     .flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
   const block = (title, content) => (content ? [element("h3", {}, title), content] : []);
   const text = (content) => (content ? element("pre", { tabindex: "0" }, content) : null);
@@ -75,21 +114,23 @@
     const story = data.stories[letter.record_id] ?? {};
     const close = element("button", { type: "button" }, "Close");
     close.addEventListener("click", () => byId("letter").close());
-    const title = element("h2", { id: "letter-title" }, letter.record_id);
+    const title = element("h2", { id: "letter-title" }, `${letter.died_of ?? letter.cause} in ${letter.dead_letter_queue ?? letter.source}`);
     const deaths = [...(story.deaths ?? [])].reverse().map((d) => [moment(d.time), `${d.reason ?? "died"} in ${d.queue ?? "?"}${d.count > 1 ? `, ${d.count} times` : ""}`]);
     byId("letter-content").replaceChildren(
       element("header", {}, title, close),
       list([["cause", letter.died_of ?? letter.cause], ["evidence", letter.evidence], ["advice", letter.advice], ["because", letter.advice_reason],
         ["source", letter.source], ["lies in", letter.dead_letter_queue], [isDead ? "died in" : "meant for", letter.origin], ["attempts", letter.attempts],
-        ["laps", letter.laps], ["verdict of", letter.analysis], ["replay", letter.replay_state], ["incident", letter.incident_id]]),
-      ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), isDead ? "dead since" : letter.end]])),
+        ["laps", letter.laps], ["verdict of", letter.analysis], ["replay", letter.replay_state]]),
+      ...block("The way it went", list([[moment(letter.published_at), letter.published_at && "published"], ...deaths, [moment(letter.died), (letter.died || !isDead) && (isDead ? "dead since" : letter.end)]])),
       ...block("Failure", story.trace?.length ? trace(story.trace) : text([failure(letter), story.failure_text].filter(Boolean).join("\n\n"))),
-      ...block("Identity", list([["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["body", `${letter.body_size ?? 0} bytes`]])),
+      ...block(`Body (${[`${letter.body_size ?? 0} bytes`, story.body_note].filter(Boolean).join(", ")})`, text(story.body)),
       ...block("Headers", story.headers && Object.keys(story.headers).length ? list(Object.entries(story.headers).sort()) : null),
-      ...block(`Body${story.body_note ? ` (${story.body_note})` : ""}`, text(story.body)),
+      ...block("Identity", list([["record id", letter.record_id], ["message id", letter.message_id], ["key", letter.key], ["fingerprint", letter.fingerprint], ["incident", letter.incident_id]])),
       ...block("All of it", text(`dlq show ${letter.record_id.slice(0, 12)}`)),
     );
-    byId("letter").showModal();
+    state.open = letter.record_id;
+    remember();
+    if (!byId("letter").open) byId("letter").showModal();
   }
 
   // --- the timeline ---------------------------------------------------------------------------------
@@ -173,6 +214,8 @@
     }
   }
 
+  byId("letter").addEventListener("close", () => { state.open = null; remember(); });
+  addEventListener("hashchange", recall);
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("filters").addEventListener("input", search);
   byId("filters").addEventListener("reset", () => { state.exact = null; setTimeout(search); });
@@ -194,6 +237,6 @@
   addEventListener("beforeprint", () => { for (const details of document.querySelectorAll("details")) details.open = true; chart?.resize(); });
   tick();
   setInterval(tick, 60000);
-  search();
+  if (!recall()) search();
   drawTimeline();
 })();

@@ -66,10 +66,16 @@ def make(
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         if with_letters:
-            document["sample"] = sample.gather(connection, masker)
+            document["sample"] = sample.gather(connection, masker, _named(document))
     if part is not None:
         _tell(document, part)
     return document if masker is None else masker.document(document)
+
+
+def _named(document: Document) -> set[str]:
+    """The letters that a reader of the report may look for."""
+    firsts = {row["first_record_id"] for row in document["incidents"]}
+    return {*firsts, *(row["example"] for row in document["fingerprints"])} - {None}
 
 
 def _tell(document: Document, part: Part) -> None:

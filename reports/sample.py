@@ -6,7 +6,7 @@ ones, and of some of them the whole story. It says how many that are.
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
@@ -42,12 +42,13 @@ _WITHHELD = "withheld by --mask, which cannot see what is personal in it: the bo
 
 _CHOOSE = f"""
     CREATE TEMP TABLE sample AS
-    SELECT * FROM (
+    SELECT source, record_id, min(place) AS place, min(kind) AS kind FROM (
         SELECT source, unnest(chosen) AS record_id, generate_subscripts(chosen, 1) AS place, kind FROM (
             SELECT source, arg_max(record_id, coalesce(dead_at, TIMESTAMPTZ 'epoch'), {_OF_A_KIND}) AS chosen,
                    row_number() OVER (ORDER BY count(*) DESC) AS kind
-            FROM letters GROUP BY source, cause, fingerprint))
-    ORDER BY place, kind LIMIT {_LETTERS}"""
+            FROM letters GROUP BY source, cause, fingerprint)
+        UNION ALL SELECT source, record_id, 0, 0 FROM letters WHERE record_id IN (SELECT unnest(?)))
+    GROUP BY source, record_id ORDER BY place, kind LIMIT {_LETTERS}"""
 _ROWS = """
     SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, mechanism, advice, attempts,
            fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence, message_id,
@@ -75,13 +76,16 @@ _FAILURES = f"""
     ORDER BY f.letters DESC, l.fingerprint"""
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None) -> Document:
+def gather(
+    connection: "duckdb.DuckDBPyConnection", masker: Masker | None = None, named: Collection[str] = ()
+) -> Document:
     """`{letters: [row], stories: [story], failures: [story and fingerprint, message_id, key]}`.
 
     A story is deaths, headers, failure text, trace and body of a letter; a trace is lines, each with its kind
-    (`stack.Line`). There is one of each frequent failure. All of it is masked before it is cut.
+    (`stack.Line`). There is one of each frequent failure. All of it is masked before it is cut. The letters
+    that the report names are among them.
     """
-    list(run(connection, _CHOOSE).rows)
+    list(run(connection, _CHOOSE, [list(named)]).rows)
 
     def rows(sql: str) -> Iterator[Document]:
         found = run(connection, sql)

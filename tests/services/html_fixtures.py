@@ -38,7 +38,8 @@ def an_archive(folder: Path, hostile: str) -> LocalStore:
         write_segment(store, f"p-{source}", [record for record in letters if record.source == source])
     verdicts = [
         {
-            "record_id": record.record_id, "cause": ("application_error", "expired", "unknown")[place % 3],
+            "record_id": record.record_id, "source": record.source,
+            "cause": ("application_error", "expired", "unknown")[place % 3],
             "advice": ("replay", "check_first", "never")[place % 3], "evidence": hostile,
             "advice_reason": hostile, "fingerprint": f"f{place % 4}{hostile}",
             "exception_class": f"com.{hostile}", "exception_message": hostile,

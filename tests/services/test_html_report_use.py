@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from archives import letter, write_analysis, write_segment
+from archives import MINUTE, letter, write_analysis, write_segment
 from services.chromium import Page
 from services.html_fixtures import browser, page, search_for, status, url, visible_rows
 
@@ -66,9 +66,46 @@ def test_a_cause_a_failure_and_an_incident_lead_to_their_letters(page: Page) -> 
         return status(page)
 
     assert drill("cause") == "20 letters"
-    assert drill("fingerprint").startswith("15 letters, only fingerprint f")
-    assert drill("incident_id").startswith("5 letters, only incident_id i")
+    assert drill("fingerprint").startswith("15 letters of failure f")
+    assert drill("incident_id").startswith("5 letters of incident i")
     assert page.run("document.activeElement.id") == "search"
+
+
+def test_filters_and_the_open_letter_live_in_the_address(browser: Page, url: str) -> None:
+    browser.open(url)
+    assert search_for(browser, "m-17<") == "1 letter"
+    browser.run("document.querySelector('#list tbody button').click()")
+    fragment = browser.run("location.hash")
+
+    browser.open("about:blank")
+    browser.open(f"{url}{fragment}")
+    assert status(browser) == "1 letter"
+    assert browser.run("document.getElementById('letter').open") is True
+    browser.run("document.getElementById('letter').close()")
+    browser.run("document.querySelector('#filters button[type=reset]').click()")
+    assert status(browser) == "60 letters"
+    assert browser.run("location.hash") == ""
+
+
+def test_an_incident_says_how_many_of_its_letters_are_in_the_file(browser: Page, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    letters = [letter(n) for n in range(1, 261)]
+    write_segment(store, "p", letters)
+    common = {"cause": "expired", "advice": "check_first", "fingerprint": "f", "incident_id": "i"}
+    first = letters[0].record_id
+    incident = {"incident_id": "i", "start": MINUTE, "end": MINUTE, "size": 260, "first_record_id": first}
+    write_analysis(
+        store, "a", [{"record_id": one.record_id, **common} for one in letters],
+        incidents=[{**incident, "sources": ["orders"], "causes": ["expired"], "ongoing": False, "new": True}],
+    )  # fmt: skip
+    report.write(report.make(store, with_letters=True), "html", str(tmp_path / "report.html"))
+    browser.open((tmp_path / "report.html").as_uri())
+
+    browser.run("document.querySelector('button.drill[data-filter=incident_id]').click()")
+    assert status(browser) == (
+        "201 of 260 letters of incident i are in this file; all of them: dlq ls --incident i"
+    )
+    assert search_for(browser, first).startswith("1 of 260 letters")
 
 
 def test_columns_sort_and_pages_turn(page: Page) -> None:
