@@ -101,7 +101,7 @@ class Context:
                 raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {_configured(known)}")
         if not known:
             raise UsageError("no sources are configured; `dlq init` writes a commented dlq.toml")
-        return [known[name] for name in names or known]
+        return [known[name] for name in dict.fromkeys(names or known)]
 
     def say(self, text: str) -> None:
         """For people, on stderr; nothing with -q."""

@@ -65,9 +65,10 @@ def doctor(
 
 def _look(context: Context, chosen: "Sequence[Source]") -> tuple[list[Finding], list[DlqError]]:
     """What is there of each source, several asked at once, and what went wrong."""
-    lines = {source.name: Line(source.name, f"the broker {source.broker}") for source in chosen}
+    lines = {source.name: Line(source.name, f"the broker {source.broker}", False) for source in chosen}
 
     def look(source: "Source", _stop: Stop) -> "Inspection":
+        lines[source.name].begin()
         lines[source.name].news(lambda _elapsed: "looking")
         try:
             return _inspect(context, source)

@@ -32,10 +32,15 @@ class Line:
 
     name: str
     awaited: str
+    begun: bool = True
     _text: Callable[[float], str] = lambda _elapsed: ""
     _started: float = field(default_factory=time.monotonic)
     _heard: float = field(default_factory=time.monotonic)
     _over: bool = False
+
+    def begin(self) -> None:
+        """Its turn has come: from now on silence counts."""
+        self.begun, self._started, self._heard = True, time.monotonic(), time.monotonic()
 
     def news(self, text: Callable[[float], str]) -> None:
         """Something came; `text` makes the line of the seconds since the start."""
@@ -48,9 +53,11 @@ class Line:
     @property
     def silence(self) -> float:
         """Seconds since the last news."""
-        return 0.0 if self._over else time.monotonic() - self._heard
+        return time.monotonic() - self._heard if self.begun and not self._over else 0.0
 
     def __str__(self) -> str:
+        if not self.begun:
+            return f"{self.name}: waits for its turn"
         if self.silence >= SILENT:
             return f"{self.name}: waiting for {self.awaited}, {human_seconds(self.silence)} without an answer"
         return f"{self.name}: {self._text(time.monotonic() - self._started)}"

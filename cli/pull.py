@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -58,7 +59,9 @@ def pull(
     include_empty: Annotated[
         bool, typer.Option("--include-empty", help="ActiveMQ: archive text messages that really are empty.")
     ] = False,
-    parallel: Annotated[int, typer.Option(help="So many sources at once.", min=1)] = 4,
+    parallel: Annotated[
+        int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
+    ] = 4,
 ) -> int:
     """Capture dead letters into the archive, up to the number that is there at the start.
 
@@ -74,21 +77,31 @@ def pull(
         raise UsageError(f"--mode is copy or drain, not {mode!r}")
     seconds = None if max_time is None else units.seconds(max_time)
     chosen = context.sources(sources or [])
-    lines = {source.name: Line(source.name, f"the broker {source.broker}") for source in chosen}
+    lines = {source.name: Line(source.name, f"the broker {source.broker}", False) for source in chosen}
+    turns = {_place(source): Lock() for source in chosen}
 
     def take(source: "Source", stop: Stop) -> "PullResult":
         line = lines[source.name]
-        try:
-            options = PullOptions(cast("Mode", mode or source.mode), limit, seconds, force, include_empty)
-            return _pull_one(context, source, options, line, stop)
-        finally:
-            line.end()
+        options = PullOptions(cast("Mode", mode or source.mode), limit, seconds, force, include_empty)
+        with turns[_place(source)]:
+            if stop():
+                raise KeyboardInterrupt
+            line.begin()
+            try:
+                return _pull_one(context, source, options, line, stop)
+            finally:
+                line.end()
 
     ending = partial(context.say, _ENDING)
     _ = context.store  # opened once, before threads want it
     with progress(context, list(lines.values())):
         ended = list(at_once(take, chosen, parallel, ending))
     return _tell(context, ended)
+
+
+def _place(source: "Source") -> tuple[str, str]:
+    """Sources of one queue take turns: a copy holds its letters, and another reading would see none."""
+    return source.broker, source.queue or f"{source.name} alone"
 
 
 def _pull_one(

@@ -1,9 +1,19 @@
 """What `dlq pull` says beside its table."""
 
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from dlq.capture.pull import PullResult
+from dlq.cli import progress
+from dlq.cli import pull as command
+from dlq.cli.app import run
 from dlq.cli.context import Context
+from dlq.cli.progress import Line
 from dlq.cli.pull import _say_notes
 
 
@@ -14,3 +24,63 @@ def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFix
         "orders, bills: held until the end",
         "bills: 1 other consumer",
     ]
+
+
+class Pulls:
+    """Stands for the pull of a source: takes a moment, and notes which ran beside each other."""
+
+    def __init__(self) -> None:
+        self.running: set[str] = set()
+        self.together: set[frozenset[str]] = set()
+        self.lock = threading.Lock()
+
+    def __call__(self, _context: Any, source: Any, _options: Any, _line: Any, _stop: Any) -> PullResult:
+        with self.lock:
+            self.running.add(source.name)
+            self.together |= {frozenset((source.name, other)) for other in self.running}
+        time.sleep(0.2)
+        with self.lock:
+            self.running.remove(source.name)
+        return PullResult(source.name, f"pull-{source.name}", "copy")
+
+
+@pytest.fixture
+def pulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pulls:
+    """Sources a and b of one queue, c and d of others."""
+    monkeypatch.chdir(tmp_path)
+    text = '[brokers.shop]\nkind = "memory"\nurl = "memory:pulls"\n'
+    for name, queue in zip("abcd", "qqrs", strict=True):
+        text += f'[sources.{name}]\nbroker = "shop"\nqueue = "{queue}"\n'
+    Path("dlq.toml").write_text(text)
+    made = Pulls()
+    monkeypatch.setattr(command, "_pull_one", made)
+    return made
+
+
+def test_several_sources_are_pulled_at_once_but_those_of_one_queue_in_turn(
+    pulls: Pulls, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["pull", "-o", "json"]) == 0
+    assert [row["source"] for row in json.loads(capfd.readouterr().out)["sources"]] == list("abcd")
+    assert frozenset("cd") in pulls.together
+    assert frozenset("ab") not in pulls.together
+
+
+@pytest.mark.parametrize(("words", "expected"), [(["--parallel", "1"], "abcd"), (["a", "c", "a"], "ac")])
+def test_one_at_a_time_and_a_source_named_twice(
+    pulls: Pulls, capfd: pytest.CaptureFixture[str], words: list[str], expected: str
+) -> None:
+    assert run(["pull", "-o", "json", *words]) == 0
+    assert [row["source"] for row in json.loads(capfd.readouterr().out)["sources"]] == list(expected)
+    assert ({len(names) for names in pulls.together} == {1}) == (words[0] == "--parallel")
+
+
+def test_a_source_whose_turn_has_not_come_is_not_said_to_wait_for_its_broker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(progress, "SILENT", 0.0)
+    line = Line("orders", "the broker shop", begun=False)
+    assert str(line) == "orders: waits for its turn"
+    assert line.silence == 0.0
+    line.begin()
+    assert "orders: waiting for the broker shop" in str(line)
