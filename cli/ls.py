@@ -8,6 +8,7 @@ import typer
 
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context
+from dlq.core.causes import word_for
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "exception_class", "exception_message", "origin", "advice",
-    "attempts", "replay_state", "analysis",
+    "attempts", "replay_state", "analysis", "broker_kind",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
@@ -115,7 +116,9 @@ def _failure(letter: Mapping[str, Any]) -> str:
     if letter["exception_class"]:
         name = letter["exception_class"].rpartition(".")[2]
         return f"{name}: {letter['exception_message']}" if letter["exception_message"] else name
-    return f"in {letter['origin']}" if letter["origin"] else ""
+    word = word_for(letter["cause"], [letter["broker_kind"]])
+    where = f"in {letter['origin']}" if letter["origin"] else ""
+    return " ".join(part for part in (word, where) if part)
 
 
 def _plain(name: str) -> Callable[[Mapping[str, Any]], str]:

@@ -13,7 +13,7 @@ from dlq.replay.planfile import Header
 
 _MOST_ROWS = 20
 _REASONS = {
-    "check_first": "advice: look into the business data first",
+    "check_first": "advice: look first; dlq show says at what",
     "fix_first": "advice: mend the cause first, then --fixed",
     "never": "advice: must not go back",
     "hold": "advice: its outcome can still change",

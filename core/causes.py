@@ -22,11 +22,16 @@ _SPOKEN = {("poison_ack", "rabbitmq"): "rejected by the consumer"}
 """Where a broker's people use another word than the name of the cause."""
 
 
-def spoken(cause: str, broker_kinds: Iterable[str | None]) -> str:
-    """A cause of letters of these kinds of brokers, as people read it: poison acks are ActiveMQ's, the
-    consumers of RabbitMQ reject."""
+def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
+    """What the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers of
+    RabbitMQ reject."""
     words = {_SPOKEN.get((cause, kind or "")) for kind in broker_kinds}
-    word = words.pop() if len(words) == 1 else None
+    return words.pop() if len(words) == 1 else None
+
+
+def spoken(cause: str, broker_kinds: Iterable[str | None]) -> str:
+    """A cause of letters of these kinds of brokers, as people read it."""
+    word = word_for(cause, broker_kinds)
     return f"{word} ({cause})" if word else cause
 
 
@@ -50,7 +55,7 @@ TRANSACTION_STATES = {
 
 ADVICE = {
     "replay": "may go back",
-    "check_first": "look into the business data before anything is sent",
+    "check_first": "look before anything is sent; dlq show says at what",
     "fix_first": "mend the cause, then replay",
     "never": "must not go back",
     "hold": "wait: its outcome can still change",

@@ -15,7 +15,7 @@ _SAID = 120
 _SENTENCES: Mapping[str, str] = {
     "replay": "may go back",
     "fix_first": "may go back once the cause is mended",
-    "check_first": "need a look into the business data first",
+    "check_first": "need a look first",
     "never": "must not go back",
     "hold": "have to wait, their outcome can still change",
     "no_verdict": "have no verdict yet",

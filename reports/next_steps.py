@@ -38,7 +38,7 @@ _STEPS = (
     _Step(
         lambda _n, waiting: waiting.get("check_first", 0),
         "dlq ls --where \"advice = 'check_first'\"",
-        "{letters} need a look into the business data first; dlq show says why for each",
+        "{letters} need a look before they go back; dlq show says at what, for each",
     ),
     _Step(
         lambda n, _waiting: n["unknown"],

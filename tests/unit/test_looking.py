@@ -82,6 +82,21 @@ def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: 
     assert rows[-1].split() == ["0" * 12, "01-01", "00:01", "orders", "expired"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "failure"), [("rabbitmq", "rejected by the consumer in orders"), ("activemq", "in orders")]
+)
+def test_ls_calls_a_reject_by_the_word_of_its_broker(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, failure: str
+) -> None:
+    monkeypatch.setenv("DLQ_ARCHIVE", str(tmp_path / "rejects"))
+    store = LocalStore(str(tmp_path / "rejects"))
+    write_segment(store, "p-0", [letter(1, broker_kind=kind)])
+    verdict = {"record_id": letter(1).record_id, "cause": "poison_ack", "origin": "orders"}
+    write_analysis(store, "20260101T000000", [verdict])
+
+    assert f" poison_ack  {failure}" in dlq("-o", "table", "ls")[1]
+
+
 def test_an_empty_archive_says_what_fills_it(
     dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from archives import MINUTE, letter, write_analysis, write_segment
-from unit.reports.reporting import EARLIER, LATEST, an_id, ledger, store
+from unit.reports.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
 
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock
@@ -81,6 +81,19 @@ def test_of_letters_that_all_lack_a_time_of_death_no_time_is_said(tmp_path: Path
 
     assert (document["first"], document["last"], document["timeline"]["buckets"]) == (None, None, [])
     assert headline.sentences(document)[0] == "1 dead letter in 1 source; nothing says when they died."
+
+
+@pytest.mark.parametrize("name", report.FORMATS)
+def test_of_expired_letters_no_text_says_that_they_may_have_been_processed(tmp_path: Path, name: str) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1)])
+    expired = {"record_id": an_id(1), "cause": "expired", "advice": "check_first"}
+    write_analysis(store, LATEST, [expired])
+    text = rendered(name, store)
+
+    assert "check_first" in text
+    assert "processed" not in text
+    assert "business" not in text
 
 
 @pytest.mark.parametrize(
