@@ -92,11 +92,12 @@ class Selection(NamedTuple):
         """A dlq ls or replay plan of all letters, for these letters alone; other commands stay."""
         if not command.startswith(("dlq ls ", "dlq replay plan ")):
             return command
-        if self.where is not None:
+        rest = self._replace(incident=None) if " --incident " in command else self
+        if self.where is not None and ' --where "' in command:
             where = re.sub(r'(["\\$`])', r"\\\1", self.where)
-            command = command.replace('--where "', f'--where "({where}) and ', 1)
-        others = self._replace(where=None).options()
-        return f"{command} {others}" if others else command
+            command = command.replace(' --where "', f' --where "({where}) and ', 1)
+            rest = rest._replace(where=None)
+        return f"{command} {rest.options()}".rstrip()
 
     def _named(self, context: Context, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
         from dlq.archive import short_ids

@@ -75,6 +75,6 @@ def next_step(row: Document) -> dict[str, str]:
     goes_on = ", which still goes on" if row["ongoing"] else ""
     letters = f"{row['size']:,} letters since {minutes(row['start'])}"
     return {
-        "command": f"dlq ls --where \"incident_id = '{row['incident_id']}'\"",
+        "command": f"dlq ls --incident {row['incident_id']}",
         "why": f"the incident to look at first{goes_on}: {letters}",
     }

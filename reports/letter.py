@@ -85,7 +85,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
         return [
             {"command": f"dlq dismiss {record_id[:12]} --undo", "why": "it is closed; this opens it again"}
         ]
-    plan = f"dlq replay plan --where \"record_id in ('{record_id}')\""
+    plan = f"dlq replay plan {record_id[:12]}"
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
     if letter["analysis"] == PREVIEW:

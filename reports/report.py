@@ -56,7 +56,7 @@ def make(
     if analysis is None and (preview is None or not preview.num_rows):
         raise UsageError("no analysis yet: run dlq analyze")
     if before is not None:
-        _known(store, before)
+        before = _found(store, before)
     masker = None if masks is None else Masker(masks)
     with views.connect(store, replays, before=before, preview=preview) as connection:
         if part is not None:
@@ -84,11 +84,18 @@ def _tell(document: Document, part: Part) -> None:
         step["command"] = part.narrowed(step["command"])
 
 
-def _known(store: Store, analysis: str) -> None:
+def _found(store: Store, analysis: str) -> str:
+    """The analysis that begins so. Raises UsageError when none does, or several."""
     known = analyses.ids(store)
-    if analysis not in known:
+    alike = [one for one in known if one.startswith(analysis)]
+    if analysis in known:
+        return analysis
+    if len(alike) > 1:
+        raise UsageError(f"{analysis} is ambiguous: {', '.join(alike[-5:])}; give more of it")
+    if not alike:
         listed = ", ".join(known[-5:])
         raise UsageError(f"no analysis {analysis!r}{suggest(analysis, known)}; the latest are {listed}")
+    return alike[0]
 
 
 def _terminal(document: Document) -> str:

@@ -17,7 +17,7 @@ from dlq.connectors.base import Target
 from dlq.core.errors import Busy, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
-from dlq.replay import planfile
+from dlq.replay import dismissals, planfile
 from dlq.replay.ledger import Ledger, Settlement, as_arrow, move, open_ledger, opened
 from dlq.replay.letters import Letter
 from dlq.replay.plan import make
@@ -89,6 +89,14 @@ def test_what_became_of_it_is_kept(ledger: Ledger) -> None:
     assert ledger.counts("kept") == {"confirmed": 1, "returned": 1, "held": 1, "planned": 1}
     assert ledger.claim("other", some) == {some[1].key, some[3].key}
     assert [entry.detail for entry in ledger.entries("kept", "held")] == ["word"]
+
+
+def test_a_dismissal_is_kept_until_it_is_taken_back(ledger: Ledger) -> None:
+    ids = [one.record_id for one in letters(3)]
+    assert dismissals.dismiss(ledger, ids, "stale") == 3
+    assert dismissals.dismiss(ledger, ids[:1], "again") == 0
+    assert dismissals.undo(ledger, ids[1:]) == 2
+    assert dismissals.among(ledger, ids) == {ids[0]}
 
 
 def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger: Ledger) -> None:

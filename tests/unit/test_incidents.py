@@ -133,7 +133,7 @@ def test_the_table_marks_what_is_special_and_names_the_next_command(dlq: Dlq) ->
 
     assert out.index("ongoing shop.Boom") < out.index("new shop.Boom")
     assert "\x1b" not in out
-    assert err == "next: dlq ls --where \"incident_id = 'ongoing'\"\n"
+    assert err == "next: dlq ls --incident ongoing\n"
 
 
 def test_a_pipe_gets_a_line_an_incident(dlq: Dlq) -> None:

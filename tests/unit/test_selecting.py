@@ -33,7 +33,15 @@ def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.Cap
         {"record_id": D, "source": "stock", "incident_id": "20260102-abc", "fingerprint": "e3e3"},
     ]
     judged = [{**one, "cause": "expired", "advice": "replay"} for one in verdicts]
-    incidents = [{"incident_id": name, "size": 1} for name in ("20260101-abc", "20260102-abc")]
+    known = {
+        "start": MINUTE,
+        "peak": MINUTE,
+        "end": MINUTE,
+        "size": 1,
+        "sources": ["orders"],
+        "causes": ["expired"],
+    }
+    incidents = [{"incident_id": name, **known} for name in ("20260101-abc", "20260102-abc")]
     write_analysis(store, "20260101T000000", judged, incidents=incidents)
 
     def call(*arguments: str) -> tuple[int, str, str]:
@@ -113,8 +121,8 @@ def test_a_report_of_a_selection_says_so_and_its_next_steps_keep_to_it(dlq: Dlq)
 
 def test_a_report_of_a_selection_holds_in_every_format(dlq: Dlq) -> None:
     for name in ("terminal", "markdown", "html"):
-        code, out, _err = dlq("report", "--format", name, "--source", "orders")
-        assert code == 0
+        code, out, err = dlq("report", "--format", name, "--source", "orders")
+        assert (code, err) == (0, "")
         assert "Only letters with --source orders." in out
         assert "stock.dlq" not in out
 
@@ -155,6 +163,17 @@ def test_query_takes_short_ids_too(dlq: Dlq) -> None:
     _code, out, _err = dlq("query", "select source from letters where record_id = 'cccccccc'")
 
     assert json.loads(out) == {"source": "stock"}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ('dlq ls --where "a"', "dlq ls --where \"(b = 'c') and a\" --since 1h --incident i"),
+        ("dlq ls --incident j", "dlq ls --incident j --where 'b = '\"'\"'c'\"'\"'' --since 1h"),
+    ],
+)
+def test_a_command_for_all_letters_becomes_one_for_these(command: str, expected: str) -> None:
+    assert Selection(where="b = 'c'", since="1h", incident="i").narrowed(command) == expected
 
 
 @pytest.mark.parametrize("command", ["dlq verify", "dlq analyze", 'dlq query "select 1"'])

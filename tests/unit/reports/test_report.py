@@ -178,8 +178,14 @@ def test_without_an_analysis_the_user_is_told_what_to_do(tmp_path: Path) -> None
 
 
 def test_an_unknown_analysis_to_compare_with_is_told(store: LocalStore) -> None:
-    with pytest.raises(UsageError, match=f"no analysis '20260101'.*{EARLIER}"):
-        report.make(store, before="20260101")
+    with pytest.raises(UsageError, match=f"no analysis '20250101'.*{EARLIER}"):
+        report.make(store, before="20250101")
+
+
+def test_the_beginning_of_an_analysis_is_enough(store: LocalStore) -> None:
+    assert report.make(store, before=EARLIER[:8])["compare"]["analysis"] == EARLIER
+    with pytest.raises(UsageError, match=f"2026 is ambiguous: {EARLIER}, {LATEST}"):
+        report.make(store, before="2026")
 
 
 @pytest.mark.parametrize(
