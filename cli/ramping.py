@@ -18,7 +18,8 @@ from dlq.core.units import seconds
 from dlq.replay import planfile
 from dlq.replay.apply import Run
 from dlq.replay.came_back import came_back
-from dlq.replay.evidence import Place, Standing, standing
+from dlq.replay.destinations import Destination
+from dlq.replay.evidence import Standing, standing
 from dlq.replay.load import Loader
 from dlq.replay.pace import Stop
 from dlq.replay.ramp import Watch, places_of, ramp
@@ -60,7 +61,7 @@ def _tell_what_is_sent(line: Line, run: Run) -> None:
     _tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
 
 
-def _say_what_it_goes_by(context: Context, found: Standing, places: Collection[Place]) -> None:
+def _say_what_it_goes_by(context: Context, found: Standing, places: Collection[Destination]) -> None:
     """Where a broker tells less than acknowledgements."""
     for broker, target in sorted(places):
         seen = found.get((broker, target), ())

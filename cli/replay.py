@@ -181,19 +181,20 @@ def status(
         ),
     ] = None,
 ) -> int:
-    """How far a plan is; without a plan, the plans there are.
+    """How far a plan is; without a plan, all plans that hold letters.
 
     Example: dlq replay status
     """
-    from dlq.cli import came_back
+    from dlq.cli import came_back, plans
     from dlq.cli.applying import code_of_states
-    from dlq.cli.replay_output import list_plans, show_states
+    from dlq.cli.replay_output import show_states
     from dlq.replay import ledger, planfile, still_queued
     from dlq.replay.status import counts
 
     context: Context = ctx.obj
     if plan is None:
-        list_plans(context)
+        warn_of_ledger(context)
+        plans.show(context)
         return ExitCode.DONE
     header = planfile.load(context.store, _found(context, plan))
     warn_of_ledger(context)

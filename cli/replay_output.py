@@ -5,10 +5,9 @@ from typing import Any
 
 from dlq.cli import came_back
 from dlq.cli.context import Context
-from dlq.core.errors import DlqError
 from dlq.core.text import for_terminal
 from dlq.core.units import human_seconds
-from dlq.replay import planfile, still_queued
+from dlq.replay import still_queued
 from dlq.replay.planfile import Header
 
 _MOST_ROWS = 20
@@ -19,6 +18,7 @@ _REASONS = {
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
+    "not_there": "the target does not exist, see below",
     "no_broker": "its broker is not in the configuration",
     "same_key": "another letter of this plan is the same business message",
     "risky": "it would be refused or harm the others, see below",
@@ -160,18 +160,3 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
         )
     elif counts["not_sent"]:
         context.console.print(f"\nNext: dlq replay apply {document['plan']}")
-
-
-def list_plans(context: Context) -> None:
-    """All plans, oldest first. Raises the error of one that can't be read when the others are shown."""
-    headers: list[Header] = []
-    damaged: list[DlqError] = []
-    for plan in planfile.ids(context.store):
-        try:
-            headers.append(planfile.load(context.store, plan))
-        except DlqError as error:
-            damaged.append(error)
-    rows = [(h.plan, h.created_at, h.letters, h.to, h.where) for h in headers]
-    context.emit_rows(("plan", "created_at", "letters", "to", "where"), rows)
-    if damaged:
-        raise damaged[0]

@@ -71,9 +71,16 @@ class StompConnector:
         return activemq_hygiene.outline(record, target, provenance, keep_headers, typed)
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """See `Connector`. A queue that exists is its own audience; nothing is known of a topic's."""
-        names = set(self._queues.names() or ())
-        return {t: [t.name] for t in targets if t.kind == "queue" and t.name.rpartition("::")[2] in names}
+        """See `Connector`. A queue that exists is its own audience, one that does not has none; nothing is
+        known of a topic's."""
+        names = self._queues.names()
+        asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" and names is not None}
+        return {t: [t.name] if name in (names or ()) else [] for t, name in asked.items()}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """See `Connector`. The first letter makes its queue; `audience` says that nobody is there."""
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """See `Connector`. Nothing is known of a topic's consumers."""

@@ -260,6 +260,10 @@ class Connector(Protocol):
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
         ...
 
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
+        ...
+
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How far the receivers of each target are; targets of which nothing can be told are absent."""
         ...

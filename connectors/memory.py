@@ -244,6 +244,12 @@ class MemoryConnector:
         """A queue is received by its consumers alone."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
 
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Queues that are not declared."""
+        declared = {name for (name,) in self._broker.sql("SELECT name FROM queues")}
+        named = {target: address_of(target)[1] for target in targets}
+        return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
+
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Who consumes from it deletes, so what is there is not acknowledged."""
         depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}

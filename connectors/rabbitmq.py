@@ -117,6 +117,10 @@ class RabbitConnector:
         """See `Connector.audience`."""
         return rabbitmq_audience.audience(self._broker, targets)
 
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """See `Connector.missing`."""
+        return rabbitmq_consumption.missing(self._broker, targets)
+
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """See `Connector.consumption`."""
         return rabbitmq_consumption.consumption(self._broker, targets)

@@ -1,4 +1,4 @@
-"""Whether letters are consumed: ready letters and consumers, and acknowledgements where management tells.
+"""Whether targets are there, and whether their letters are consumed.
 
 A declare tells at once how many letters are ready, and nothing of those that consumers hold. The management
 API counts acknowledgements, up to one interval of its statistics late.
@@ -13,9 +13,12 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors import rabbitmq_audience
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rabbitmq_connecting import asking
+from dlq.connectors.rabbitmq_hygiene import address_of
 from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
 from dlq.core.settings import Broker
+from dlq.core.text import for_terminal
 
+_NOT_FOUND = 404
 _INTERVAL = 5.0
 """Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
 _DONE = ("ack", "deliver_no_ack", "get_no_ack")
@@ -32,6 +35,26 @@ def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Se
         target: [known[name] for name in queues if name in known] for target, queues in receivers.items()
     }
     return {target: queues for target, queues in found.items() if queues}
+
+
+def missing(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, str]:
+    """See `Connector.missing`. The default exchange is always there."""
+    found: dict[Target, str] = {}
+    with asking(broker) as connection:
+        for target in targets:
+            exchange, queue = address_of(target)
+            channel = connection.channel()
+            try:
+                if exchange:
+                    channel.exchange_declare(exchange, passive=True)
+                else:
+                    channel.queue_declare(queue, passive=True)
+                channel.close()
+            except ChannelClosedByBroker as refused:
+                if refused.reply_code == _NOT_FOUND:
+                    what = f"exchange {exchange}" if exchange else f"queue {queue}"
+                    found[target] = for_terminal(f"there is no {what}")
+    return found
 
 
 def _receivers(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:

@@ -35,7 +35,7 @@ from dlq.connectors.rocketmq_snapshot import (
     unread_nodes,
 )
 from dlq.connectors.rocketmq_walks import Place
-from dlq.connectors.rocketmq_ways import why_unread
+from dlq.connectors.rocketmq_ways import topic_of, way_to, why_unread
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
@@ -85,6 +85,12 @@ class RocketConnector:
         nobody is, where it does not read its retry topic."""
         found = {target: _audience(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Topics that no broker has for writing, and groups that would not read their retry topic."""
+        asked = [target for target in targets if target.kind in ("topic", "group")]
+        closed = {target: way_to(self._cluster, target, topic_of(target)).closed for target in asked}
+        return {target: why for target, why in closed.items() if why is not None}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""

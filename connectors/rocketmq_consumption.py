@@ -10,7 +10,7 @@ from dlq.connectors.base import Consumption, Target
 from dlq.connectors.remoting import Ask, Code
 from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
-from dlq.connectors.rocketmq_records import RETRY
+from dlq.connectors.rocketmq_ways import topic_of
 
 _INTERVAL = 5.0
 """Seconds between two commits of a consumer where nothing else is set (persistConsumerOffsetInterval)."""
@@ -20,7 +20,7 @@ _NOT_ONLINE = 206
 def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
     """The groups that receive what is sent to `target`; nothing where no broker tells of one."""
     if target.kind == "group":
-        return [_of_group(cluster, f"{RETRY}{target.name}", target.name)]
+        return [_of_group(cluster, topic_of(target), target.name)]
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
     return [_of_group(cluster, target.name, group) for group in sorted(groups or ())]
 

@@ -28,6 +28,11 @@ class Way:
         return self._near[node]
 
 
+def topic_of(target: Target) -> str:
+    """Where a target's letters are stored: a group's lie in its retry topic."""
+    return f"{RETRY}{target.name}" if target.kind == "group" else target.name
+
+
 def way_to(cluster: Cluster, target: Target, topic: str) -> Way:
     """The way to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:

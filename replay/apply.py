@@ -18,8 +18,8 @@ from dlq.core.units import seconds
 from dlq.replay import edits, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.claims import Claims
+from dlq.replay.destinations import Destination
 from dlq.replay.edits import Edits
-from dlq.replay.evidence import Place
 from dlq.replay.ledger import Ledger
 from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
@@ -44,7 +44,7 @@ class Run:
     skipped: int = 0
     """Letters that the ledger knew already."""
     outcomes: dict[str, int] = field(default_factory=dict)
-    places: Counter[Place] = field(default_factory=Counter)
+    places: Counter[Destination] = field(default_factory=Counter)
     """(Broker, target) -> letters given to it."""
     stopped: bool = False
     lost: list[str] = field(default_factory=list)

@@ -10,10 +10,9 @@ from typing import Literal
 
 from dlq.connectors.base import Consumption, Target
 from dlq.replay.brokers import Brokers
+from dlq.replay.destinations import Destination
 
-Place = tuple[str, Target]
-"""(Broker, target)."""
-Standing = Mapping[Place, Sequence[Consumption]]
+Standing = Mapping[Destination, Sequence[Consumption]]
 """How far the consumers of each place are; nothing of places of which no broker tells."""
 Evidence = Literal["consumed", "taken", "unknown", "held", "waiting"]
 """Of the letters of a step, from best to worst: acknowledged, or died again; taken by a consumer, and nothing
@@ -23,7 +22,7 @@ MISSING: Collection[Evidence] = ("held", "waiting")
 """What stops a ramp."""
 
 
-def standing(brokers: Brokers, places: Collection[Place]) -> Standing:
+def standing(brokers: Brokers, places: Collection[Destination]) -> Standing:
     """Ask the brokers. Raises BrokerError."""
     targets: dict[str, list[Target]] = defaultdict(list)
     for broker, target in places:
@@ -32,7 +31,7 @@ def standing(brokers: Brokers, places: Collection[Place]) -> Standing:
     return {(broker, target): seen for broker, found in asked.items() for target, seen in found.items()}
 
 
-def evidence(before: Standing, now: Standing, sent: Mapping[Place, int], gone: int) -> Evidence:
+def evidence(before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int) -> Evidence:
     """What is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never taken by
     the broker."""
     found = [_of_place(before.get(place, ()), now.get(place, ()), n, gone) for place, n in sent.items()]

@@ -23,6 +23,7 @@ from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
+from dlq.replay.destinations import Destinations
 from dlq.replay.ledger import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
 from dlq.replay.load import OUTLINE_COLUMNS, Loader
@@ -32,6 +33,7 @@ from dlq.replay.wanted import Wanted
 
 ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 NO_VERDICT = "no_verdict"
+NOT_THERE = "not_there"
 LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "confirmed": "replayed",
     "sending": "sending",
@@ -85,6 +87,7 @@ class Planner:
         self._by_key = {name for name, source in settings.sources.items() if source.key != "message_id"}
         self._business_keys: set[str] = set()
         self._tally = _Tally()
+        self._destinations = Destinations(brokers, self._tally.warn)
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
@@ -116,6 +119,7 @@ class Planner:
             )
             if (found := self._candidate(_as_judged(record, kind, origin), place, advice, wanted))
         ]
+        self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         for candidate in candidates:
             reason = self._left_out(candidate, states.get(candidate.letter.key), wanted)
@@ -154,7 +158,15 @@ class Planner:
         elif state in LEFT_OUT_BY_STATE:
             self._tally.warn(KNOWN)
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
-        return against or self._twin(candidate) or self._risk(candidate, wanted)
+        return against or self._not_there(candidate) or self._twin(candidate) or self._risk(candidate, wanted)
+
+    def _not_there(self, candidate: _Candidate) -> str | None:
+        broker, target = candidate.letter.broker, candidate.letter.target
+        why = self._destinations.why_missing((broker, target))
+        if why is None:
+            return None
+        self._tally.warn(f"left out: {why} on {broker}; make it, or choose another target with --to")
+        return NOT_THERE
 
     def _twin(self, candidate: _Candidate) -> str | None:
         """Two letters of one business message or transaction: the first goes back, the other does not."""

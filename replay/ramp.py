@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from dlq.archive.store import Store
 from dlq.replay import planfile
 from dlq.replay.apply import Run, Send
-from dlq.replay.evidence import MISSING, Evidence, Place, Standing, age, evidence, in_words, progress
+from dlq.replay.destinations import Destination
+from dlq.replay.evidence import MISSING, Evidence, Standing, age, evidence, in_words, progress
 
 _GROWTH = 10
 _NAP_SECONDS = 0.2
@@ -49,7 +50,7 @@ class Ramp:
 class Watch:
     """How a ramp sees what becomes of its letters."""
 
-    ask: Callable[[Collection[Place]], Standing]
+    ask: Callable[[Collection[Destination]], Standing]
     """How far the consumers of these places are."""
     look: Callable[[], int]
     """Pull, and count the letters of the plan that have come back so far."""
@@ -62,7 +63,7 @@ class Watch:
     """What is waited for, again and again."""
 
 
-def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Place]) -> Ramp:
+def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Destination]) -> Ramp:
     """Steps of 1, 10, 100, ... letters to `places`; each is watched until its letters are consumed.
 
     Ends when all are sent, when `stop` says so, when a broker fails, when too many of a step have come back,
@@ -86,7 +87,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Pla
     return done
 
 
-def places_of(store: Store, plan: str) -> set[Place]:
+def places_of(store: Store, plan: str) -> set[Destination]:
     """Where the letters of a plan go."""
     return {(letter.broker, letter.target) for letter in planfile.letters(store, plan)}
 

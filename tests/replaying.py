@@ -57,6 +57,7 @@ class QueueFile:
         self.forgotten: list[tuple[str, bool]] = []
         self.keeps_what_was_left = False
         self.problem: str | None = None
+        self.not_there: set[str] = set()
 
     def arrived(self) -> list[str]:
         """Replay ids in the order of arrival."""
@@ -77,6 +78,10 @@ class QueueFile:
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         return {target: [target.name] for target in targets}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        gone = [target for target in targets if target.name in self.not_there]
+        return {target: f"there is no queue {target.name}" for target in gone}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         return {}

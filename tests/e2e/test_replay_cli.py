@@ -143,13 +143,42 @@ def test_what_arrives_carries_where_it_came_from_and_no_death_history(desk: Desk
 
 
 def test_returned_letters_are_exit_3_and_go_with_a_new_plan(desk: Desk) -> None:
+    desk.broker.declare("later")
     plan = desk.plan("--to", "queue:later")
+    desk.broker.sql("DELETE FROM queues WHERE name = 'later'")
     failed = desk("replay", "apply", plan)
     assert (failed.code, failed.json["states"]["returned"]) == (3, LETTERS)
     assert desk("replay", "status", plan).code == 3
     desk.broker.declare("later")
     assert desk("replay", "apply", plan).json["sent"] == 0
     assert desk("replay", "apply", desk.plan("--to", "queue:later")).json["sent"] == LETTERS
+
+
+def test_a_target_that_is_not_there_is_refused_when_planning(desk: Desk) -> None:
+    named = desk("replay", "plan", "--any-advice", "--to", "queue:ordres")
+    assert (named.code, "--to queue:ordres: there is no queue ordres on shop" in named.err) == (4, True)
+    desk.broker.sql("DELETE FROM queues WHERE name = 'orders'")
+    made = desk("replay", "plan", "--any-advice")
+    assert (made.code, made.json["selected"], made.json["left_out"]) == (0, 0, {"not_there": LETTERS})
+    assert list(made.json["warnings"]) == [
+        "left out: there is no queue orders on shop; make it, or choose another target with --to"
+    ]
+
+
+def test_plans_are_listed_with_their_progress_and_targets(desk: Desk) -> None:
+    desk.plan("--where", "false")
+    first = desk.plan("--limit", "5")
+    desk("replay", "apply", first)
+    second = desk.plan()
+    listed = desk("replay", "status").json
+    assert [row["plan"] for row in listed] == [first, second]
+    assert [(row["confirmed"], row["planned"], row["targets"]) for row in listed] == [
+        (5, 0, "queue:orders"),
+        (5, 7, "queue:orders"),
+    ]
+    shown = desk.say("replay", "status").out
+    assert "5 confirmed, 7 planned" not in shown.splitlines()[1]
+    assert re.search(rf"{second} +\d+.*s +12 .*7 planned", shown)
 
 
 def test_a_plan_is_applied_at_once_only_with_somebody_s_consent(desk: Desk) -> None:

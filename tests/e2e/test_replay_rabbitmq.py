@@ -130,7 +130,10 @@ def test_letters_go_back_to_the_queue_where_they_died_once(shop: Callable[..., S
 
 def test_what_no_queue_takes_is_returned_and_said(shop: Callable[..., Shop]) -> None:
     here = shop(20)
-    done = here.dlq("replay", "apply", here.plan("--to", "queue:nobody"), "-o", "json")
+    gone = here.rabbit.queue()
+    plan = here.plan("--to", f"queue:{gone}")
+    here.rabbit.channel.queue_delete(gone)
+    done = here.dlq("replay", "apply", plan, "-o", "json")
     assert (done.code, done.json["states"]["returned"], done.json["states"]["confirmed"]) == (3, 20, 0)
 
 

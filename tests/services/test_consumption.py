@@ -42,6 +42,19 @@ def test_rabbitmq_tells_what_waits_at_once_and_what_is_acknowledged_soon(rabbit:
     assert connector.consumption([to_exchange])[to_exchange][0].receiver == queue
 
 
+def test_rabbitmq_tells_which_targets_are_missing(rabbit: Rabbit) -> None:
+    rabbit.channel.exchange_declare("shop", "direct")
+    there = [
+        Target("queue", rabbit.queue()),
+        Target("exchange", "shop", "x"),
+        Target("exchange", "amq.topic"),
+    ]
+    typos = [Target("queue", "ordres"), Target("exchange", "shpo", "x")]
+    connector = RabbitConnector(rabbit.broker(management_url=None))
+    missing = connector.missing([*there, *typos])
+    assert missing == dict(zip(typos, ["there is no queue ordres", "there is no exchange shpo"], strict=True))
+
+
 def test_rabbitmq_without_management_counts_no_acknowledgements(rabbit: Rabbit) -> None:
     queue, other = Target("queue", rabbit.queue()), Target("exchange", "shop", "orders")
     rabbit.publish(queue.name, [b"x"])
@@ -58,6 +71,8 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
     queue, other = Target("queue", stomp.queue), Target("queue", f"{stomp.queue}.not.there")
     connector = StompConnector(activemq_settings(stomp.broker, jolokia))
     before = connector.consumption([queue, other, Target("topic", "prices")])
+    assert connector.missing([other]) == {}
+    assert connector.audience([queue, other]) == ({queue: [queue.name], other: []} if before else {})
     if connector.kind == "activemq" and not jolokia:
         assert before == {}
         return
@@ -66,6 +81,17 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
     stomp.drain()
     assert eventually(lambda: connector.consumption([queue]) == {queue: [Consumption(queue.name, 0, 0, 5)]})
     connector.close()
+
+
+@pytest.mark.rocketmq
+def test_rocketmq_tells_which_targets_are_missing(rocket: Rocket) -> None:
+    rocket.driver.read_retries(rocket.group)
+    there, typo, nobody = Target("topic", rocket.topic), Target("topic", "ordres"), Target("group", "nobody")
+    missing = rocket.connector.missing([there, Target("group", rocket.group), typo, nobody])
+    assert missing == {
+        typo: "no broker has a writable topic ordres",
+        nobody: "no broker has a writable topic %RETRY%nobody",
+    }
 
 
 @pytest.mark.rocketmq

@@ -3,10 +3,11 @@
 import pytest
 
 from dlq.connectors.base import Consumption, Target
-from dlq.replay.evidence import Evidence, Place, evidence, in_words
+from dlq.replay.destinations import Destination
+from dlq.replay.evidence import Evidence, evidence, in_words
 
-ORDERS: Place = ("shop", Target("queue", "orders"))
-BILLS: Place = ("shop", Target("queue", "bills"))
+ORDERS: Destination = ("shop", Target("queue", "orders"))
+BILLS: Destination = ("shop", Target("queue", "bills"))
 
 
 def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 1) -> Consumption:

@@ -8,8 +8,9 @@ from planning import Planning, ids
 from replaying import fill, judge
 
 from dlq.archive import segments
+from dlq.connectors.base import Target
 from dlq.core.causes import ADVICE
-from dlq.core.errors import UsageError
+from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
 from dlq.replay.ledger import Ledger, Settlement
 from dlq.replay.plan import FIX_FIRST
@@ -149,3 +150,26 @@ def test_witness_is_on_when_the_broker_says_so(plan: Planning) -> None:
     broker = replace(plan.config.brokers["shop"], witness=True)
     plan.config = replace(plan.config, brokers={"shop": broker})
     assert plan().witness
+
+
+def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_there(plan: Planning) -> None:
+    fill(plan.store, 3)
+    plan.queue.not_there = {"orders", "ordres"}
+    header = plan()
+    assert (header.letters, header.left_out) == (0, {"not_there": 3})
+    assert "left out: there is no queue orders on shop" in next(iter(header.warnings))
+    with pytest.raises(NotFound, match="--to queue:ordres: there is no queue ordres on shop"):
+        plan(Wanted(to="queue:ordres"))
+
+
+def test_a_broker_that_cannot_be_asked_for_its_queues_hinders_no_plan(
+    plan: Planning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(targets: list[Target]) -> None:
+        raise Unreachable("no connection")
+
+    fill(plan.store, 3)
+    monkeypatch.setattr(plan.queue, "missing", missing)
+    header = plan()
+    assert header.letters == 3
+    assert header.warnings == {"whether its target is there is not proven: no connection": 1}

@@ -18,7 +18,8 @@ from dlq.core.clock import now
 from dlq.core.errors import HarmRefused
 from dlq.replay.apply import applying
 from dlq.replay.came_back import came_back
-from dlq.replay.evidence import Place, Standing
+from dlq.replay.destinations import Destination
+from dlq.replay.evidence import Standing
 from dlq.replay.letters import REPLAY_ID, REPLAY_LAP
 from dlq.replay.pace import Stop, request_stop
 from dlq.replay.ramp import Ramp, Watch, places_of, ramp
@@ -34,7 +35,7 @@ class Consumer:
         self.replay, self.fails, self.takes = replay, fails, takes
         self.seen = 0
 
-    def standing(self, places: Collection[Place]) -> Standing:
+    def standing(self, places: Collection[Destination]) -> Standing:
         arrived = len(self.replay.queue.arrived())
         taken = min(arrived, self.takes)
         dead = sum(map(self.fails, range(taken)))
