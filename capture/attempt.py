@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Literal
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
@@ -60,6 +61,8 @@ class Tally:
 
 
 Progress = Callable[[Tally, int | None], None]
+Awaits = Callable[[Literal["broker", "archive"]], None]
+"""Told whom a pull turns to next, so that silence can be laid at the right door."""
 Matched = dict[int, set[str]]
 
 
@@ -96,6 +99,7 @@ class Attempt:
         known: Known,
         tally: Tally,
         first_number: int,
+        awaits: Awaits,
     ) -> None:
         self._store, self._reading, self._request, self._known, self._tally = (
             store,
@@ -105,6 +109,7 @@ class Attempt:
             tally,
         )
         self.last_number = first_number - 1
+        self._awaits = awaits
         self._open = _Flush()
         self._writing: deque[tuple[_Flush, Future[Manifest | None]]] = deque()
         self._acknowledged: deque[tuple[_Flush, Manifest | None]] = deque()
@@ -185,7 +190,9 @@ class Attempt:
         """Acknowledge, in order, what is durable; wait for it where more than `ahead` segments are open."""
         while self._writing and (len(self._writing) > ahead or self._writing[0][1].done()):
             flush, future = self._writing[0]
+            self._awaits("archive")
             manifest = future.result()  # what cannot be written stays first, and nothing after it counts
+            self._awaits("broker")
             self._writing.popleft()
             flush.parts = []  # durable; only what is to be settled is still of interest
             if self._request.mode == "drain":

@@ -11,7 +11,7 @@ from dlq.archive import manifests
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
-from dlq.capture.attempt import Attempt, Progress, Tally
+from dlq.capture.attempt import Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.connectors.base import Mode, Reading, ReadRequest
 from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage
@@ -79,6 +79,7 @@ def pull(
     source: Source,
     options: PullOptions,
     progress: Progress | None = None,
+    awaits: Awaits | None = None,
 ) -> PullResult:
     """Capture `source`. A lost connection is tried again while that makes progress.
 
@@ -87,9 +88,11 @@ def pull(
     is a PullInterrupted.
     """
     started = time.monotonic()
+    progress, awaits = progress or (lambda _tally, _total: None), awaits or (lambda _whom: None)
+    awaits("archive")
     with store.lock(f"source-{source.name}"):
         remove_uncommitted(store, source.name)
-        running = _Pull(store, connector, source, options, progress or (lambda _tally, _total: None))
+        running = _Pull(store, connector, source, options, progress, awaits)
         try:
             running.read_all()
         except (BrokerError, PoisonMessage, ArchiveError) as error:
@@ -107,10 +110,16 @@ class _Pull:
     """The readings of one pull: one, or several where connections were lost."""
 
     def __init__(
-        self, store: Store, connector: Readable, source: Source, options: PullOptions, progress: Progress
+        self,
+        store: Store,
+        connector: Readable,
+        source: Source,
+        options: PullOptions,
+        progress: Progress,
+        awaits: Awaits,
     ) -> None:
         self.result = PullResult(source.name, new_pull_id(), options.mode)
-        self._store, self._connector, self._progress = store, connector, progress
+        self._store, self._connector, self._progress, self._awaits = store, connector, progress, awaits
         seconds = options.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._total = Tally()
@@ -157,6 +166,7 @@ class _Pull:
             self._request = self._next_request(lost, tally)
 
     def _read_once(self, tally: Tally) -> None:
+        self._awaits("broker")
         reading = self._connector.read(self._request)
         result, before = self.result, self._total
         try:
@@ -165,8 +175,11 @@ class _Pull:
                 result.snapshot = reading.snapshot
                 result.notes += reading.notes
                 self._write_topology(reading)
+            self._awaits("archive")
             known = Known(self._store, result.source, reading.unique_ids)
-            attempt = Attempt(self._store, reading, self._request, known, tally, self._last_number + 1)
+            self._awaits("broker")
+            number = self._last_number + 1
+            attempt = Attempt(self._store, reading, self._request, known, tally, number, self._awaits)
             try:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
             finally:

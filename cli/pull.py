@@ -114,9 +114,13 @@ def _pull_one(
         if stop():
             raise KeyboardInterrupt
 
+    awaited = {"broker": f"the broker {source.broker}", "archive": f"the archive {context.store.location}"}
+    line.wait_for(awaited["broker"])
     connector = connect(context, context.settings.brokers[source.broker])
     try:
-        return capture(context.store, connector, source, options, go_on)
+        return capture(
+            context.store, connector, source, options, go_on, lambda whom: line.wait_for(awaited[whom])
+        )
     finally:
         connector.close()
 

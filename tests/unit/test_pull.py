@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from dlq.archive import manifests, segments
+from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
-from dlq.connectors.memory import MemoryBroker, MemoryConnector, broker_at
+from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
 from dlq.core.errors import ArchiveError, Busy
 from dlq.core.settings import Broker, Source
 
@@ -153,6 +154,29 @@ def test_a_full_disk_says_what_is_in_the_archive_and_gone_from_the_queue(
     monkeypatch.setattr(LocalStore, "put", whole)
     take(store, shop)
     assert len(set(ids(store))) == 60
+
+
+def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_the_broker(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.put("orders.dlq", letter("a"))
+    awaited, seen = [""], {}
+
+    def noting(name: str, whole: Any) -> Any:
+        def noted(*words: Any) -> Any:
+            seen[name] = awaited[-1]
+            return whole(*words)
+
+        return noted
+
+    monkeypatch.setattr(MemoryConnector, "read", noting("read", MemoryConnector.read))
+    monkeypatch.setattr("dlq.capture.pull.remove_uncommitted", noting("mended", remove_uncommitted))
+    monkeypatch.setattr(segments, "record_ids", noting("known", segments.record_ids))
+    monkeypatch.setattr(MemoryReading, "settled", noting("settled", MemoryReading.settled))
+    take(store, shop, "copy")
+    pull(store, shop, SOURCE, PullOptions("drain"), awaits=awaited.append)
+    assert seen == {"mended": "archive", "read": "broker", "known": "archive", "settled": "broker"}
+    assert (awaited[1], awaited[-1]) == ("archive", "broker")
 
 
 def test_pulls_that_begin_at_once_have_names_of_their_own() -> None:
