@@ -18,7 +18,9 @@ _GROWING = 10
 _SQL = f"""
     WITH hit AS (
         SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
-               count(dead_at) > 0 AS dated, list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
+               coalesce(bool_or(dead_at IS NOT NULL
+                   OR record_id IN (SELECT record_id FROM client_log)), false) AS dated,
+               list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
                    AS waiting,
                coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
@@ -54,7 +56,11 @@ def what(row: Document) -> str:
     name, message = failure(row) if row["cause"] else (listed(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
-    published = "" if row["dated"] else " (by the times of publishing; nothing says when they died)"
+    published = (
+        ""
+        if row["dated"]
+        else f" (nothing says when they died{', the times are of publishing' if row['start'] else ''})"
+    )
     return f"{name}{': ' if message else ''}{message[:200]}{more}{published}"
 
 
@@ -73,7 +79,8 @@ def until(row: Document) -> str:
 def next_step(row: Document) -> dict[str, str]:
     """The command that looks into an incident."""
     goes_on = ", which still goes on" if row["ongoing"] else ""
-    letters = f"{row['size']:,} letters since {minutes(row['start'])}"
+    since = f" since {minutes(row['start'])}" if row["dated"] else ""
+    letters = f"{row['size']:,} letters{since}"
     return {
         "command": f"dlq ls --incident {row['incident_id']}",
         "why": f"the incident to look at first{goes_on}: {letters}",

@@ -87,15 +87,15 @@ def places(standing: "DataFrame") -> "DataFrame":
 def incidents(standing: "DataFrame") -> "DataFrame":
     """The incidents' rows of bursts.
 
-    A letter of Classic does not say when it died. The client's log does; without it a burst lies between two
-    certain times: its newest message was sent before, its first letter was captured after.
+    A letter of Classic does not say when it died. The client's log does; without it only the times of
+    publishing are known, or none: when letters were captured says nothing of when they died.
     """
     from pyspark.sql import functions as F
 
     died = F.coalesce("dead_at", "log_time")
     grouped = standing.groupBy(F.col("burst_id").alias("incident_id")).agg(
-        F.coalesce(F.min(died), F.max("published_at"), F.min("captured_at")).alias("start"),
-        F.coalesce(F.max(died), F.greatest(F.min("captured_at"), F.max("published_at"))).alias("end"),
+        F.coalesce(F.min(died), F.min("published_at")).alias("start"),
+        F.coalesce(F.max(died), F.max("published_at")).alias("end"),
         F.count("*").alias("size"),
         F.sort_array(F.collect_set("source")).alias("sources"),
         F.sort_array(F.collect_set("cause")).alias("causes"),

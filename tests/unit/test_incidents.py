@@ -67,6 +67,27 @@ def test_what_goes_on_counts_ten_times_and_then_the_number_that_waits_decides(st
     assert [row["incident_id"] for row in found] == ["ongoing", "new-small", "old-large"]
 
 
+@pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        (MINUTE, "expired (nothing says when they died, the times are of publishing)"),
+        (None, "expired (nothing says when they died)"),
+    ],
+)
+def test_an_incident_without_times_of_death_says_so(tmp_path: Path, start: int | None, said: str) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1, dead_at=None, published_at=start)])
+    verdicts = [{"record_id": letter(1).record_id, "cause": "expired", "incident_id": NAMES[0]}]
+    times = dict.fromkeys(("start", "peak", "end"), start)
+    write_analysis(store, "20260103T000000", verdicts, incidents=[incident(1, **times)])
+    document = report.make(store, with_letters=True)
+
+    assert incidents.what(document["incidents"][0]) == said
+    assert "since" not in incidents.next_step(document["incidents"][0])["why"]
+    for name in ("terminal", "markdown", "html"):
+        assert "unknown to" not in report.FORMATS[name](document)
+
+
 def test_a_small_burst_that_goes_on_does_not_hide_a_large_incident(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path / "archive"))
     write_segment(store, "p-0", [letter(n) for n in range(1, 103)])
