@@ -24,7 +24,7 @@ from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
 COMMANDS = (
-    "init", "doctor", "pull", "import_", "export", "analyze", "ls", "show", "query", "report",
+    "init", "discover", "doctor", "pull", "import_", "export", "analyze", "ls", "show", "query", "report",
     "incidents", "replay", "dismiss", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
 )  # fmt: skip
 """Modules of dlq.cli with a `register(app)`; a command is one module."""

@@ -52,6 +52,7 @@ def _analyses(context: Context) -> Iterable[str]:
 
 
 sources = _completer(lambda context: context.settings.sources)
+brokers = _completer(lambda context: context.settings.brokers)
 profiles = _completer(lambda context: context.settings.profiles)
 columns = _completer(lambda _context: (*LS_COLUMNS, *RECORD_COLUMNS))
 condition = _completer(lambda _context: LS_COLUMNS)

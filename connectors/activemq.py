@@ -8,6 +8,7 @@ from functools import partial
 from dlq.connectors import activemq_hygiene
 from dlq.connectors.activemq_chain import ChainReading
 from dlq.connectors.activemq_inspect import inspection
+from dlq.connectors.activemq_jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq_lanes import StompLane
 from dlq.connectors.activemq_link import Link
 from dlq.connectors.activemq_marker import committed, marker_queue, remove
@@ -18,6 +19,7 @@ from dlq.connectors.activemq_records import bare_destination
 from dlq.connectors.activemq_walks import walk_of
 from dlq.connectors.base import (
     Consumption,
+    DeadLetterPlace,
     Inspection,
     Outgoing,
     Outline,
@@ -52,6 +54,16 @@ class StompConnector:
         """See `Connector`."""
         found = inspection(self._queues, queue_of(source), self.kind, self.version)
         return with_openwire(found, self._broker) if self._broker.openwire_url else found
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """See `Connector`. Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on
+        Artemis they are known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
+        jolokia = Jolokia(self._broker, self.kind == "artemis")
+        return [
+            DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
+            for name, facts in sorted(jolokia.queues().items())
+            if (because := why_dead_letters(name, facts))
+        ]
 
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector`."""

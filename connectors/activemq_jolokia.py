@@ -62,6 +62,16 @@ class QueueFacts(NamedTuple):
         return told if isinstance(told, int) else None
 
 
+_DEAD_LETTERS = re.compile(r"(?i:ActiveMQ\.DLQ|ExpiryQueue|(?:.*\.)?DLQ(?:\..*)?|.*dead.?letter.*)")
+
+
+def why_dead_letters(name: str, facts: QueueFacts) -> str:
+    """Why a queue looks like one of dead letters; "" for one that does not (DestinationViewMBean.isDLQ)."""
+    if facts.facts.get("DLQ") is True:
+        return "the broker dead-lettered there"
+    return "its name says so" if _DEAD_LETTERS.fullmatch(name) else ""
+
+
 class Jolokia:
     """One agent, with the broker's own user and password."""
 

@@ -227,6 +227,20 @@ class Inspection:
     warnings: Sequence[str] = ()
 
 
+class DeadLetterPlace(NamedTuple):
+    """What looks like a place of dead letters. `source` is what a source of it says in the configuration:
+    {"queue": name}, {"group": name} or {"transactions": True}; `oldest` in microseconds since the epoch; None
+    is not known."""
+
+    name: str
+    source: Mapping[str, str | bool]
+    kind: str
+    because: str
+    depth: int | None = None
+    consumers: int | None = None
+    oldest: int | None = None
+
+
 class Connector(Protocol):
     """One broker. Connecting is done on construction, or lazily; either raises BrokerError."""
 
@@ -236,6 +250,11 @@ class Connector(Protocol):
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
+        ...
+
+    def discover(self) -> Sequence[DeadLetterPlace]:
+        """What looks like a place of dead letters there, without changing anything. Raises UsageError where
+        the configuration lacks what it takes to ask."""
         ...
 
     def read(self, request: ReadRequest) -> Reading:

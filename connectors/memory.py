@@ -18,6 +18,7 @@ from dlq.connectors import amqp_table
 from dlq.connectors.base import (
     Batch,
     Consumption,
+    DeadLetterPlace,
     Inspection,
     Outgoing,
     Outline,
@@ -225,6 +226,14 @@ class MemoryConnector:
         depth = self._broker.depth(source.queue)
         changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
         return Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """Queues that are named so."""
+        rows = self._broker.sql("SELECT name FROM queues WHERE name LIKE '%dlq%' ORDER BY name")
+        return [
+            DeadLetterPlace(name, {"queue": name}, "memory", "its name says so", self._broker.depth(name), 0)
+            for (name,) in rows
+        ]
 
     def read(self, request: ReadRequest) -> MemoryReading:
         """Start a reading. Raises NotFound for a queue that is not declared."""

@@ -9,6 +9,7 @@ from pika import spec
 from dlq.connectors import (
     rabbitmq_audience,
     rabbitmq_consumption,
+    rabbitmq_discovery,
     rabbitmq_hygiene,
     rabbitmq_inspect,
     rabbitmq_witness,
@@ -16,6 +17,7 @@ from dlq.connectors import (
 from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import (
     Consumption,
+    DeadLetterPlace,
     Inspection,
     Outgoing,
     Outline,
@@ -51,6 +53,10 @@ class RabbitConnector:
     def inspect(self, source: Source) -> Inspection:
         """See `Connector.inspect`."""
         return rabbitmq_inspect.inspect(self._broker, source.queue or "")
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """See `Connector.discover`."""
+        return rabbitmq_discovery.discover(self._broker)
 
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector.read`. Raises UsageError for a stream, of which nothing can be removed."""

@@ -7,6 +7,7 @@ from typing import Any
 from dlq.connectors.base import (
     Checkpoint,
     Consumption,
+    DeadLetterPlace,
     Inspection,
     Outgoing,
     Outline,
@@ -22,7 +23,7 @@ from dlq.connectors.rocketmq_inspect import inspect
 from dlq.connectors.rocketmq_outcomes import Outcomes
 from dlq.connectors.rocketmq_publisher import RocketPublisher
 from dlq.connectors.rocketmq_reading import RocketReading
-from dlq.connectors.rocketmq_records import DISCARDED, FINISHED, HALF
+from dlq.connectors.rocketmq_records import DEAD_LETTERS, DISCARDED, FINISHED, HALF
 from dlq.connectors.rocketmq_sending import outline, target_of
 from dlq.connectors.rocketmq_snapshot import (
     Extent,
@@ -57,6 +58,19 @@ class RocketConnector:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
         return inspect(self._cluster, found, facts, [*notes, *self._unread(source, facts, {})])
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """The dead letters of all groups, and half messages with what became of them."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
+        pending = sum(_size(own_extent(cluster, Place(HALF, node, 0))) for node in cluster.masters())
+        discarded = sum(map(_size, extents(cluster, DISCARDED)))
+        halves = f"half messages, and {discarded:,} that the broker gave up"
+        return [
+            *groups,
+            DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
+        ]
 
     def read(self, request: ReadRequest) -> RocketReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
@@ -132,6 +146,16 @@ class RocketConnector:
     ) -> list[str]:
         """What may be there and is not read, in words."""
         return [*unread_nodes(self._cluster, resume), *(unread_halves(facts) if source.transactions else ())]
+
+
+def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
+    group = topic.removeprefix(DEAD_LETTERS)
+    depth = sum(map(_size, extents(cluster, topic)))
+    return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+
+
+def _size(extent: Extent) -> int:
+    return extent.highest - extent.lowest
 
 
 def _audience(cluster: Cluster, target: Target) -> list[str] | None:

@@ -14,7 +14,17 @@ from archives import letter, write_analysis
 
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
-from dlq.connectors.base import Connector, Consumption, Outcome, Outgoing, Outline, Presence, Sent, Target
+from dlq.connectors.base import (
+    Connector,
+    Consumption,
+    DeadLetterPlace,
+    Outcome,
+    Outgoing,
+    Outline,
+    Presence,
+    Sent,
+    Target,
+)
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
@@ -75,6 +85,9 @@ class QueueFile:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> Outline:
         return Outline(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+
+    def discover(self) -> list[DeadLetterPlace]:
+        return []
 
     def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         return {target: [target.name] for target in targets}

@@ -234,3 +234,15 @@ def test_doctor_says_version_and_depth(stomp: Place) -> None:
     assert (seen.version.split()[1], seen.depth) == (stomp.broker.version, 2)
     assert set(seen.changes) == {"copy", "drain"}
     assert bool(seen.harm) == stomp.broker.artemis
+
+
+def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
+    dead, alive = f"DLQ.{stomp.queue}", stomp.queue
+    for queue in (dead, alive):
+        stomp.send(b"letter", queue=queue)
+    connector = StompConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
+    found = {place.name: place for place in connector.discover()}
+    connector.close()
+
+    assert (found[dead].depth, found[dead].source) == (1, {"queue": dead})
+    assert alive not in found

@@ -5,6 +5,7 @@ from services.rabbitmq_fixtures import Rabbit, on_private_nodes, request
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.core.errors import UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
 
@@ -89,3 +90,30 @@ def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:
     assert not seen.harm
     assert "keep their place" in seen.changes["copy"]
     assert "durable in the archive" in seen.changes["drain"]
+
+
+@on_private_nodes
+def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbit: Rabbit) -> None:
+    channel, by_key = rabbit.channel, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "collected"}
+    for queue, arguments in {
+        "orders": by_key, "bills": {}, "bound": {"x-queue-type": "quorum"}, "collected": {}, "orders.dlq": {},
+    }.items():  # fmt: skip
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+    channel.exchange_declare("dead", "fanout")
+    channel.queue_bind("bound", "dead")
+    policy = {"pattern": "^bills$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "dead", **policy)
+    rabbit.wait_for_statistics("bills")
+    found = {place.name: place for place in RabbitConnector(rabbit.broker()).discover()}
+
+    assert {name: place.because for name, place in found.items()} == {
+        "bound": "dead letters of bills go there",
+        "collected": "dead letters of orders go there",
+        "orders.dlq": "its name says so",
+    }
+    assert (found["bound"].kind, found["bound"].source) == ("quorum", {"queue": "bound"})
+
+
+def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
+    with pytest.raises(UsageError, match="needs management_url"):
+        RabbitConnector(rabbit.broker(management_url=None)).discover()

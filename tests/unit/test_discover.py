@@ -1,0 +1,118 @@
+"""`dlq discover` and `dlq init --url`: sources for what looks like dead letters."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.cli.app import run
+from dlq.cli.discover import new_sources
+from dlq.connectors.base import DeadLetterPlace
+from dlq.connectors.memory import broker_at
+from dlq.connectors.rabbitmq_discovery import places
+from dlq.core.configuration import parse
+from dlq.core.settings import Settings
+
+Dlq = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+    monkeypatch.chdir(tmp_path)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        code = run(words)
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("orders.dlq", "bills dlq", "orders"):
+        broker_at(url).declare(queue)
+    broker_at(url).put("orders.dlq", {"broker_kind": "rabbitmq", "body_text": "a"})
+    return url
+
+
+def test_a_configuration_is_made_from_what_a_broker_holds(dlq: Dlq, url: str) -> None:
+    code, _out, err = dlq("init", "--url", url)
+    made = tomllib.loads(Path("dlq.toml").read_text())
+
+    assert (code, "2 sources added to dlq.toml" in err) == (0, True)
+    assert made["sources"] == {
+        "bills-dlq": {"broker": "memory", "queue": "bills dlq"},
+        "orders.dlq": {"broker": "memory", "queue": "orders.dlq"},
+    }
+    assert dlq("pull", "orders.dlq")[0] == 0
+
+
+def test_what_is_configured_is_not_added_again(dlq: Dlq, url: str) -> None:
+    dlq("init", "--url", url)
+    broker_at(url).declare("new.dlq")
+    before = Path("dlq.toml").read_text()
+    code, out, err = dlq("discover", "--write", "-o", "csv")
+
+    assert (code, "1 sources added" in err) == (0, True)
+    assert (
+        Path("dlq.toml").read_text()
+        == f'{before}\n[sources."new.dlq"]\nbroker = "memory"\nqueue = "new.dlq"\n'
+    )
+    assert [line.split(",")[6] for line in out.splitlines()] == ["configured", "True", "False", "True"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--url", "foo://x"], "no broker is known by foo://"),
+        (["--url", "amqp://me:secret@x/"], "--url holds a password"),
+        (["--url", "rocketmq://x:1", "--api", "http://x"], "--api means nothing to a rocketmq broker"),
+    ],
+)
+def test_a_wrong_url_is_said_and_nothing_is_written(dlq: Dlq, words: list[str], said: str) -> None:
+    code, _out, err = dlq("init", *words)
+
+    assert (code, said in err, Path("dlq.toml").exists()) == (2, True, False)
+    assert "secret@" not in err
+
+
+def test_an_unknown_broker_is_told_with_the_one_probably_meant(dlq: Dlq, url: str) -> None:
+    dlq("init", "--url", url)
+    code, _out, err = dlq("discover", "memorx")
+
+    assert (code, "did you mean 'memory'" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "name", ['a"]\n[brokers.x]\nkind = "rabbitmq"', "\x1b[2J", "..", "ünï.dlq", "a\x7fb"]
+)
+def test_no_name_of_a_queue_breaks_the_configuration(name: str) -> None:
+    text = new_sources(Settings(), {"shop": [DeadLetterPlace(name, {"queue": name}, "classic", "")]})
+    made = tomllib.loads(text)
+
+    assert [source["queue"] for source in made["sources"].values()] == [name]
+    parse({"brokers": {"shop": {"kind": "rabbitmq", "url": "amqp://x"}}, **made}, {})
+
+
+def queue(name: str, **values: Any) -> dict[str, Any]:
+    return {"name": name, "type": "classic", "messages": 1, "consumers": 0, **values}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_found"),
+    [
+        ("orders.dlq", True), ("dlq-orders", True), ("orders_error", True), ("orders_skipped", True),
+        ("Orders.Dead.Letter", True), ("dead-letters", True), ("parking-lot", True), ("DLQ", True),
+        ("orders", False), ("errorless", False), ("middleqwerty", False), ("deadline", False), ("", False),
+    ],
+)  # fmt: skip
+def test_a_name_tells_a_dead_letter_queue(name: str, is_found: bool) -> None:
+    assert bool(list(places([queue(name)], []))) is is_found
+
+
+def test_a_stream_is_no_source() -> None:
+    assert list(places([queue("orders.dlq", type="stream")], [])) == []
