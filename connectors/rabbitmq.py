@@ -31,7 +31,7 @@ from dlq.connectors.rabbitmq_connecting import asking, parameters, place_of, ref
 from dlq.connectors.rabbitmq_publishing import RabbitPublisher
 from dlq.connectors.rabbitmq_reading import RabbitReading
 from dlq.connectors.rabbitmq_topology import Topology, learn, version_of
-from dlq.core.errors import DlqError, HarmRefused, PoisonMessage, UsageError
+from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
@@ -52,7 +52,10 @@ class RabbitConnector:
 
     def inspect(self, source: Source) -> Inspection:
         """See `Connector.inspect`."""
-        return rabbitmq_inspect.inspect(self._broker, source.queue or "")
+        try:
+            return rabbitmq_inspect.inspect(self._broker, source.queue or "")
+        except NotFound as error:
+            raise self._with_name_meant(error, source) from error
 
     def discover(self) -> list[DeadLetterPlace]:
         """See `Connector.discover`."""
@@ -66,9 +69,15 @@ class RabbitConnector:
         except LinkLostError as error:
             link.close()
             raise translated(pika.exceptions.StreamLostError(str(error)), self._broker) from error
+        except NotFound as error:
+            link.close()
+            raise self._with_name_meant(error, request.source) from error
         except BaseException:
             link.close()
             raise
+
+    def _with_name_meant(self, error: NotFound, source: Source) -> NotFound:
+        return NotFound(f"{error}{rabbitmq_discovery.meant(self._broker, source.queue or '')}")
 
     def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:
         queue = request.source.queue or ""

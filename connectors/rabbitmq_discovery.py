@@ -8,6 +8,7 @@ from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
 from dlq.core.errors import Unreachable, UsageError
 from dlq.core.settings import Broker
+from dlq.core.suggestions import suggest
 
 Queue = Mapping[str, Any]
 
@@ -35,6 +36,20 @@ def discover(broker: Broker) -> list[DeadLetterPlace]:
     finally:
         management.close()
     return list(places(queues, bindings))
+
+
+def meant(broker: Broker, queue: str) -> str:
+    """`; did you mean 'orders.dlq'?` of a queue that is not there, where the management API can tell."""
+    if not broker.management_url:
+        return ""
+    management = Management(broker)
+    try:
+        queues = management.get_all("queues", management.vhost, columns="name")
+    except ManagementError:
+        return ""
+    finally:
+        management.close()
+    return suggest(queue, [str(one.get("name")) for one in queues])
 
 
 def places(queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]]) -> Iterator[DeadLetterPlace]:

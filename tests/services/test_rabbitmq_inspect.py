@@ -5,7 +5,7 @@ from services.rabbitmq_fixtures import Rabbit, on_private_nodes, request
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.core.errors import UsageError
+from dlq.core.errors import NotFound, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])
 
@@ -117,3 +117,13 @@ def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbi
 def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
     with pytest.raises(UsageError, match="needs management_url"):
         RabbitConnector(rabbit.broker(management_url=None)).discover()
+
+
+@on_private_nodes
+@pytest.mark.parametrize("ask", ["inspect", "read"])
+def test_a_queue_that_is_not_there_is_told_with_the_one_probably_meant(rabbit: Rabbit, ask: str) -> None:
+    rabbit.channel.queue_declare("orders.dead", durable=True)
+    wanted = request("orders.daed")
+    connector = RabbitConnector(rabbit.broker())
+    with pytest.raises(NotFound, match=r"did you mean 'orders\.dead'"):
+        connector.inspect(wanted.source) if ask == "inspect" else connector.read(wanted)
