@@ -88,8 +88,8 @@ _TELLS_MORE = {
     "activemq": "; jolokia_url, or statistics_plugin = true, would",
 }
 _RETRIES = (
-    "RocketMQ tries a failing letter again for hours before it is dead; this ramp goes by what the group has "
-    "consumed, which a letter is that waits for its next try"
+    "RocketMQ tries a failing letter again for hours before it is dead, so this ramp counts as consumed "
+    "what waits for its next try"
 )
 
 
