@@ -166,6 +166,10 @@ def test_a_phone_need_not_scroll_sideways(browser: Page, url: str) -> None:
     browser.open(url, 390)
 
     assert browser.run("document.documentElement.scrollWidth <= innerWidth")
+    room = (
+        "const box = document.getElementById('list').parentElement; return box.clientWidth - box.scrollWidth"
+    )
+    assert browser.run(f"(() => {{ {room}; }})()") >= 0
 
 
 def test_a_half_message_is_stored_and_has_not_died(browser: Page, tmp_path: Path) -> None:
