@@ -301,6 +301,12 @@ class Connector(Protocol):
         """
         ...
 
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> Sequence[str]:
+        """What keeps `find` from proving anything, in words: a setting or a right that is missing, and of a
+        plan that was sent `since` then (microseconds) what has happened meanwhile. Empty where it can tell,
+        or where each letter is looked up by itself."""
+        ...
+
     def forget(self, plan: str, witness: bool = False) -> None:
         """The plan is settled: remove what its publisher left on the broker, a witness or markers.
 

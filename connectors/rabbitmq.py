@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pika
 from pika import spec
@@ -53,9 +54,14 @@ class RabbitConnector:
     def inspect(self, source: Source) -> Inspection:
         """See `Connector.inspect`."""
         try:
-            return rabbitmq_inspect.inspect(self._broker, source.queue or "")
+            found = rabbitmq_inspect.inspect(self._broker, source.queue or "")
         except NotFound as error:
             raise self._with_name_meant(error, source) from error
+        return (
+            replace(found, warnings=[*found.warnings, *self.obstacles(True)])
+            if self._broker.witness
+            else found
+        )
 
     def discover(self) -> list[DeadLetterPlace]:
         """See `Connector.discover`."""
@@ -150,6 +156,10 @@ class RabbitConnector:
     ) -> Mapping[int, Presence]:
         """See `Connector.find`."""
         return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
+
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        """See `Connector.obstacles`."""
+        return rabbitmq_witness.obstacles(self._broker, witness, plan, since)
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """See `Connector.forget`."""

@@ -119,7 +119,7 @@ def find(
         return found
     with closing(Management(broker)) as management:
         try:
-            if not _proves(management, plan, since, _late_seconds(last)):
+            if any(_against(management, plan, since, _late_seconds(last))):
                 return found
             doubtful = _may_lack(management, {letter.target.name for letter in asked})
         except ManagementError:
@@ -132,17 +132,43 @@ def find(
     return found
 
 
-def _proves(management: Management, plan: str, since: int, late: int) -> bool:
-    """No node has restarted, the dead publisher's connection is gone, and no policy empties the witness."""
-    gone = _wait_for_the_end_of(connection_name(plan), management, late)
+def obstacles(broker: Broker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+    """See `Connector.obstacles`."""
+    if not witness:
+        return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
+    if not broker.management_url:
+        return [f"without management_url {_NO_PROOF}"]
+    with closing(Management(broker)) as management:
+        try:
+            nodes = management.get_all("nodes")
+        except ManagementError as error:
+            return [f"{error}; without the tag monitoring or administrator of its user {_NO_PROOF}"]
+        if not all(isinstance(node.get("uptime"), int) for node in nodes) or not nodes:
+            return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
+        try:
+            return [*_against(management, plan, since, 0), *_of_old_versions(management)] if plan else []
+        except ManagementError as error:
+            return [str(error)]
+
+
+_NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+
+
+def _against(management: Management, plan: str, since: int, late: int) -> Iterator[str]:
+    """What speaks against the witness of a plan whose first letter was sent at `since`."""
+    if not _wait_for_the_end_of(connection_name(plan), management, late):
+        yield "the connection that sent is still there, so that letters may still arrive: ask again later"
     nodes = management.get_all("nodes")
+    if not nodes or not all(_was_up(node, since) for node in nodes):
+        yield "a node restarted, or is down, since the first letter was sent: the witness proves nothing then"
     witness = management.get("queues", management.vhost, queue_of(plan)) or {}
-    return (
-        gone
-        and bool(nodes)
-        and all(_was_up(node, since) for node in nodes)
-        and not any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING)
-    )
+    if any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
+        yield "a policy removes letters from the witness queue"
+
+
+def _of_old_versions(management: Management) -> list[str]:
+    old = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
+    return [old] if _version(management) < (4,) else []
 
 
 def _was_up(node: Mapping[str, Any], since: int) -> bool:
@@ -161,11 +187,14 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
     drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
     seen on 3.10.8).
     """
-    version = (management.get("overview") or {}).get("rabbitmq_version", "")
-    if version_of(str(version)) >= (4,):
+    if _version(management) >= (4,):
         return set()
     described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
     return {name for name, queue in described.items() if queue.get("type") == "quorum"}
+
+
+def _version(management: Management) -> tuple[int, ...]:
+    return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
 
 
 def _late_seconds(last: int | None) -> int:

@@ -7,6 +7,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -206,6 +207,7 @@ class Planner:
 
     def _commit(self, draft: Draft, wanted: Wanted) -> Header:
         tally, moment = self._tally, now()
+        witness = wanted.witness or any(self._settings.brokers[name].witness for name in tally.brokers)
         header = Header(
             plan="",
             created_at=iso(moment),
@@ -214,13 +216,13 @@ class Planner:
             letters=draft.letters,
             rate=wanted.rate,
             keep_headers=wanted.keep_headers,
-            witness=wanted.witness or any(self._settings.brokers[name].witness for name in tally.brokers),
+            witness=witness,
             any_advice=wanted.any_advice,
             audience=self._audience(),
             targets=dict(tally.targets.most_common()),
             left_out=dict(tally.left_out.most_common()),
             stripped=dict(tally.stripped.most_common()),
-            warnings=dict(tally.warnings.most_common()),
+            warnings=dict(tally.warnings.most_common()) | (self._obstacles() if witness else {}),
             brokers=dict(tally.brokers),
             segments=self._segments(draft),
             edits=wanted.edits.digest(tally.edited),
@@ -231,6 +233,16 @@ class Planner:
             self._store.put(planfile.edits_name(header.plan), wanted.edits.content(tally.edited))
         draft.commit(self._store, header)
         return header
+
+    def _obstacles(self) -> dict[str, int]:
+        """What would keep a crash from being cleared up, said before anything is sent."""
+        said: dict[str, int] = {}
+        for broker, letters in self._tally.brokers.items():
+            with suppress(BrokerError):  # who sends will hear of it
+                said |= {
+                    f"{broker}: {reason}": letters for reason in self._brokers.get(broker).obstacles(True)
+                }
+        return said
 
     def _segments(self, draft: Draft) -> Mapping[str, str]:
         return {m.stem: m.digest for m in manifests.every(self._store) if m.stem in draft.segments}

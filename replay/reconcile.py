@@ -28,6 +28,7 @@ _CAME_BACK = f"""
     SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
     WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
 _SHORTEST_PREFIX = 8
+_SILENT = "nothing there shows what became of the rest"
 _SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", "planned"))
 """What a broker shows -> what it means for the ledger."""
 
@@ -156,7 +157,12 @@ def _on_brokers(
     found: dict[int, Presence] = {}
     for broker, sent in by_broker.items():
         try:
-            found |= brokers.get(broker).find(header.plan, sent, *span)
+            connector = brokers.get(broker)
+            shown = connector.find(header.plan, sent, *span)
+            if "unknown" in shown.values():
+                why = connector.obstacles(header.witness, header.plan, span[0]) or [_SILENT]
+                notes += [f"{broker}: {reason}" for reason in why]
+            found |= shown
         except BrokerError as error:
             notes.append(f"{broker} could not be asked: {error}")
     return found

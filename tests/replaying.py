@@ -134,6 +134,9 @@ class QueueFile:
         there = set(self.arrived())
         return {one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent" for one in outgoing}
 
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        return [] if witness else ["no witness was left"]
+
     def forget(self, plan: str, witness: bool = False) -> None:
         if self.keeps_what_was_left:
             raise ConnectionLost("the broker is gone")
@@ -208,6 +211,7 @@ class Replaying:
     def reconcile(self, plan: str, **words: Any) -> dict[str, int]:
         with brokers(self.config, self.queue) as opened:
             resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))
+        self.notes = resolved.notes
         return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
 
     def states(self, plan: str) -> dict[str, int]:

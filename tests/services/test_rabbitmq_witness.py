@@ -201,3 +201,25 @@ def test_a_witness_that_the_user_may_not_delete_is_told_of(
 def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Rabbit) -> None:
     nobody = replace(rabbit.broker(), url="amqp://guest@127.0.0.1:1/")
     RabbitConnector(nobody).forget(new_plan())
+
+
+@on_private_nodes
+def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Rabbit) -> None:
+    def asked_by(tags: str) -> RabbitConnector:
+        rabbit.node.api("PUT", "users", "asker", password="guest", tags=tags)
+        rabbit.node.api("PUT", "permissions", rabbit.vhost, "asker", configure=".*", write=".*", read=".*")
+        url = rabbit.broker().url.replace("guest@", "asker@")
+        return RabbitConnector(rabbit.broker(url=url, witness=True))
+
+    queue = rabbit.queue()
+    seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
+    rabbit.wait_for_statistics(queue)
+    assert seeing.obstacles(True) == []
+    assert seeing.obstacles(False) == [
+        "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
+    ]
+    assert "without management_url nothing tells whether a node restarted" in blind.obstacles(True)[0]
+    manager = asked_by("management")
+    assert "without the tag monitoring" in manager.obstacles(True)[0]
+    assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)
+    assert any("a node restarted" in said for said in seeing.obstacles(True, new_plan(), since=1))

@@ -34,6 +34,11 @@ def test_without_evidence_or_word_all_stay_in_doubt(replay: Replaying, doubtful:
     assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
 
 
+def test_what_stops_a_proof_is_named(replay: Replaying, doubtful: str) -> None:
+    replay.reconcile(doubtful)
+    assert replay.notes == ["shop: no witness was left"]
+
+
 def test_the_witness_proves_sent_and_not_sent(replay: Replaying, doubtful: str) -> None:
     replay.queue.witnesses.append(doubtful)
     kept = replay.queue.path.read_text().splitlines()[:3]
