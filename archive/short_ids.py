@@ -12,7 +12,7 @@ _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _COMPARED = re.compile(
     r"""\brecord_id"?\s*(?:=|<>|!=|(?:not\s+)?in\s*\()\s*'[^']*'(?:\s*,\s*'[^']*')*""", re.IGNORECASE
 )
-_NOT_WHOLE = re.compile(rf"'(?![0-9a-f]{{{ID_HEX_DIGITS}}}')([^']+)'")
+_LITERAL = re.compile(r"'([^']*)'")
 _LISTED = 5
 
 
@@ -42,9 +42,10 @@ def expanded(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
 
     def whole(text: re.Match[str]) -> str:
-        return f"'{record_id(connection, text[1])}'"
+        is_whole = len(text[1]) == ID_HEX_DIGITS and _PREFIX.fullmatch(text[1])
+        return text[0] if is_whole or not text[1] else f"'{record_id(connection, text[1])}'"
 
-    return _COMPARED.sub(lambda compared: _NOT_WHOLE.sub(whole, compared[0]), sql)
+    return _COMPARED.sub(lambda compared: _LITERAL.sub(whole, compared[0]), sql)
 
 
 def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:

@@ -64,6 +64,7 @@ SELECTIONS = [
     (("--where", "record_id = 'aaaaaaaa1'"), {A}),
     (("--where", "\"record_id\" IN ('aaaaaaaa1', 'CCCCCCCC')"), {A, C}),
     (("--where", "record_id not in ('aaaaaaaa1', 'cccccccc') and record_id <> 'dddddddd'"), {B}),
+    (("--where", f"record_id in ('{A}', '{B}', 'cccccccc')"), {A, B, C}),
     (("--where", f"record_id = '{'e' * 32}'"), set()),
     (("--where", "coalesce(failure_text, '') <> 'record_id = ''ab'''"), {A, B, C, D}),
 ]
