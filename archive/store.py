@@ -7,6 +7,7 @@ durable: a reader never sees half a file, and a crash leaves nothing but a tempo
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -196,11 +197,14 @@ class LocalStore:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise Busy(f"{name} is locked by {file.read().strip() or 'another run'}") from error
+                raise Busy(f"{name} is locked by {_holder(file)}") from error
             file.truncate(0)
             file.write(f"pid {os.getpid()} on {socket.gethostname()}")
             file.flush()
-            yield
+            try:
+                yield
+            finally:
+                file.truncate(0)
 
     def _path(self, name: str) -> Path:
         """Where `name` lies; raises ArchiveError for one that leads out of the archive, also by a link."""
@@ -208,3 +212,13 @@ class LocalStore:
         if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
             raise ArchiveError(f"{name} in the archive {self.location} is a link that leads out of it")
         return path
+
+
+def _holder(lock: IO[str]) -> str:
+    """Who a lock says holds it; waits a moment for one that has taken it and not yet written its name."""
+    for _ in range(20):
+        if said := lock.read().strip():
+            return said
+        time.sleep(0.05)
+        lock.seek(0)
+    return "another run"

@@ -1,5 +1,7 @@
 """A folder keeps the contract of the archive's storage."""
 
+import fcntl
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ from store_contract import Opening, StoreContract
 
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore, open_store
-from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
+from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 from dlq.replay import planfile
 
 
@@ -17,6 +19,17 @@ class TestFolder(StoreContract):
     @pytest.fixture
     def opening(self, tmp_path: Path) -> Opening:
         return lambda: LocalStore(str(tmp_path / "archive"))
+
+
+def test_a_holder_that_has_not_yet_written_its_name_is_waited_for(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    with store.lock("work"):
+        pass
+    with (tmp_path / "locks/work").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Timer(0.2, lambda: (held.write("pid 7 on a"), held.flush())).start()
+        with pytest.raises(Busy, match="work is locked by pid 7 on a"), store.lock("work"):
+            pass
 
 
 def test_another_kind_of_place_is_refused() -> None:
