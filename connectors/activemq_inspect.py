@@ -21,6 +21,14 @@ _EMPTY_BODIES = (
 )
 _NO_SIZE = "The queue's size cannot be asked, so the end of a pull is not proven: {}."
 _SIZE_WANTS = "set jolokia_url, or statistics_plugin = true where the broker has it"
+_NO_PLUGIN = (
+    "statistics_plugin is true, and nothing answers for this queue: is the statisticsBrokerPlugin in the "
+    "broker's configuration, and may the user write to queues ActiveMQ.Statistics.> and make temporary ones"
+)
+_NO_MANAGEMENT = (
+    "the broker's management does not answer this user: it wants permissions send and manage on "
+    "activemq.management, and to make queues dlq.reply.#; or set jolokia_url"
+)
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
@@ -41,7 +49,7 @@ def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspectio
         facts=_facts(found, known),
         changes=changes,
         harm={"copy": ARTEMIS_COPY} if artemis else {},
-        warnings=_warnings(artemis, known, queues.trouble),
+        warnings=_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
     )
 
 
@@ -56,11 +64,22 @@ def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) 
     return facts
 
 
-def _warnings(artemis: bool, known: Sequence[QueueFacts], trouble: BrokerError | None) -> list[str]:
+def _why_unknown(queues: Queues) -> str:
+    """Why nothing tells a queue's size, or what would."""
+    if queues.trouble is not None:
+        return str(queues.trouble)
+    if queues.artemis:
+        return _NO_MANAGEMENT
+    return _NO_PLUGIN if queues.asks_plugin else _SIZE_WANTS
+
+
+def _warnings(
+    artemis: bool, known: Sequence[QueueFacts], trouble: BrokerError | None, why_unknown: str
+) -> list[str]:
     consumers = sum(each.consumers for each in known)
     return [
         *([_CONSUMERS.format(consumers)] if consumers else []),
-        *([] if known else [_NO_SIZE.format(trouble or _SIZE_WANTS)]),
+        *([] if known else [_NO_SIZE.format(why_unknown)]),
         *([f"{trouble}."] if known and trouble else []),
         *([_LEFT_ON_ARTEMIS] if artemis else []),
         _EMPTY_BODIES,

@@ -29,6 +29,7 @@ class Queues:
         self.trouble: BrokerError | None = None
         """Why Jolokia, though configured, is not asked any more."""
         self.management = Management(broker) if self.artemis else None
+        self.asks_plugin = broker.statistics_plugin and not self.artemis
 
     def named(self, queue: str) -> list[str]:
         """The queues that a name or pattern means; a pattern needs a list of queues.
@@ -83,7 +84,7 @@ class Queues:
             return told.get(name)
         if self.management is not None:
             return self.management.facts(name)
-        return activemq_statistics.facts(self._broker, name) if self._broker.statistics_plugin else None
+        return activemq_statistics.facts(self._broker, name) if self.asks_plugin else None
 
     def remove_empty(self, queue: str) -> None:
         """Delete a queue of our own, where that can be asked for; never raises a BrokerError."""

@@ -31,6 +31,11 @@ _PERHAPS_LIMITED = (
 )
 _UNREADABLE = "the user may not read this queue: no pull is possible"
 _STREAM = "this is a stream: dlq does not read streams"
+_NO_STATISTICS = (
+    "the management API has no statistics of this queue: it is new (look again in 10 s), or they are "
+    "switched off (management_agent.disable_metrics_collector); what consumers hold, and have "
+    "acknowledged, stays unknown"
+)
 
 
 def harm_of_copy(topology: Topology) -> str | None:
@@ -158,6 +163,7 @@ def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[st
             "write to the default exchange"
         ],
         _STREAM: topology.kind == "stream",
+        _NO_STATISTICS: topology.policies_known and topology.unacknowledged is None,
     }
     return [text for text, holds in found.items() if holds]
 

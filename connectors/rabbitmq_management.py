@@ -11,6 +11,9 @@ from dlq.core.errors import BrokerError
 from dlq.core.settings import Broker
 
 _PORTS = {"http": 15672, "https": 15671}
+_UNAUTHORIZED = (
+    "its user needs the tag management, of nodes the tag monitoring, and a right in the virtual host"
+)
 
 
 class ManagementError(BrokerError):
@@ -53,6 +56,8 @@ class Management:
             answer = self._site.ask("GET", address, self._headers)
             if answer.status == 404:
                 return None
+            if answer.status == 401:
+                raise NoAnswerError(f"HTTP 401 {answer.reason}; {_UNAUTHORIZED}")
             if answer.status != 200:
                 raise NoAnswerError(f"HTTP {answer.status} {answer.reason}")
             return document(answer.content)

@@ -23,7 +23,10 @@ _DIFFERENCE = re.compile(
     r"inequivalent arg '([^']+)' for queue .* but current is "
     r"(?:none|'(?P<plain>.*)'|the value '(?P<value>.*)' of type '(?P<type>\w+)')"
 )
-_NOT_SEEN_YET = "the queue is so new that the management API does not know its policies; look again in 10 s"
+_NOT_SEEN_YET = (
+    "the management API does not know the queue's policies: it is new (look again in 10 s), or statistics "
+    "are switched off (management_agent.disable_metrics_collector)"
+)
 _FLAGS = ("durable", "auto_delete", "exclusive")
 
 

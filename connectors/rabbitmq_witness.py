@@ -142,7 +142,7 @@ def obstacles(broker: Broker, witness: bool, plan: str = "", since: int = 0) -> 
         try:
             nodes = management.get_all("nodes")
         except ManagementError as error:
-            return [f"{error}; without the tag monitoring or administrator of its user {_NO_PROOF}"]
+            return [f"{error}; {_NO_PROOF}"]
         if not all(isinstance(node.get("uptime"), int) for node in nodes) or not nodes:
             return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
         try:

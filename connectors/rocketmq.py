@@ -53,11 +53,12 @@ class RocketConnector:
     def __init__(self, broker: Broker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
+        self._obstacles: list[str] = []
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
-        return inspect(self._cluster, found, facts, [*notes, *self._unread(source, facts, {})])
+        return inspect(self._cluster, source.group, found, facts, [*notes, *self._unread(source, facts, {})])
 
     def discover(self) -> list[DeadLetterPlace]:
         """The dead letters of all groups, and half messages with what became of them."""
@@ -121,12 +122,13 @@ class RocketConnector:
     ) -> Mapping[int, Presence]:
         """Look each replay up by its unique key, on every broker."""
         del plan, last
-        return find(self._cluster, outgoing, since)
+        self._obstacles.clear()
+        return find(self._cluster, outgoing, since, self._obstacles)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`. Each letter is looked up by itself."""
+        """See `Connector.obstacles`. Each letter is looked up by itself: what the last `find` met with."""
         del witness, plan, since
-        return []
+        return self._obstacles
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """A publisher leaves nothing behind but its messages."""

@@ -11,6 +11,7 @@ from dlq.connectors.remoting import Ask, Code
 from dlq.connectors.rocketmq_answers import understood
 from dlq.connectors.rocketmq_cluster import Cluster, refusal
 from dlq.connectors.rocketmq_ways import topic_of
+from dlq.core.errors import AccessDenied
 
 _INTERVAL = 5.0
 """Seconds between two commits of a consumer where nothing else is set (persistConsumerOffsetInterval)."""
@@ -18,11 +19,13 @@ _NOT_ONLINE = 206
 
 
 def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
-    """The groups that receive what is sent to `target`; nothing where no broker tells of one."""
-    if target.kind == "group":
-        return [_of_group(cluster, topic_of(target), target.name)]
+    """The groups that receive what is sent to `target`; nothing where no broker tells of one, or may not."""
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
-    return [_of_group(cluster, target.name, group) for group in sorted(groups or ())]
+    asked = [target.name] if target.kind == "group" else sorted(groups or ())
+    try:
+        return [_of_group(cluster, topic_of(target), group) for group in asked]
+    except AccessDenied:
+        return []
 
 
 def _of_group(cluster: Cluster, topic: str, group: str) -> Consumption:

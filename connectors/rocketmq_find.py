@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 
 from dlq.connectors.base import Outgoing, Presence
 from dlq.connectors.remoting import Ask, ProtocolError
@@ -21,8 +21,11 @@ _SETTLED = 3.0
 _IN_FLIGHT = 64
 
 
-def find(cluster: Cluster, outgoing: Sequence[Outgoing], since: int) -> dict[int, Presence]:
+def find(
+    cluster: Cluster, outgoing: Sequence[Outgoing], since: int, obstacles: list[str]
+) -> dict[int, Presence]:
     """number -> whether a broker holds it. `not_sent` needs the word of all that could have taken it.
+    What keeps it from being proven is added to `obstacles`, in words.
 
     A broker that is down proves nothing. One that was restarted after `since` (microseconds), or keeps no
     index, is looked through: that proves it as long as its store goes back to that time.
@@ -34,12 +37,20 @@ def find(cluster: Cluster, outgoing: Sequence[Outgoing], since: int) -> dict[int
     if not missing:
         return dict.fromkeys((letter.number for letter in outgoing), "sent")
     time.sleep(_SETTLED)
-    late, answered = _looked_up(cluster, nodes, missing, since)
+    late, silent = _looked_up(cluster, nodes, missing, since)
     missing = _without(missing, late)
-    others = [node for node in nodes if node not in answered or not _is_witness(cluster, node, since)]
-    seen, is_proof = _looked_through(cluster, others, missing, since)
-    is_proof = is_proof and _are_routes_here(cluster, masters, missing)
-    absent = {letter.number for letter in missing if is_proof and _is_home_here(cluster, masters, letter)}
+    doubts = {node: silent.get(node) or _doubt(cluster, node, since) for node in nodes}
+    others = {node: doubt for node, doubt in doubts.items() if doubt}
+    seen, unread = _looked_through(cluster, list(others), missing, since)
+    if unread:
+        obstacles += [f"{node}: {doubt}" for node, doubt in others.items()]
+        obstacles.append(f"what is stored does not prove it either: {unread}")
+    else:
+        obstacles += [f"{node} has no master that answers" for node in _away(cluster, masters, missing)]
+    at_home = {letter.number for letter in missing if _is_home_here(cluster, masters, letter)}
+    absent = set() if obstacles else at_home
+    if not obstacles and len(at_home) < len(missing):
+        obstacles.append("the broker that a letter came from, which may have it, is not registered")
     sent = found | late | seen
     return {n: "sent" if n in sent else "not_sent" if n in absent else "unknown" for n, *_ in outgoing}
 
@@ -50,15 +61,17 @@ def _without(letters: Iterable[Outgoing], found: Collection[int]) -> list[Outgoi
 
 def _looked_up(
     cluster: Cluster, nodes: Sequence[str], outgoing: Sequence[Outgoing], since: int
-) -> tuple[set[int], set[str]]:
-    """Numbers of the letters that the brokers' indexes know, and the brokers that answered all questions."""
+) -> tuple[set[int], dict[str, str]]:
+    """Numbers of the letters that the indexes know, and why a broker did not answer all questions."""
     found: set[int] = set()
-    answered: set[str] = set()
+    silent: dict[str, str] = {}
     for node in nodes:
-        with suppress(BrokerError), closing(cluster.new_link(node)) as link:
-            found |= _seen_on(link, node, _without(outgoing, found), since)
-            answered.add(node)
-    return found, answered
+        try:
+            with closing(cluster.new_link(node)) as link:
+                found |= _seen_on(link, node, _without(outgoing, found), since)
+        except BrokerError as error:
+            silent[node] = str(error)
+    return found, silent
 
 
 def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) -> set[int]:
@@ -93,10 +106,10 @@ def _is_ours(message: StoredMessage, letter: Outgoing, since: int) -> bool:
 
 def _looked_through(
     cluster: Cluster, nodes: Sequence[str], letters: Sequence[Outgoing], since: int
-) -> tuple[set[int], bool]:
-    """Numbers of the letters that lie on `nodes`, and whether that proves that the others do not."""
+) -> tuple[set[int], str]:
+    """Numbers of the letters that lie on `nodes`, and why that does not prove that the others do not."""
     if not nodes or not letters:
-        return set(), True
+        return set(), ""
     wanted: dict[tuple[str, str | None], list[Outgoing]] = {}
     for letter in letters:
         wanted.setdefault((_topic_of(letter), unique_key_of(letter)), []).append(letter)
@@ -106,16 +119,16 @@ def _looked_through(
             key = parse_properties(message.properties).get(UNIQUE_KEY)
             same = wanted.get((message.topic, key), ())
             found |= {letter.number for letter in same if _is_ours(message, letter, since)}
-    except (BrokerError, ProtocolError):
-        return found, False
-    return found, True
+    except (BrokerError, ProtocolError) as error:
+        return found, str(error)
+    return found, ""
 
 
-def _are_routes_here(cluster: Cluster, masters: Mapping[str, str], letters: Iterable[Outgoing]) -> bool:
-    """No broker that has the topics is missing among those that were asked."""
+def _away(cluster: Cluster, masters: Mapping[str, str], letters: Iterable[Outgoing]) -> list[str]:
+    """Brokers that have the topics, or had, and could not be asked."""
     topics = {_topic_of(letter) for letter in letters if letter.target.kind != RESUME}
     routed = {node for topic in topics for node in cluster.route(topic)}
-    return not cluster.headless and routed <= masters.keys()
+    return sorted({*cluster.headless, *(routed - masters.keys())})
 
 
 def _is_home_here(cluster: Cluster, masters: Mapping[str, str], letter: Outgoing) -> bool:
@@ -127,11 +140,17 @@ def _is_home_here(cluster: Cluster, masters: Mapping[str, str], letter: Outgoing
     return (is_foreign or record.broker_node in masters) and (store is None or store in masters.values())
 
 
-def _is_witness(cluster: Cluster, node: str, since: int) -> bool:
-    """A broker that has run since, and keeps an index."""
+def _doubt(cluster: Cluster, node: str, since: int) -> str:
+    """Why a broker's index proves nothing: it has not run since then, keeps none, or does not tell."""
     try:
         booted = runtime_facts(cluster, node).get("bootTimestamp")
-        is_indexed = cluster.configuration(node).get("messageIndexEnable", "true") == "true"
-    except BrokerError:
-        return False
-    return booted is not None and int(booted) * 1000 < since and is_indexed
+        is_indexed = cluster.configuration(node).get("messageIndexEnable")
+    except BrokerError as error:
+        return str(error)
+    doubts = {
+        "it does not tell since when it runs": booted is None,
+        "it was started after the first of them was sent": booted is not None and int(booted) * 1000 >= since,
+        "the user may not read whether it keeps an index of messages": is_indexed is None,
+        "it keeps no index of messages (messageIndexEnable = false)": is_indexed not in (None, "true"),
+    }
+    return "; ".join(doubt for doubt, holds in doubts.items() if holds)

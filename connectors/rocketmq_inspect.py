@@ -1,10 +1,12 @@
 """What `dlq doctor` says of a RocketMQ source: depth, rights, and above all how long the letters stay."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dlq.connectors.base import Inspection
+from dlq.connectors.rocket_message import StoredMessage, parse_properties
 from dlq.connectors.rocketmq_cluster import Cluster
+from dlq.connectors.rocketmq_rights import losses
 from dlq.connectors.rocketmq_snapshot import Extent, message_at, plan_of
 from dlq.core.units import human_seconds
 
@@ -17,11 +19,16 @@ _CHANGES = {
 
 
 def inspect(
-    cluster: Cluster, found: Sequence[Extent], facts: Mapping[str, Mapping[str, object]], notes: Sequence[str]
+    cluster: Cluster,
+    group: str | None,
+    found: Sequence[Extent],
+    facts: Mapping[str, Mapping[str, object]],
+    notes: Sequence[str],
 ) -> Inspection:
-    """Look without changing anything. Raises BrokerError."""
+    """Look without changing anything; `group` could not consume the letters. Raises BrokerError."""
     filled = [extent for extent in found if extent.highest > extent.lowest]
-    left = {str(extent.place): _retention_left(cluster, extent, facts) for extent in filled}
+    oldest = {extent: message_at(cluster, extent, extent.lowest) for extent in filled}
+    left = {str(extent.place): _retention_left(extent, first, facts) for extent, first in oldest.items()}
     soon = [place for place, seconds in left.items() if seconds is not None and seconds < _SOON]
     shown: dict[str, object] = {
         "brokers": ", ".join(
@@ -37,20 +44,27 @@ def inspect(
     }
     warnings = [*notes, *plan_of(found, {}).notes]
     warnings += [f"{place}: the oldest letters are deleted within a day: drain soon" for place in soon]
+    warnings += losses(cluster, group, _origins(first for first in oldest.values() if first))
     version = ", ".join(sorted({str(values["version"]) for values in facts.values()}))
     depth = sum(extent.highest - extent.lowest for extent in found)
     return Inspection(version, depth, shown, _CHANGES, {}, warnings)
 
 
 def _retention_left(
-    cluster: Cluster, extent: Extent, facts: Mapping[str, Mapping[str, object]]
+    extent: Extent, oldest: StoredMessage | None, facts: Mapping[str, Mapping[str, object]]
 ) -> float | None:
     """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored."""
-    oldest = message_at(cluster, extent, extent.lowest)
     if oldest is None:
         return None
     hours = facts[extent.place.node]["file_reserved_hours"]
     return oldest.stored_at / 1000 + int(str(hours or _DEFAULT_HOURS)) * 3600 - time.time()
+
+
+def _origins(letters: Iterable[StoredMessage]) -> set[str]:
+    """The topics that letters, or half messages, were sent to."""
+    told = [parse_properties(letter.properties) for letter in letters]
+    found = {properties.get("RETRY_TOPIC") or properties.get("REAL_TOPIC") for properties in told}
+    return {topic for topic in found if topic}
 
 
 def _in_words(seconds: float | None) -> str:

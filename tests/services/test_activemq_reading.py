@@ -157,6 +157,8 @@ def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: P
     records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert not any("not proven" in note for note in reading.notes)
+    elsewhere = StompConnector(settings).inspect(Source("letters", "legacy", queue="not.there"))
+    assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
 
 
 @on_artemis

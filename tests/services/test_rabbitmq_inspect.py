@@ -85,6 +85,16 @@ def test_a_management_api_that_does_not_answer_is_said_and_does_not_stop(rabbit:
     assert any("does not answer" in warning for warning in seen.warnings)
 
 
+@on_private_nodes
+def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.node.api("PUT", "users", "untagged", password="guest", tags="")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "untagged", configure=".*", write=".*", read=".*")
+    broker = rabbit.broker(url=rabbit.broker().url.replace("guest@", "untagged@"))
+    seen = RabbitConnector(broker).inspect(request(queue).source)
+    assert any("HTTP 401" in warning and "tag management" in warning for warning in seen.warnings)
+
+
 def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:
     seen = inspect(rabbit, rabbit.queue())
     assert not seen.harm

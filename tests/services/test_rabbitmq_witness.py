@@ -220,6 +220,6 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     ]
     assert "without management_url nothing tells whether a node restarted" in blind.obstacles(True)[0]
     manager = asked_by("management")
-    assert "without the tag monitoring" in manager.obstacles(True)[0]
+    assert "of nodes the tag monitoring" in manager.obstacles(True)[0]
     assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)
     assert any("a node restarted" in said for said in seeing.obstacles(True, new_plan(), since=1))

@@ -16,6 +16,8 @@ from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.remoting import Credential
 from dlq.connectors.rocketmq import RocketConnector
 from dlq.connectors.rocketmq_link import Access
+from dlq.connectors.rocketmq_sending import REPLAY_ID
+from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -51,6 +53,13 @@ accounts:
   groupPerms:
   - TOOLS_CONSUMER=SUB
 """
+
+
+UNSEEN = {
+    "4": ["for a message of orders by its key"],
+    "5": ["for a message of orders by its key", "for the consumers of pay", "who consumes orders"],
+}
+"""What a reader with the least rights may not ask, by ACL 1.0 and 2.0."""
 
 
 def guarded(version: str) -> RocketMQ:
@@ -100,6 +109,11 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
         (record,) = eventually(lambda: read_all(reader, REQUEST).records)
         assert record.body == b"guarded"
+        unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
+        assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
+        lost = Outgoing(0, record, Target("topic", "orders"), {REPLAY_ID: "0" * 32})
+        assert reader.find("plan", [lost], now()) == {0: "unknown"}
+        assert any("orders" in why and "rights" in why for why in reader.obstacles(False))
         assert sent_back(reader, [record] * 3, "orders") == ["confirmed"] * 3
         assert sent_back(reader, [record] * 3, "bills") == ["refused"] * 3
         assert (admin.end("orders"), admin.end("bills")) == (5, 0)
