@@ -1,11 +1,12 @@
 # make demo   all set-up, then the main job on an embedded broker
 # make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+# make dist   all that a release consists of, in dist/, from what is committed
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
-.PHONY: setup brokers demo test lint bench clean
+.PHONY: setup brokers demo test lint bench dist clean
 
 setup: $(STAMP)
 
@@ -40,6 +41,9 @@ test: brokers lint
 
 bench: brokers
 	$(BIN)/python bench/run.py
+
+dist:
+	$(PYTHON) release/dist.py dist
 
 clean:
 	rm -rf .venv .brokers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
