@@ -3,7 +3,6 @@
 import importlib.util
 import subprocess
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -32,10 +31,10 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheels(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Path]]:
+def wheels(tools: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two, with their sdists beside them, built one after the other in other places."""
     places = [tmp_path_factory.mktemp("built") for _ in range(2)]
-    yield [DIST.packages(tools, DIST.committed(place), place / "dist", MOMENT) for place in places]
+    return [DIST.packages(tools, DIST.committed(place), place / "dist", MOMENT) for place in places]
 
 
 def test_two_builds_have_the_same_bytes(wheels: list[Path]) -> None:
