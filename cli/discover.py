@@ -16,6 +16,7 @@ from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.core.clock import iso
 from dlq.core.errors import DlqError, UsageError
+from dlq.core.patterns import matches
 from dlq.core.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -102,7 +103,11 @@ def is_configured(settings: "Settings", broker: str, place: "DeadLetterPlace") -
     """Whether a source reads it already."""
     wanted = {"queue": None, "group": None, "transactions": False, **place.source}
     return any(
-        source.broker == broker and all(getattr(source, name) == value for name, value in wanted.items())
+        source.broker == broker
+        and (
+            all(getattr(source, name) == value for name, value in wanted.items())
+            or (settings.brokers[broker].kind == "rabbitmq" and matches(place.name, source.queue or ""))
+        )
         for source in settings.sources.values()
     )
 

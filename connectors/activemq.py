@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dlq.connectors import activemq_hygiene
-from dlq.connectors.activemq_chain import ChainReading
 from dlq.connectors.activemq_inspect import inspection
 from dlq.connectors.activemq_jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq_lanes import StompLane
@@ -28,6 +27,7 @@ from dlq.connectors.base import (
     ReadRequest,
     Target,
 )
+from dlq.connectors.chain import ChainReading
 from dlq.core.errors import ConfigError
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
@@ -69,7 +69,7 @@ class StompConnector:
         """See `Connector`."""
         names = self._queues.named(queue_of(request.source))
         walks = [walk_of(self._broker, self._queues, request, name) for name in names]
-        return ChainReading(walks, request.limit)
+        return ChainReading(walks, request.mode, request.limit)
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """See `Connector`."""

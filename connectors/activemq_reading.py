@@ -59,12 +59,17 @@ class Walk:
     """How one queue is read; `start` is given the number of letters that may still be read."""
 
     request: ReadRequest
+    queue: str
     start: Callable[[int | None], Started]
     browse: bool
     depth: int | None
     lossy: Callable[[Frame], str | None]
     topology: Mapping[str, Any]
     notes: Sequence[str]
+
+    def begin(self, limit: int | None) -> "StompReading":
+        """Connect, and read at most so many letters. Raises BrokerError."""
+        return StompReading(self, limit)
 
 
 class StompReading:

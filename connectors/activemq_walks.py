@@ -71,6 +71,7 @@ def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) ->
 
     return Walk(
         request=request,
+        queue=queue,
         start=start,
         browse=browse,
         depth=depth,

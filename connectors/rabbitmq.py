@@ -13,6 +13,7 @@ from dlq.connectors import (
     rabbitmq_discovery,
     rabbitmq_hygiene,
     rabbitmq_inspect,
+    rabbitmq_pattern,
     rabbitmq_witness,
 )
 from dlq.connectors.amqp_link import Link, LinkLostError
@@ -28,13 +29,16 @@ from dlq.connectors.base import (
     ReadRequest,
     Target,
 )
+from dlq.connectors.chain import ChainReading
 from dlq.connectors.rabbitmq_connecting import asking, parameters, place_of, refusal, translated
 from dlq.connectors.rabbitmq_publishing import RabbitPublisher
 from dlq.connectors.rabbitmq_reading import RabbitReading
 from dlq.connectors.rabbitmq_topology import Topology, learn, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
+from dlq.core.patterns import is_pattern
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
+from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
@@ -54,7 +58,8 @@ class RabbitConnector:
     def inspect(self, source: Source) -> Inspection:
         """See `Connector.inspect`."""
         try:
-            found = rabbitmq_inspect.inspect(self._broker, source.queue or "")
+            look = rabbitmq_pattern.inspect if is_pattern(source.queue) else rabbitmq_inspect.inspect
+            found = look(self._broker, source.queue or "")
         except NotFound as error:
             raise self._with_name_meant(error, source) from error
         return (
@@ -69,6 +74,32 @@ class RabbitConnector:
 
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector.read`. Raises UsageError for a stream, of which nothing can be removed."""
+        pattern = request.source.queue or ""
+        if not is_pattern(pattern):
+            return self._read_one(request)
+        names, notes = rabbitmq_pattern.resolve(self._broker, pattern)
+        walks = [self._walk(request, name) for name in names]
+        reading = ChainReading(walks, request.mode, request.limit, rabbitmq_pattern.of_the_host(walks))
+        reading.notes = [*reading.notes, *notes]
+        return reading
+
+    def _walk(self, request: ReadRequest, queue: str) -> rabbitmq_pattern.QueueWalk:
+        """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
+        to again when its turn comes: hundreds of queues must not be hundreds of connections."""
+        alone = replace(request, source=replace(request.source, queue=queue))
+        try:
+            seen = self._read_one(alone)
+        except HarmRefused as refused:
+            raise HarmRefused(f"{refused} (queue {for_terminal(queue)})") from refused
+        seen.close()
+        depth = seen.snapshot or 0
+
+        def begin(limit: int | None) -> RabbitReading:
+            return RabbitReading(self._link(), replace(alone, limit=limit), depth, seen.topology, seen.notes)
+
+        return rabbitmq_pattern.QueueWalk(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
+
+    def _read_one(self, request: ReadRequest) -> RabbitReading:
         link = self._link()
         try:
             return self._reading(link, request)
@@ -83,6 +114,8 @@ class RabbitConnector:
             raise
 
     def _with_name_meant(self, error: NotFound, source: Source) -> NotFound:
+        if is_pattern(source.queue):
+            return error
         return NotFound(f"{error}{rabbitmq_discovery.meant(self._broker, source.queue or '')}")
 
     def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:

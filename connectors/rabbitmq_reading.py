@@ -66,6 +66,16 @@ class RabbitReading:
         self._durable = 0
         self._acknowledged = 0
 
+    @property
+    def position(self) -> int:
+        """See `dlq.connectors.chain.Part`."""
+        return self._received
+
+    @property
+    def seen(self) -> int:
+        """See `dlq.connectors.chain.Part`: every letter is delivered."""
+        return self._received
+
     def batches(self) -> Iterator[Batch]:
         """See `Reading.batches`. When the connection ends, what had come by then is yielded first."""
         try:

@@ -7,6 +7,7 @@ from typing import Any
 from dlq.core import keys, masks, units, urls
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError, UsageError
+from dlq.core.patterns import is_pattern
 from dlq.core.settings import (
     BROKER_KINDS,
     EVIDENCE_KINDS,
@@ -115,6 +116,11 @@ def _check_source(place: str, source: Source, settings: Settings) -> None:
     named = [name for name, value in given.items() if value]
     if len(named) != 1 or named[0] not in wanted:
         raise ConfigError(f"[{place}] on a {kind} broker needs exactly one of: {wanted}")
+    if kind == "rabbitmq" and is_pattern(source.queue) and not settings.brokers[source.broker].management_url:
+        raise ConfigError(
+            f"{place}.queue = {source.queue!r} is a pattern, and only RabbitMQ's management API lists "
+            f"queues; set brokers.{source.broker}.management_url"
+        )
 
 
 def _check_store(place: str, store: Evidence) -> None:

@@ -61,7 +61,7 @@ class Connection:
 def reading_of(link: Any, letters: int, cumulative: bool) -> StompReading:
     make = record_maker(REQUEST, Place("q", "activemq", "6", "n"))
     started = Started(link, {"destination": "/queue/q"}, make, cumulative=cumulative)
-    walk = Walk(REQUEST, lambda _limit: started, False, letters, lambda _frame: None, {}, ())
+    walk = Walk(REQUEST, "DLQ", lambda _limit: started, False, letters, lambda _frame: None, {}, ())
     return StompReading(walk, None)
 
 

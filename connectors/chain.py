@@ -1,0 +1,142 @@
+"""Several queues read one after the other as one reading: a pattern over individual DLQs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from dlq.connectors.base import Batch, Mode
+from dlq.core.text import for_terminal
+
+_NAMED = 20
+
+
+class Part(Protocol):
+    """A `Reading` of one queue that can be followed by another."""
+
+    complete: bool
+
+    @property
+    def position(self) -> int:
+        """That of the last letter delivered."""
+        ...
+
+    @property
+    def seen(self) -> int:
+        """Letters that count towards the limit: those delivered, and those that had to stay."""
+        ...
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        ...
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        ...
+
+    def settled(self) -> int:
+        """See `Reading`."""
+        ...
+
+    def close(self) -> None:
+        """See `Reading`."""
+        ...
+
+
+class Walk(Protocol):
+    """One queue that is to be read."""
+
+    @property
+    def queue(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def depth(self) -> int | None:
+        """Letters that were there when the whole reading began; None is not known."""
+        ...
+
+    @property
+    def topology(self) -> Mapping[str, Any]:
+        """See `Reading`."""
+        ...
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """See `Reading`."""
+        ...
+
+    def begin(self, limit: int | None) -> Part:
+        """Connect and start reading at most `limit` letters. Raises BrokerError."""
+        ...
+
+
+class ChainReading:
+    """Positions run on from one queue to the next. A queue's connection is closed as soon as nothing is
+    owed to it any more: after a copy at once, after a drain when its acknowledgements are answered."""
+
+    unique_ids = False
+
+    def __init__(
+        self, walks: Sequence[Walk], mode: Mode, limit: int | None, shared: Mapping[str, Any] | None = None
+    ) -> None:
+        """`shared` is topology that belongs to no queue alone."""
+        self._walks, self._mode, self._limit = walks, mode, limit
+        self._open: list[tuple[int, Part]] = []
+        depths = [walk.depth for walk in walks if walk.depth is not None]
+        self.snapshot = sum(depths) if len(depths) == len(walks) else None
+        self.notes: Sequence[str] = [*_names(walks), *dict.fromkeys(n for walk in walks for n in walk.notes)]
+        self.topology: Mapping[str, Any] = {**(shared or {}), "queues": [walk.topology for walk in walks]}
+        self.complete = False
+        self._settled = 0
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        base = seen = 0
+        complete = True
+        for walk in self._walks:
+            if walk.depth == 0:
+                continue
+            rest = None if self._limit is None else self._limit - seen
+            if rest == 0:
+                break
+            reading = walk.begin(rest)
+            self._open.append((base, reading))
+            for batch in reading.batches():
+                yield batch._replace(position=base + batch.position)
+            base += reading.position
+            seen += reading.seen
+            complete = complete and reading.complete
+            if self._mode == "copy":
+                reading.close()
+                self._open.pop()
+        self.complete = complete
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        for base, reading in self._open:
+            if position > base:
+                reading.acknowledge(min(position - base, reading.position))
+
+    def settled(self) -> int:
+        """See `Reading`."""
+        for base, reading in list(self._open):
+            self._settled = max(self._settled, base + reading.settled())
+            if self._settled < base + reading.position or reading is self._open[-1][1]:
+                break
+            reading.close()
+            self._open.remove((base, reading))
+        return self._settled
+
+    def close(self) -> None:
+        """See `Reading`."""
+        for _, reading in self._open:
+            reading.close()
+
+
+def _names(walks: Sequence[Walk]) -> list[str]:
+    """Which queues a pattern has found, with their letters, where it is more than one."""
+    if len(walks) < 2:
+        return []
+    depths = ["" if walk.depth is None else f" ({walk.depth:,})" for walk in walks]
+    named = [f"{for_terminal(walk.queue)}{depth}" for walk, depth in zip(walks, depths, strict=True)]
+    more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+    return [f"{len(walks)} queues: {', '.join(named[:_NAMED])}{more}"]
