@@ -7,6 +7,9 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
+_GRACE = 2.0
+"""Seconds in which work that was told to stop brings what it holds to safety."""
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -15,13 +18,20 @@ Stop = Callable[[], bool]
 
 
 def at_once(
-    work: Callable[[T, Stop], R], items: Sequence[T], most: int, interrupted: Callable[[], None]
+    work: Callable[[T, Stop], R],
+    items: Sequence[T],
+    most: int,
+    interrupted: Callable[[], None],
+    seconds: float | None = None,
 ) -> Iterator[tuple[T, Future[R]]]:
-    """`work` on every item, `most` at a time; each item with its ended future, in their order.
+    """`work` on every item, `most` at a time; each item with its future, in their order.
 
     On Ctrl-C `interrupted` is called and `stop` says so to the work; what was not begun is cancelled. On a
-    second Ctrl-C nothing is waited for. One at a time is worked on in the caller's thread, where Ctrl-C is
-    heard at once.
+    second Ctrl-C nothing is waited for. Without a limit one at a time is worked on in the caller's thread,
+    where Ctrl-C is heard at once.
+
+    After `seconds` the work is told to stop, too. What hangs so that it does not hear that is left behind
+    after a moment, and its future is not done.
     """
     stop = threading.Event()
     futures: list[Future[R]] = [Future() for _ in items]
@@ -37,12 +47,12 @@ def at_once(
             else:
                 _fill(futures[number], partial(work, items[number], stop.is_set), stop)
 
-    if min(most, len(items)) == 1:
+    if seconds is None and min(most, len(items)) == 1:
         run()
     else:
         for _ in range(most):
             threading.Thread(target=run, daemon=True).start()
-        _wait(futures, stop, interrupted)
+        _wait(futures, stop, interrupted, seconds)
     yield from zip(items, futures, strict=True)
 
 
@@ -62,10 +72,17 @@ def _fill(future: Future[R], work: Callable[[], R], stop: threading.Event) -> No
         future.set_exception(error)
 
 
-def _wait(futures: Sequence[Future[R]], stop: threading.Event, interrupted: Callable[[], None]) -> None:
+def _wait(
+    futures: Sequence[Future[R]],
+    stop: threading.Event,
+    interrupted: Callable[[], None],
+    seconds: float | None,
+) -> None:
     try:
-        wait(futures)
+        if wait(futures, seconds).not_done:
+            stop.set()
+            wait(futures, _GRACE)
     except KeyboardInterrupt:
         stop.set()
         interrupted()
-        wait(futures)
+        wait(futures, seconds)

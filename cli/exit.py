@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from dlq.cli.time_limit import OutOfTime
 from dlq.core import errors
 
 
@@ -31,6 +32,7 @@ _CODES: tuple[tuple[type[errors.DlqError], ExitCode], ...] = (
     (errors.LedgerUnreachable, ExitCode.BROKER),
     (errors.ArchiveError, ExitCode.PARTLY),
     (errors.Busy, ExitCode.BUSY),
+    (OutOfTime, ExitCode.PARTLY),
 )
 
 

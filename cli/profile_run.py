@@ -10,18 +10,22 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive import bounded_json
 from dlq.cli import alarm
+from dlq.cli.at_once import Stop, at_once
 from dlq.cli.connecting import connect
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
 from dlq.cli.profile import Task
-from dlq.cli.pull import KEYS
-from dlq.cli.time_limit import Clock, OutOfTime, time_limit
+from dlq.cli.pull import ENDING, KEYS, in_turns
+from dlq.cli.time_limit import Clock, time_limit
 from dlq.core.clock import iso, now
 from dlq.core.errors import DlqError
 from dlq.core.logs import Log
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from dlq.archive.analyses import Analysis
+    from dlq.capture.attempt import Tally
     from dlq.capture.pull import PullResult
     from dlq.core.settings import Source
 
@@ -46,9 +50,10 @@ class Outcome:
 class Run:
     """The steps; `codes` collects what the exit code is made of."""
 
-    def __init__(self, context: Context, task: Task, log: Log) -> None:
+    def __init__(self, context: Context, task: Task, log: Log, parallel: int) -> None:
+        """`parallel`: sources pulled at once, at most."""
         self._context, self._task, self._log = context, task, log
-        self._clock = Clock(task.max_seconds)
+        self._clock, self._parallel = Clock(task.max_seconds), parallel
         self._failures: list[ExitCode] = []
         self._partial = False
         self._report: dict[str, Any] | None = None
@@ -58,8 +63,7 @@ class Run:
         """All steps, in order; raises nothing but what ends the program."""
         log, outcome, profile = self._log, self.outcome, self._task.profile
         log("run_started", profile=profile.name, sources=len(self._task.sources))
-        for source in self._task.sources:
-            self._pull(source)
+        self._pull_all()
         sources_failed = len(self._failures)
         if profile.analyze:
             self._try("analysis_failed", self._analyze, _ANALYSIS_STOP)
@@ -79,8 +83,6 @@ class Run:
         try:
             with time_limit(self._clock.left(share) if share else None):
                 step()
-        except OutOfTime as error:
-            self._fail(event, error, ExitCode.PARTLY, **fields)
         except DlqError as error:
             self._fail(event, error, code_of(error), **fields)
         except Exception as error:  # noqa: BLE001 (one step's unknown fault must not cost the others)
@@ -97,21 +99,47 @@ class Run:
             self.outcome.sources.append({"source": fields["source"], "error": str(error)})
         self._log(event, error=str(error), **fields)
 
-    def _pull(self, source: "Source") -> None:
-        self._try("source_failed", partial(self._pull_one, source), _PULLS_STOP, source=source.name)
+    def _pull_all(self) -> None:
+        """Several sources at once. The limit of time is kept by this thread: no signal ends another one."""
+        sources, limit = self._task.sources, self._clock.left(_PULLS_STOP)
+        _ = self._context.store  # opened once, before threads want it
+        ending = partial(self._context.say, ENDING)
+        ended = list(at_once(in_turns(self._pull_one, sources), sources, self._parallel, ending, limit))
+        late = limit is not None and self._clock.left(_PULLS_STOP) == 0.0
+        for source, future in ended:
+            note = partial(self._note_future, future, late)
+            self._try("source_failed", note, None, source=source.name)
 
-    def _pull_one(self, source: "Source") -> None:
+    def _note_future(self, future: "Future[PullResult]", late: bool) -> None:
+        """What came of one source; raises what ended it. `late`: the time was over before all had ended."""
+        if not future.done() or future.cancelled():
+            raise self._clock.over() if late else KeyboardInterrupt
+        try:
+            self._note_pull(future.result())
+        except KeyboardInterrupt as interrupt:
+            if not late:
+                raise
+            result: PullResult | None = getattr(interrupt, "result", None)
+            if result is None:
+                raise self._clock.over() from interrupt
+            result.error = self._clock.over()
+            self._note_pull(result)
+
+    def _pull_one(self, source: "Source", stop: Stop) -> "PullResult":
         from dlq.capture.pull import PullOptions, pull
+
+        def go_on(_tally: "Tally", _total: int | None) -> None:
+            if stop():
+                raise KeyboardInterrupt
 
         context, task = self._context, self._task
         connector = connect(context, context.settings.brokers[source.broker])
         try:
             left = self._clock.left(_PULLS_END)
             options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
-            result = pull(context.store, connector, source, options)
+            return pull(context.store, connector, source, options, go_on)
         finally:
             connector.close()
-        self._note_pull(result)
 
     def _note_pull(self, result: "PullResult") -> None:
         facts = {key: getattr(result, key) for key in KEYS}

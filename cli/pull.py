@@ -1,6 +1,6 @@
 """`dlq pull`: capture dead letters into the archive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict
 from functools import partial
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from dlq.connectors.base import Mode
     from dlq.core.settings import Source
 
+    Take = Callable[[Source, Stop], PullResult]
+
 _MODE_HELP = (
     "copy leaves the messages where they are, drain removes them once they are durable "
     "(default: the source's mode, else copy)."
@@ -33,7 +35,7 @@ KEYS = (
     "seconds",
 )  # fmt: skip
 """What a pull says of a source with -o json."""
-_ENDING = "ending: what was read is archived first; Ctrl-C again ends at once"
+ENDING = "ending: what was read is archived first; Ctrl-C again ends at once"
 
 
 def register(app: typer.Typer) -> None:
@@ -78,25 +80,34 @@ def pull(
     seconds = None if max_time is None else units.seconds(max_time)
     chosen = context.sources(sources or [])
     lines = {source.name: Line(source.name, f"the broker {source.broker}", False) for source in chosen}
-    turns = {_place(source): Lock() for source in chosen}
 
     def take(source: "Source", stop: Stop) -> "PullResult":
         line = lines[source.name]
         options = PullOptions(cast("Mode", mode or source.mode), limit, seconds, force, include_empty)
+        line.begin()
+        try:
+            return _pull_one(context, source, options, line, stop)
+        finally:
+            line.end()
+
+    ending = partial(context.say, ENDING)
+    _ = context.store  # opened once, before threads want it
+    with progress(context, list(lines.values())):
+        ended = list(at_once(in_turns(take, chosen), chosen, parallel, ending))
+    return _tell(context, ended)
+
+
+def in_turns(take: "Take", sources: "Sequence[Source]") -> "Take":
+    """`take`, for several threads: sources of one queue wait for each other."""
+    turns = {_place(source): Lock() for source in sources}
+
+    def turn(source: "Source", stop: Stop) -> "PullResult":
         with turns[_place(source)]:
             if stop():
                 raise KeyboardInterrupt
-            line.begin()
-            try:
-                return _pull_one(context, source, options, line, stop)
-            finally:
-                line.end()
+            return take(source, stop)
 
-    ending = partial(context.say, _ENDING)
-    _ = context.store  # opened once, before threads want it
-    with progress(context, list(lines.values())):
-        ended = list(at_once(take, chosen, parallel, ending))
-    return _tell(context, ended)
+    return turn
 
 
 def _place(source: "Source") -> tuple[str, str]:

@@ -40,6 +40,9 @@ def run(
     metrics_otlp: Annotated[
         str | None, typer.Option("--metrics-otlp", metavar="URL", help="Send the metrics there, too.")
     ] = None,
+    parallel: Annotated[
+        int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
+    ] = 4,
 ) -> int:
     """Do all that a profile asks for: pull, analyze, report, check thresholds, write metrics.
 
@@ -51,10 +54,10 @@ def run(
     if log_format not in logs.FORMATS:
         raise UsageError(f"--log-format {log_format!r}{suggest(log_format, logs.FORMATS)}; text or json")
     if log_format == "text":
-        return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context))
+        return _run(context, profile, skip_if_busy, metrics_otlp, _sentences(context), parallel)
     log = logs.json_lines(to_stderr)
     try:
-        return _run(context, profile, skip_if_busy, metrics_otlp, log)
+        return _run(context, profile, skip_if_busy, metrics_otlp, log, parallel)
     except DlqError as error:
         log("run_failed", profile=profile, error=str(error))
         return code_of(error)
@@ -67,14 +70,14 @@ def _sentences(context: Context) -> Log:
     return logs.sentences(lambda text: context.say(for_terminal(text)), context.complain)
 
 
-def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log) -> int:
+def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log, parallel: int) -> int:
     from dlq.cli import profile
     from dlq.cli.profile_run import Run
 
     task = profile.load(context.settings, name, otlp)
     try:
         with context.store.lock(f"profile-{name}"):
-            running = Run(context, task, log)
+            running = Run(context, task, log, parallel)
             code = running.run()
     except Busy as error:
         if not skip_if_busy:

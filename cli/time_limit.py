@@ -32,9 +32,17 @@ class Clock:
         """Seconds since the start."""
         return time.monotonic() - self._started
 
+    def over(self) -> OutOfTime:
+        """The error that says that the time is over."""
+        return _out_of_time(self.elapsed)
+
     def left(self, share: float = 1.0) -> float | None:
         """Seconds until this share of the time is over, never less than 0; None without an end."""
         return None if self._total is None else max(0.0, self._total * share - self.elapsed)
+
+
+def _out_of_time(seconds: float) -> OutOfTime:
+    return OutOfTime(f"stopped: no time is left (max_time), after {human_seconds(seconds)}")
 
 
 @contextmanager
@@ -52,8 +60,7 @@ def time_limit(seconds: float | None) -> Iterator[None]:
     try:
         yield
     except _Alarm as alarm:
-        after = human_seconds(seconds)
-        raise OutOfTime(f"stopped: no time is left (max_time), after {after}") from alarm
+        raise _out_of_time(seconds) from alarm
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
