@@ -5,7 +5,7 @@ handful of letters, one that is not there with a single one, and a healthy one g
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from dlq.archive.store import Store
@@ -77,7 +77,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
         step = send(size)
         _add(done.run, step, first=not done.steps)
         if step.sent:
-            watched = _Watched(watch, step, before, known, f"step {len(done.steps) + 1}")
+            watched = _Watched(watch, step, before, known, _name(done))
             watched.run()
             _judge(done, watched, watch)
             known = watched.known
@@ -85,6 +85,16 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
         over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
         size *= _GROWTH
     return done
+
+
+def _name(done: Ramp) -> str:
+    """Of the step that was just sent: which of how many it is, and how much of the plan is out."""
+    number, run = len(done.steps) + 1, done.run
+    steps, left = 0, run.total - run.skipped
+    while left > 0:
+        left -= _GROWTH**steps
+        steps += 1
+    return f"step {number} of {max(number, steps)}: {run.sent + run.skipped:,} of {run.total:,} sent"
 
 
 def places_of(store: Store, plan: str) -> set[Destination]:
@@ -97,7 +107,7 @@ class _Watched:
 
     def __init__(self, watch: Watch, step: Run, before: Standing, known: int, name: str) -> None:
         self._watch, self.step, self._before, self._known_before = watch, step, before, known
-        self._name = f"{name}, {step.sent:,} sent"
+        self._name = name
         self._not_there = step.sent - step.outcomes.get("confirmed", 0)
         self.now, self.known = before, known
         self.evidence: Evidence = "unknown"
@@ -154,8 +164,10 @@ class _Watched:
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
         seen = in_words(self.now) or "nobody tells who consumes"
+        late = age(self.now)
+        awaited = _AWAITED[self.evidence] + (f" (told up to {late:.0f} s late)" if late else "")
         self._watch.tell(
-            f"{self._name}: waits until {until} for a sign; {self.came_back:,} came back; {seen}"
+            f"{self._name}; waiting for {awaited} until {until}; {self.came_back:,} came back; {seen}"
         )
 
 
@@ -171,6 +183,13 @@ def _judge(done: Ramp, watched: _Watched, watch: Watch) -> None:
         done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
 
 
+_AWAITED: Mapping[Evidence, str] = {
+    "consumed": "letters that come back",
+    "taken": "letters that come back",
+    "unknown": "letters that come back",
+    "held": "acknowledgements",
+    "waiting": "consumers to take them",
+}
 _NOT_CONSUMED = {
     "waiting": "nothing shows that the letters of this step are consumed: {seen}",
     "held": "consumers took the letters of this step and do not acknowledge them: {seen}",

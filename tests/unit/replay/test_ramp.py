@@ -178,9 +178,9 @@ def test_a_ramp_says_which_step_it_watches_and_until_when(replay: Replaying) -> 
     fill(replay.store, 11)
     told: list[str] = []
     climb(replay, replay.plan(), 11, lambda _n: False, told=told)
-    assert re.search(
-        r"step 2, 10 sent: waits until \d\d:\d\d:\d\d for a sign; 0 came back; 0 wait in orders", told[-1]
-    )
+    assert told[0].startswith("step 1 of 2: 1 of 11 sent; waiting for ")
+    awaited = r"waiting for letters that come back until \d\d:\d\d:\d\d; 0 came back; 0 wait in orders"
+    assert re.search(f"step 2 of 2: 11 of 11 sent; {awaited}", told[-1])
 
 
 def test_a_source_that_may_not_be_copied_is_refused_with_what_apply_knows(
