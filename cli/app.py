@@ -24,8 +24,8 @@ from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
 COMMANDS = (
-    "init", "discover", "doctor", "pull", "import_", "export", "analyze", "ls", "show", "query", "report",
-    "incidents", "replay", "dismiss", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
+    "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
+    "report", "incidents", "replay", "dismiss", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
 )  # fmt: skip
 """Modules of dlq.cli with a `register(app)`; a command is one module."""
 

@@ -31,6 +31,15 @@ def show(context: Context) -> None:
         raise damaged[0]
 
 
+def states_of_all(context: Context) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Plan -> letters in each state, of all plans that hold letters and can be read."""
+    with ledger.opened_if_any(context.settings.ledger, context.store) as book:
+        for header in _headers(context, []):
+            if header.letters:
+                counts = status.counts(context.store, book, header)
+                yield header.plan, {str(state): number for state, number in counts.items()}
+
+
 _COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 
 

@@ -19,6 +19,7 @@ from dlq.connectors.activemq_walks import walk_of
 from dlq.connectors.base import (
     Consumption,
     DeadLetterPlace,
+    Gauge,
     Inspection,
     Outgoing,
     Outline,
@@ -26,6 +27,7 @@ from dlq.connectors.base import (
     Reading,
     ReadRequest,
     Target,
+    gauge_of,
 )
 from dlq.connectors.chain import ChainReading
 from dlq.core.errors import ConfigError
@@ -54,6 +56,17 @@ class StompConnector:
         """See `Connector`."""
         found = inspection(self._queues, queue_of(source), self.kind, self.version)
         return with_openwire(found, self._broker) if self._broker.openwire_url else found
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector`. What the broker does not tell of one queue is not known of a pattern."""
+        names = self._queues.named(queue_of(source))
+        facts = [self._queues.facts(name) for name in names]
+        known = [
+            Consumption(name, one.depth, one.consumers, one.acknowledged)
+            for name, one in zip(names, facts, strict=True)
+            if one is not None
+        ]
+        return gauge_of(known) if len(known) == len(names) else Gauge(None)
 
     def discover(self) -> list[DeadLetterPlace]:
         """See `Connector`. Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on

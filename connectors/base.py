@@ -181,6 +181,30 @@ class Consumption(NamedTuple):
     """Seconds that the broker's numbers may be old."""
 
 
+class Gauge(NamedTuple):
+    """How full a source is now; None: the broker does not tell."""
+
+    depth: int | None
+    """Letters that are ready."""
+    consumers: int | None = None
+    acknowledged: int | None = None
+    """Letters that consumers, pulls among them, have taken for good since some moment in the past."""
+    oldest: int | None = None
+    """When the letter in front was sent or stored, microseconds since the epoch."""
+
+
+def gauge_of(queues: Sequence[Consumption], oldest: Sequence[int] = ()) -> Gauge:
+    """Of a source that reads several queues; a number that one of them does not tell is not known."""
+    consumers = [one.consumers for one in queues if one.consumers is not None]
+    acknowledged = [one.acknowledged for one in queues if one.acknowledged is not None]
+    return Gauge(
+        sum(one.waiting for one in queues),
+        sum(consumers) if len(consumers) == len(queues) else None,
+        sum(acknowledged) if len(acknowledged) == len(queues) else None,
+        min(oldest, default=None),
+    )
+
+
 Outcome = Literal["confirmed", "returned", "refused", "in_doubt"]
 
 
@@ -250,6 +274,10 @@ class Connector(Protocol):
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
+        ...
+
+    def gauge(self, source: Source) -> Gauge:
+        """How many letters a source has now; asked again and again, so it costs few questions."""
         ...
 
     def discover(self) -> Sequence[DeadLetterPlace]:

@@ -19,6 +19,7 @@ from dlq.connectors.base import (
     Batch,
     Consumption,
     DeadLetterPlace,
+    Gauge,
     Inspection,
     Outgoing,
     Outline,
@@ -226,6 +227,10 @@ class MemoryConnector:
         depth = self._broker.depth(source.queue)
         changes = {"copy": "marks the letters redelivered", "drain": "removes them once they are durable"}
         return Inspection("memory", depth, {"queue type": "memory", "retention": "none"}, changes)
+
+    def gauge(self, source: Source) -> Gauge:
+        """Depth only."""
+        return Gauge(self._broker.depth(source.queue))
 
     def discover(self) -> list[DeadLetterPlace]:
         """Queues that are named so."""

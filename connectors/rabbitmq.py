@@ -20,6 +20,7 @@ from dlq.connectors.amqp_link import Link, LinkLostError
 from dlq.connectors.base import (
     Consumption,
     DeadLetterPlace,
+    Gauge,
     Inspection,
     Outgoing,
     Outline,
@@ -67,6 +68,12 @@ class RabbitConnector:
             if self._broker.witness
             else found
         )
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector.gauge`."""
+        queue = source.queue or ""
+        names = rabbitmq_pattern.resolve(self._broker, queue)[0] if is_pattern(queue) else [queue]
+        return rabbitmq_consumption.gauge(self._broker, names)
 
     def discover(self) -> list[DeadLetterPlace]:
         """See `Connector.discover`."""

@@ -6,15 +6,17 @@ API counts acknowledgements, up to one interval of its statistics late.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from typing import Any
 
 import pika
 from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors import rabbitmq_audience
-from dlq.connectors.base import Consumption, Target
+from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.rabbitmq_connecting import asking
 from dlq.connectors.rabbitmq_hygiene import address_of
 from dlq.connectors.rabbitmq_management import Management, ManagementError, mapping
+from dlq.core.errors import NotFound
 from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
@@ -28,13 +30,25 @@ def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Se
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
     receivers = _receivers(broker, targets)
     names = {name for queues in receivers.values() for name in queues}
-    acknowledged = _acknowledged(broker, names)
+    acknowledged = _acknowledged(_told(broker, names))
     with asking(broker) as connection:
         known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
     found = {
         target: [known[name] for name in queues if name in known] for target, queues in receivers.items()
     }
     return {target: queues for target, queues in found.items() if queues}
+
+
+def gauge(broker: Broker, names: Sequence[str]) -> Gauge:
+    """How many letters these queues have. Raises NotFound when one is not there."""
+    told = _told(broker, names)
+    with asking(broker) as connection:
+        found = list(_declared(connection, names, _acknowledged(told)))
+    if len(found) < len(names):
+        gone = sorted(set(names) - {one.receiver for one in found})
+        raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
+    oldest = [queue.get("head_message_timestamp") for queue in told.values()]
+    return gauge_of(found, [moment * 1_000_000 for moment in oldest if isinstance(moment, int)])
 
 
 def missing(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -82,16 +96,20 @@ def _declared(
         yield Consumption(name, found.message_count, found.consumer_count, known, age)
 
 
-def _acknowledged(broker: Broker, names: Iterable[str]) -> Mapping[str, int]:
-    """By queue; those of which the management API counts nothing are absent."""
+def _told(broker: Broker, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
+    """The queues as the management API shows them; none where it does not answer."""
     if not broker.management_url:
         return {}
     with closing(Management(broker)) as management:
         try:
-            found = {name: management.get("queues", management.vhost, name) or {} for name in names}
+            return {name: management.get("queues", management.vhost, name) or {} for name in names}
         except ManagementError:
             return {}
+
+
+def _acknowledged(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, int]:
+    """By queue; those of which the management API counts nothing are absent."""
     counts = {
-        name: mapping(queue.get("message_stats")) for name, queue in found.items() if "messages" in queue
+        name: mapping(queue.get("message_stats")) for name, queue in told.items() if "messages" in queue
     }
     return {name: sum(int(count.get(done, 0)) for done in _DONE) for name, count in counts.items()}

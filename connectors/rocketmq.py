@@ -8,6 +8,7 @@ from dlq.connectors.base import (
     Checkpoint,
     Consumption,
     DeadLetterPlace,
+    Gauge,
     Inspection,
     Outgoing,
     Outline,
@@ -31,6 +32,7 @@ from dlq.connectors.rocketmq_snapshot import (
     check_group,
     dead_letter_topics,
     extents,
+    message_at,
     own_extent,
     plan_of,
     unread_nodes,
@@ -60,13 +62,25 @@ class RocketConnector:
         found, facts, notes = self._look(source)
         return inspect(self._cluster, source.group, found, facts, [*notes, *self._unread(source, facts, {})])
 
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        if source.transactions:
+            return Gauge(sum(_half_messages(cluster)))
+        topics = dead_letter_topics(cluster, str(source.group))
+        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        check_group(cluster, str(source.group), found)
+        first = [message_at(cluster, extent, extent.lowest) for extent in found if _size(extent)]
+        oldest = min((one.stored_at * 1000 for one in first if one), default=None)
+        return Gauge(sum(map(_size, found)), oldest=oldest)
+
     def discover(self) -> list[DeadLetterPlace]:
         """The dead letters of all groups, and half messages with what became of them."""
         cluster = self._cluster
         cluster.masters(refresh=True)
         groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
-        pending = sum(_size(own_extent(cluster, Place(HALF, node, 0))) for node in cluster.masters())
-        discarded = sum(map(_size, extents(cluster, DISCARDED)))
+        pending, discarded = _half_messages(cluster)
         halves = f"half messages, and {discarded:,} that the broker gave up"
         return [
             *groups,
@@ -159,6 +173,12 @@ def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
     group = topic.removeprefix(DEAD_LETTERS)
     depth = sum(map(_size, extents(cluster, topic)))
     return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+
+
+def _half_messages(cluster: Cluster) -> tuple[int, int]:
+    """Those that are there, and those that the broker gave up."""
+    pending = sum(_size(own_extent(cluster, Place(HALF, node, 0))) for node in cluster.masters())
+    return pending, sum(map(_size, extents(cluster, DISCARDED)))
 
 
 def _size(extent: Extent) -> int:

@@ -4,9 +4,12 @@ A test class inherits `ReadingContract` and gives a `place` fixture: a connector
 put letters there.
 """
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
+
+import pytest
 
 from dlq.connectors.base import Batch, Reading, ReadRequest
 from dlq.core.record import Record
@@ -123,6 +126,16 @@ class ReadingContract:
     def test_an_empty_place_ends_at_once(self, place: Place) -> None:
         place.fill(0)
         assert letters(place.connector.read(place.request())) == []
+
+    def test_a_gauge_counts_what_is_there_and_takes_nothing(self, place: Place) -> None:
+        if not hasattr(place.connector, "gauge"):
+            pytest.skip("a file is no queue")
+        bodies = place.fill(3)
+        deadline = time.monotonic() + 20
+        while place.connector.gauge(place.source).depth != 3 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert place.connector.gauge(place.source).depth == 3
+        assert [record.body for record in letters(place.connector.read(place.request()))] == bodies
 
     def test_closing_twice_does_no_harm(self, place: Place) -> None:
         place.fill(1)

@@ -18,6 +18,7 @@ from dlq.connectors.base import (
     Connector,
     Consumption,
     DeadLetterPlace,
+    Gauge,
     Outcome,
     Outgoing,
     Outline,
@@ -28,7 +29,7 @@ from dlq.connectors.base import (
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
 from dlq.core.record import Record
-from dlq.core.settings import Settings
+from dlq.core.settings import Settings, Source
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
@@ -85,6 +86,9 @@ class QueueFile:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> Outline:
         return Outline(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+
+    def gauge(self, source: Source) -> Gauge:
+        return Gauge(len(self.arrived()))
 
     def discover(self) -> list[DeadLetterPlace]:
         return []

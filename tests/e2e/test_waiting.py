@@ -87,3 +87,18 @@ def test_ctrl_c_ends_a_pull_with_the_sum_of_what_is_archived(tmp_path: Path) -> 
     assert captured
     assert {name: captured[name] + left[name] for name in captured} == dict.fromkeys(captured, 6_000)
     assert sum(left.values()) > 0
+
+
+def test_a_watch_goes_on_until_ctrl_c_and_tells_each_look_at_once(tmp_path: Path) -> None:
+    MemoryBroker(tmp_path / "broker.db").declare("a.dlq")
+    (tmp_path / "dlq.toml").write_text(
+        f'[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
+        '[sources.a]\nbroker = "shop"\nqueue = "a.dlq"\n'
+    )
+    with running(tmp_path, "watch", "--every", "0.1") as watch:
+        assert watch.stdout is not None
+        assert watch.stderr is not None
+        assert all('"depth": 0' in watch.stdout.readline() for _ in range(3))
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(10) == 130
+        assert "Traceback" not in watch.stderr.read()

@@ -1,0 +1,250 @@
+"""`dlq watch`: how full the sources are, what comes and goes, and what a replay does, again and again."""
+
+import sys
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count as numbers
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.cli import completion
+from dlq.cli.at_once import Stop, at_once
+from dlq.cli.connecting import connect
+from dlq.cli.context import Context, wants_no_escapes
+from dlq.cli.exit import ExitCode, code_of
+from dlq.core.clock import iso, now
+from dlq.core.errors import DlqError, Unreachable, UsageError
+from dlq.core.text import for_terminal
+from dlq.core.units import human_seconds, seconds
+
+if TYPE_CHECKING:
+    from dlq.connectors.base import Connector, Gauge
+    from dlq.core.settings import Source
+
+_AT_ONCE = 8
+_PATIENCE = 10.0
+"""Seconds after which a tick goes on without an answer."""
+_SPAN = 30.0
+"""Seconds over which a rate is taken: brokers count now and then."""
+_ALL = "\x1b[H\x1b[J"
+"""Go to the first line, and make the screen empty."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(watch)
+
+
+def watch(
+    ctx: typer.Context,
+    sources: Annotated[
+        list[str] | None,
+        typer.Argument(autocompletion=completion.sources, help="Sources to watch (default: all)."),
+    ] = None,
+    every: Annotated[str, typer.Option(metavar="TIME", help="How often to look.")] = "5s",
+    count: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="End after that many looks (default: Ctrl-C).")
+    ] = None,
+) -> int:
+    """Watch depth, consumers, rates and age of the sources, and the replays that go on meanwhile.
+
+    Nothing is taken from a queue. Rates are of the last 30 seconds; where a broker does not count what its
+    consumers acknowledge, they tell only how the depth changes. A replay's letters that died again are seen
+    when they are pulled (--ramp does).
+
+    Example: dlq watch orders --every 2s
+    """
+    context: Context = ctx.obj
+    chosen = context.sources(sources or [])
+    pause = seconds(every)
+    if pause <= 0:
+        raise UsageError(f"--every {every}: it must be longer than nothing")
+    watched = [_Watched(source) for source in chosen]
+    replays = _Replays(context)
+    try:
+        with _screen(context):
+            for number in numbers(1):
+                _look(context, watched)
+                _show(context, watched, replays.moving())
+                if number == count:
+                    break
+                sleep(pause)
+    finally:
+        for one in watched:
+            one.let_go()
+    errors = [one.error for one in watched if one.error is not None]
+    if not errors:
+        return ExitCode.DONE
+    return code_of(errors[0]) if len(errors) == len(watched) else ExitCode.PARTLY
+
+
+@dataclass
+class _Watched:
+    """A source, and what was seen of it in the last seconds."""
+
+    source: "Source"
+    connector: "Connector | None" = None
+    seen: "deque[tuple[float, Gauge]]" = field(default_factory=deque)
+    error: DlqError | None = None
+
+    def look(self, context: Context) -> "Gauge":
+        """Ask the broker; raises BrokerError."""
+        if self.connector is None:
+            self.connector = connect(context, context.settings.brokers[self.source.broker])
+        return self.connector.gauge(self.source)
+
+    def learn(self, gauge: "Gauge") -> None:
+        """Remember it for as long as rates need it."""
+        self.error = None
+        self.seen.append((monotonic(), gauge))
+        while self.seen[-1][0] - self.seen[0][0] > _SPAN and len(self.seen) > 2:
+            self.seen.popleft()
+
+    def fail(self, error: DlqError) -> None:
+        """What was seen is old now."""
+        self.error = error
+        self.seen.clear()
+
+    def let_go(self) -> None:
+        """Connect anew when asked again."""
+        if self.connector is not None:
+            self.connector.close()
+            self.connector = None
+
+
+def _look(context: Context, watched: Sequence[_Watched]) -> None:
+    """Ask for all at once. Who hangs is left behind, and asked on a new connection the next time."""
+
+    def look(one: _Watched, _stop: Stop) -> "Gauge":
+        return one.look(context)
+
+    for one, future in at_once(look, watched, _AT_ONCE, _interrupt, _PATIENCE):
+        if not future.done():
+            one.connector = None
+            one.fail(Unreachable(f"{one.source.broker}: no answer within {_PATIENCE:g} s"))
+            continue
+        try:
+            one.learn(future.result())
+        except DlqError as error:
+            one.fail(error)
+            one.let_go()
+
+
+def _interrupt() -> None:
+    """Looking leaves nothing to be put in order."""
+    raise KeyboardInterrupt
+
+
+def rates(seen: "Sequence[tuple[float, Gauge]]") -> tuple[float | None, float | None]:
+    """Letters a second that came and that left, from the first to the last of what was seen.
+
+    None where nothing is known: one look is no rate, and a counter may begin anew.
+    """
+    if len(seen) < 2:
+        return None, None
+    (began, first), (ended, last) = seen[0], seen[-1]
+    if first.depth is None or last.depth is None or ended <= began:
+        return None, None
+    more = last.depth - first.depth
+    if first.acknowledged is None or last.acknowledged is None:
+        left = max(0, -more)
+    elif last.acknowledged < first.acknowledged:
+        return None, None
+    else:
+        left = last.acknowledged - first.acknowledged
+    return max(0, more + left) / (ended - began), left / (ended - began)
+
+
+def document_of(one: _Watched) -> dict[str, Any]:
+    """What is told of a source in a tick."""
+    gauge = one.seen[-1][1] if one.seen else None
+    came, left = rates(one.seen)
+    return {
+        "source": one.source.name,
+        "depth": gauge.depth if gauge else None,
+        "consumers": gauge.consumers if gauge else None,
+        "in_per_second": None if came is None else round(came, 2),
+        "out_per_second": None if left is None else round(left, 2),
+        "oldest_at": iso(gauge.oldest) if gauge and gauge.oldest else None,
+        "error": str(one.error) if one.error else None,
+    }
+
+
+class _Replays:
+    """The plans whose letters change their state while one looks."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._before: dict[str, Mapping[str, int]] = {}
+        self._moving: dict[str, None] = {}
+
+    def moving(self) -> list[dict[str, Any]]:
+        """Those that are being sent, or were since the first look: how far they are, and what came back."""
+        from dlq.cli.plans import states_of_all
+        from dlq.replay.came_back import came_back
+
+        found = dict(states_of_all(self._context))
+        for plan, states in found.items():
+            if states["sending"] or states != self._before.get(plan, states):
+                self._moving[plan] = None
+        self._before = found
+        store, settings = self._context.store, self._context.settings
+        return [
+            {"plan": plan, "states": found[plan], "came_back": came_back(store, settings, plan)}
+            for plan in self._moving
+            if plan in found
+        ]
+
+
+@contextmanager
+def _screen(context: Context) -> Iterator[None]:
+    """A screen of its own, so that the terminal is afterwards as it was."""
+    if not _is_screen(context):
+        yield
+        return
+    with context.console.screen(hide_cursor=True):
+        yield
+
+
+def _is_screen(context: Context) -> bool:
+    return context.output == "table" and sys.stdout.isatty() and not wants_no_escapes(context.no_color)
+
+
+def _show(context: Context, watched: Sequence[_Watched], replays: Sequence[Mapping[str, Any]]) -> None:
+    documents = [document_of(one) for one in watched]
+    if context.output != "table":
+        context.emit({"at": iso(now()), "sources": documents, "replays": replays})
+        return
+    if _is_screen(context):
+        context.console.file.write(_ALL)
+    context.console.print(f"{iso(now())[:19]}Z", style="bold")
+    context.emit_rows(_COLUMNS, [_row(one) for one in documents])
+    for one in documents:
+        if one["error"]:
+            context.console.print(for_terminal(f"{one['source']}: {one['error']}"))
+    for replay in replays:
+        context.console.print(_replay(replay))
+
+
+_COLUMNS = ("source", "depth", "consumers", "in/s", "out/s", "oldest")
+
+
+def _row(one: Mapping[str, Any]) -> list[str]:
+    from dlq.core.clock import from_iso
+
+    oldest = from_iso(one["oldest_at"]) if one["oldest_at"] else None
+    return [
+        one["source"],
+        *("?" if one[name] is None else f"{one[name]:,}" for name in ("depth", "consumers")),
+        *("?" if one[name] is None else f"{one[name]:,.1f}" for name in ("in_per_second", "out_per_second")),
+        "?" if oldest is None else human_seconds(max(0, now() - oldest) / 1_000_000),
+    ]
+
+
+def _replay(one: Mapping[str, Any]) -> str:
+    states = ", ".join(f"{number:,} {state}" for state, number in one["states"].items() if number)
+    return f"\nreplay {one['plan']}: {states}; {one['came_back']:,} came back"

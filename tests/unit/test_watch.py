@@ -1,0 +1,157 @@
+"""`dlq watch`: depth and rates of every source, again and again, and the replays that go on meanwhile."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.cli import watch
+from dlq.cli.app import run
+from dlq.connectors.base import Consumption, Gauge, gauge_of
+from dlq.connectors.memory import MemoryBroker, broker_at
+
+Dlq = Callable[..., tuple[int, str, str]]
+LETTER = {"broker_kind": "rabbitmq", "body_text": "a", "origin": "orders"}
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+    """`dlq` where the source a has two letters, and the queue of the source gone is not there."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    broker = at(tmp_path)
+    broker.declare("a.dlq")
+    broker.declare("orders")
+    for _ in range(2):
+        broker.put("a.dlq", LETTER)
+    text = f'[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
+    text += "".join(f'[sources.{name}]\nbroker = "shop"\nqueue = "{name}.dlq"\n' for name in ("a", "gone"))
+    (tmp_path / "dlq.toml").write_text(text)
+
+    def command(*words: str) -> tuple[int, str, str]:
+        return run(words), *capfd.readouterr()
+
+    return command
+
+
+def at(folder: Path) -> MemoryBroker:
+    return broker_at(f"memory://{folder}/broker.db")
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "expected"),
+    [
+        (Gauge(5, 1, 10), Gauge(7, 1, 14), (0.6, 0.4)),  # 4 went, and yet there are 2 more
+        (Gauge(5, 1, 10), Gauge(3, 1, 12), (0.0, 0.2)),
+        (Gauge(5, 1, 10), Gauge(3, 1, 11), (0.0, 0.1)),  # counted late: nothing less than nothing came
+        (Gauge(5, 1, 10), Gauge(7, 1, 2), (None, None)),  # the broker was started anew
+        (Gauge(5), Gauge(7), (0.2, 0.0)),
+        (Gauge(7), Gauge(5), (0.0, 0.2)),
+        (Gauge(5, 1, None), Gauge(5, 1, 9), (0.0, 0.0)),
+        (Gauge(None), Gauge(5), (None, None)),
+        (Gauge(5), Gauge(None), (None, None)),
+    ],
+)
+def test_rates_are_told_from_depth_and_acknowledgements(
+    first: Gauge, last: Gauge, expected: tuple[float | None, float | None]
+) -> None:
+    assert watch.rates([(0.0, first), (10.0, last)]) == expected
+
+
+@pytest.mark.parametrize("seen", [[], [(0.0, Gauge(5))], [(1.0, Gauge(5)), (1.0, Gauge(6))]])
+def test_one_look_is_no_rate(seen: list[tuple[float, Gauge]]) -> None:
+    assert watch.rates(seen) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("queues", "oldest", "expected"),
+    [
+        ([], [], Gauge(0, 0, 0)),
+        ([Consumption("a", 3, 1, 5), Consumption("b", 4, 2, 6)], [9, 7], Gauge(7, 3, 11, 7)),
+        ([Consumption("a", 3, 1, 5), Consumption("b", 4)], [], Gauge(7)),
+    ],
+)
+def test_a_pattern_is_the_sum_of_its_queues(
+    queues: list[Consumption], oldest: list[int], expected: Gauge
+) -> None:
+    assert gauge_of(queues, oldest) == expected
+
+
+def test_each_look_is_a_line_of_json(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def later(_seconds: float) -> None:
+        for _ in range(3):
+            at(tmp_path).put("a.dlq", LETTER)
+
+    monkeypatch.setattr(watch, "sleep", later)
+    code, out, err = dlq("watch", "a", "--count", "2", "-o", "jsonl")
+    first, second = (json.loads(line) for line in out.splitlines())
+    assert (code, err) == (0, "")
+    assert set(first) == {"at", "sources", "replays"}
+    assert first["sources"] == [
+        {
+            "source": "a",
+            "depth": 2,
+            "consumers": None,
+            "in_per_second": None,
+            "out_per_second": None,
+            "oldest_at": None,
+            "error": None,
+        }
+    ]
+    assert second["sources"][0]["depth"] == 5
+    assert second["sources"][0]["in_per_second"] > 0
+
+
+def test_a_source_that_cannot_be_asked_stops_no_other(dlq: Dlq) -> None:
+    code, out, _err = dlq("watch", "--count", "1", "-o", "table")
+    assert code == 3
+    assert "a       2      ?          ?     ?      ?" in out.splitlines()
+    assert any(line.startswith("gone: ") and "gone.dlq" in line for line in out.splitlines())
+    assert "\x1b" not in out
+    assert dlq("watch", "gone", "--count", "1")[0] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("nowhere",), "unknown source 'nowhere'"),
+        (("--every", "soon"), "no duration"),
+        (("--every", "0"), "longer than nothing"),
+        (("--count", "0"), "--count"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(dlq: Dlq, words: tuple[str, ...], reason: str) -> None:
+    code, _out, err = dlq("watch", *words)
+    assert (code, reason in err) == (2, True)
+
+
+def test_a_replay_that_goes_on_meanwhile_is_shown(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    dlq("pull", "a")
+    _, out, _ = dlq("replay", "plan", "--any-advice", "--to", "queue:orders", "-o", "json")
+    plan = json.loads(out)["plan"]
+
+    def meanwhile(_seconds: float) -> None:
+        run(["replay", "apply", plan, "-q", "-o", "json"])
+
+    monkeypatch.setattr(watch, "sleep", meanwhile)
+    _, out, _ = dlq("watch", "a", "--count", "2", "-o", "jsonl")
+    before, after = (json.loads(line) for line in out.splitlines() if line.startswith('{"at"'))
+    assert before["replays"] == []
+    [shown] = after["replays"]
+    assert (shown["plan"], shown["states"]["confirmed"], shown["came_back"]) == (plan, 2, 0)
+
+
+def test_what_was_not_moving_is_not_shown(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
+    dlq("pull", "a")
+    dlq("replay", "plan", "--any-advice", "--to", "queue:orders")
+    _, out, _ = dlq("watch", "a", "--count", "2", "--every", "0.01", "-o", "jsonl")
+    assert [json.loads(line)["replays"] for line in out.splitlines()] == [[], []]
+
+
+def test_a_dead_broker_is_asked_again(dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "sleep", lambda _seconds: at(tmp_path).declare("gone.dlq"))
+    _, out, _ = dlq("watch", "gone", "--count", "2", "-o", "jsonl")
+    seen: list[dict[str, Any]] = [json.loads(line)["sources"][0] for line in out.splitlines()]
+    assert [(one["depth"], one["error"] is None) for one in seen] == [(None, False), (0, True)]
