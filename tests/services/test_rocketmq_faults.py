@@ -239,6 +239,7 @@ def test_letters_go_back_to_the_broker_that_they_came_from(rocket_version: str) 
         assert {sent.outcome for sent in publisher.publish(outgoing)} == {"confirmed"}
         publisher.close()
         for node, driver in drivers.items():
+            eventually(lambda it=driver: it.end("orders", 0) + it.end("orders", 1) == 20)
             arrived = [
                 parse_properties(m.properties)["n"]
                 for queue in (0, 1)
