@@ -86,8 +86,10 @@ def _incident(row: Document, today: str) -> str:
         said = f"{name} {message}".strip()
     state = "; going on" if row["ongoing"] else "; over" if row["dated"] else ""
     waits = "" if row["waiting"] else "; none waits"
-    letters = f"{_plural(row['size'], 'letter')}, {listed(row['services'])}"
-    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{state}{waits}."
+    where = listed(row["services"])
+    who = "" if said.endswith(f" in {where}") else f", {where}"
+    letters = _plural(row["size"], "letter")
+    return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{who}{state}{waits}."
 
 
 def _when(row: Document, today: str) -> str:

@@ -54,6 +54,10 @@ _WHO = "1,230 letters, orders and payments"
             f"expired in orders from 16:13 to 16:53 UTC: {_WHO}; over.",
         ),
         (
+            {"exception_class": None, "cause": "expired", "services": ["orders"]},
+            "expired in orders from 16:13 to 16:53 UTC: 1,230 letters; over.",
+        ),
+        (
             {"exception_class": None, "cause": None, "causes": ["expired"]},
             f"expired from 16:13 to 16:53 UTC: {_WHO}; over.",
         ),
