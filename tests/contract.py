@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
-
 from dlq.connectors.base import Batch, Reading, ReadRequest
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -136,8 +134,6 @@ class ReadingContract:
         assert letters(place.connector.read(place.request())) == []
 
     def test_a_gauge_counts_what_is_there_and_takes_nothing(self, place: Place) -> None:
-        if not hasattr(place.connector, "gauge"):
-            pytest.skip("a file is no queue")
         bodies = place.fill(3)
         deadline = time.monotonic() + 20
         while place.connector.gauge(place.source).depth != 3 and time.monotonic() < deadline:

@@ -35,6 +35,8 @@ class TestMemory(ReadingContract):
 
 
 class TestFile(ReadingContract):
+    test_a_gauge_counts_what_is_there_and_takes_nothing = None  # a file is no queue
+
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
         path = tmp_path / "letters.jsonl"
