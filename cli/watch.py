@@ -30,6 +30,8 @@ _PATIENCE = 10.0
 """Seconds after which a tick goes on without an answer."""
 _SPAN = 30.0
 """Seconds over which a rate is taken: brokers count now and then."""
+_COUNTED_LATE = 10.0
+"""Seconds before a rate is told of acknowledgements, which brokers count up to 5 s late."""
 _ALL = "\x1b[H\x1b[J"
 """Go to the first line, and make the screen empty."""
 
@@ -152,7 +154,7 @@ def rates(seen: "Sequence[tuple[float, Gauge]]") -> tuple[float | None, float | 
     more = last.depth - first.depth
     if first.acknowledged is None or last.acknowledged is None:
         left = max(0, -more)
-    elif last.acknowledged < first.acknowledged:
+    elif last.acknowledged < first.acknowledged or ended - began < _COUNTED_LATE:
         return None, None
     else:
         left = last.acknowledged - first.acknowledged
@@ -170,6 +172,7 @@ def document_of(one: _Watched) -> dict[str, Any]:
         "in_per_second": None if came is None else round(came, 2),
         "out_per_second": None if left is None else round(left, 2),
         "oldest_at": iso(gauge.oldest) if gauge and gauge.oldest else None,
+        "note": (gauge.note or None) if gauge else None,
         "error": str(one.error) if one.error else None,
     }
 
@@ -224,8 +227,8 @@ def _show(context: Context, watched: Sequence[_Watched], replays: Sequence[Mappi
     context.console.print(f"{iso(now())[:19]}Z", style="bold")
     context.emit_rows(_COLUMNS, [_row(one) for one in documents])
     for one in documents:
-        if one["error"]:
-            context.console.print(for_terminal(f"{one['source']}: {one['error']}"))
+        if said := one["error"] or one["note"]:
+            context.console.print(for_terminal(f"{one['source']}: {said}"))
     for replay in replays:
         context.console.print(_replay(replay))
 

@@ -191,6 +191,8 @@ class Gauge(NamedTuple):
     """Letters that consumers, pulls among them, have taken for good since some moment in the past."""
     oldest: int | None = None
     """When the letter in front was sent or stored, microseconds since the epoch."""
+    note: str = ""
+    """What keeps the broker from telling more, a right that is missing."""
 
 
 def gauge_of(queues: Sequence[Consumption], oldest: Sequence[int] = ()) -> Gauge:

@@ -30,7 +30,7 @@ def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Se
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
     receivers = _receivers(broker, targets)
     names = {name for queues in receivers.values() for name in queues}
-    acknowledged = _acknowledged(_told(broker, names))
+    acknowledged = _acknowledged(_told(broker, names)[0])
     with asking(broker) as connection:
         known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
     found = {
@@ -41,14 +41,16 @@ def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Se
 
 def gauge(broker: Broker, names: Sequence[str]) -> Gauge:
     """How many letters these queues have. Raises NotFound when one is not there."""
-    told = _told(broker, names)
+    told, trouble = _told(broker, names)
     with asking(broker) as connection:
         found = list(_declared(connection, names, _acknowledged(told)))
     if len(found) < len(names):
         gone = sorted(set(names) - {one.receiver for one in found})
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
-    oldest = [queue.get("head_message_timestamp") for queue in told.values()]
-    return gauge_of(found, [moment * 1_000_000 for moment in oldest if isinstance(moment, int)])
+    filled = [told.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
+    oldest = [moment * 1_000_000 for moment in filled if isinstance(moment, int)]
+    known = oldest if len(oldest) == len(filled) else []
+    return gauge_of(found, known)._replace(note=trouble)
 
 
 def missing(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -96,15 +98,15 @@ def _declared(
         yield Consumption(name, found.message_count, found.consumer_count, known, age)
 
 
-def _told(broker: Broker, names: Iterable[str]) -> Mapping[str, Mapping[str, Any]]:
-    """The queues as the management API shows them; none where it does not answer."""
+def _told(broker: Broker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
+    """The queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
-        return {}
+        return {}, ""
     with closing(Management(broker)) as management:
         try:
-            return {name: management.get("queues", management.vhost, name) or {} for name in names}
-        except ManagementError:
-            return {}
+            return {name: management.get("queues", management.vhost, name) or {} for name in names}, ""
+        except ManagementError as error:
+            return {}, str(error)
 
 
 def _acknowledged(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, int]:

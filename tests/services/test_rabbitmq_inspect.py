@@ -93,6 +93,7 @@ def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbi
     broker = rabbit.broker(url=rabbit.broker().url.replace("guest@", "untagged@"))
     seen = RabbitConnector(broker).inspect(request(queue).source)
     assert any("HTTP 401" in warning and "tag management" in warning for warning in seen.warnings)
+    assert "tag management" in RabbitConnector(broker).gauge(request(queue).source).note
 
 
 def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:

@@ -60,6 +60,10 @@ def test_rates_are_told_from_depth_and_acknowledgements(
     assert watch.rates([(0.0, first), (10.0, last)]) == expected
 
 
+def test_acknowledgements_that_are_counted_late_make_no_early_rate() -> None:
+    assert watch.rates([(0.0, Gauge(5, 1, 10)), (9.0, Gauge(7, 1, 14))]) == (None, None)
+
+
 @pytest.mark.parametrize("seen", [[], [(0.0, Gauge(5))], [(1.0, Gauge(5)), (1.0, Gauge(6))]])
 def test_one_look_is_no_rate(seen: list[tuple[float, Gauge]]) -> None:
     assert watch.rates(seen) == (None, None)
@@ -97,6 +101,7 @@ def test_each_look_is_a_line_of_json(dlq: Dlq, tmp_path: Path, monkeypatch: pyte
             "in_per_second": None,
             "out_per_second": None,
             "oldest_at": None,
+            "note": None,
             "error": None,
         }
     ]
