@@ -31,13 +31,16 @@ def show(context: Context) -> None:
         raise damaged[0]
 
 
-def states_of_all(context: Context) -> Iterator[tuple[str, Mapping[str, int]]]:
-    """Plan -> letters in each state, of all plans that hold letters and can be read."""
+def sent_of_all(context: Context, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Plan -> letters in each state, as the ledger alone tells. `letters`, how many each plan has, is filled
+    here: a plan never changes."""
     with ledger.opened_if_any(context.settings.ledger, context.store) as book:
-        for header in _headers(context, []):
-            if header.letters:
-                counts = status.counts(context.store, book, header)
-                yield header.plan, {str(state): number for state, number in counts.items()}
+        if any(plan not in letters for plan in planfile.ids(context.store)):
+            letters |= {header.plan: header.letters for header in _headers(context, [])}
+        for plan, size in letters.items():
+            own = book.counts(plan) if book else {}
+            known = {str(state): own.get(state, 0) for state in STATES}
+            yield plan, {**known, "planned": known["planned"] + size - sum(known.values())}
 
 
 _COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")

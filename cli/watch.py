@@ -16,7 +16,7 @@ from dlq.cli.at_once import Stop, at_once
 from dlq.cli.connecting import connect
 from dlq.cli.context import Context, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
-from dlq.core.clock import iso, now
+from dlq.core.clock import from_iso, iso, now
 from dlq.core.errors import DlqError, Unreachable, UsageError
 from dlq.core.text import for_terminal
 from dlq.core.units import human_seconds, seconds
@@ -77,7 +77,8 @@ def watch(
                 sleep(pause)
     finally:
         for one in watched:
-            one.let_go()
+            if one.connector is not None:
+                one.connector.close()
     errors = [one.error for one in watched if one.error is not None]
     if not errors:
         return ExitCode.DONE
@@ -93,47 +94,43 @@ class _Watched:
     seen: "deque[tuple[float, Gauge]]" = field(default_factory=deque)
     error: DlqError | None = None
 
-    def look(self, context: Context) -> "Gauge":
-        """Ask the broker; raises BrokerError."""
-        if self.connector is None:
-            self.connector = connect(context, context.settings.brokers[self.source.broker])
-        return self.connector.gauge(self.source)
+    def look(self, context: Context) -> "tuple[Connector, Gauge]":
+        """Ask the broker, on the connection of before or a new one; raises BrokerError. Changes nothing here:
+        a thread that hangs, and was left behind, may end at any time."""
+        connector = self.connector or connect(context, context.settings.brokers[self.source.broker])
+        try:
+            return connector, connector.gauge(self.source)
+        except DlqError:
+            connector.close()
+            raise
 
-    def learn(self, gauge: "Gauge") -> None:
+    def learn(self, connector: "Connector", gauge: "Gauge") -> None:
         """Remember it for as long as rates need it."""
-        self.error = None
+        self.connector, self.error = connector, None
         self.seen.append((monotonic(), gauge))
         while self.seen[-1][0] - self.seen[0][0] > _SPAN and len(self.seen) > 2:
             self.seen.popleft()
 
     def fail(self, error: DlqError) -> None:
-        """What was seen is old now."""
-        self.error = error
+        """What was seen is old now, and its connection gone."""
+        self.connector, self.error = None, error
         self.seen.clear()
-
-    def let_go(self) -> None:
-        """Connect anew when asked again."""
-        if self.connector is not None:
-            self.connector.close()
-            self.connector = None
 
 
 def _look(context: Context, watched: Sequence[_Watched]) -> None:
     """Ask for all at once. Who hangs is left behind, and asked on a new connection the next time."""
 
-    def look(one: _Watched, _stop: Stop) -> "Gauge":
+    def look(one: _Watched, _stop: Stop) -> "tuple[Connector, Gauge]":
         return one.look(context)
 
     for one, future in at_once(look, watched, _AT_ONCE, _interrupt, _PATIENCE):
-        if not future.done():
-            one.connector = None
+        if future.cancelled() or not future.done():
             one.fail(Unreachable(f"{one.source.broker}: no answer within {_PATIENCE:g} s"))
             continue
         try:
-            one.learn(future.result())
+            one.learn(*future.result())
         except DlqError as error:
             one.fail(error)
-            one.let_go()
 
 
 def _interrupt() -> None:
@@ -182,25 +179,36 @@ class _Replays:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._letters: dict[str, int] = {}
         self._before: dict[str, Mapping[str, int]] = {}
         self._moving: dict[str, None] = {}
+        self._back: dict[str, int] = {}
+        self._segments = -1
 
     def moving(self) -> list[dict[str, Any]]:
         """Those that are being sent, or were since the first look: how far they are, and what came back."""
-        from dlq.cli.plans import states_of_all
-        from dlq.replay.came_back import came_back
+        from dlq.cli.plans import sent_of_all
 
-        found = dict(states_of_all(self._context))
+        found = dict(sent_of_all(self._context, self._letters))
         for plan, states in found.items():
             if states["sending"] or states != self._before.get(plan, states):
                 self._moving[plan] = None
         self._before = found
-        store, settings = self._context.store, self._context.settings
         return [
-            {"plan": plan, "states": found[plan], "came_back": came_back(store, settings, plan)}
-            for plan in self._moving
-            if plan in found
+            {"plan": plan, "states": found[plan], "came_back": back}
+            for plan, back in self._came_back().items()
         ]
+
+    def _came_back(self) -> Mapping[str, int]:
+        """Counted anew when a pull has added to the archive: before that nothing came back."""
+        from dlq.replay.came_back import came_back
+
+        store, settings = self._context.store, self._context.settings
+        segments = len(store.list("manifests/")) if self._moving else 0
+        if self._moving.keys() != self._back.keys() or segments != self._segments:
+            self._segments = segments
+            self._back = {plan: came_back(store, settings, plan) for plan in self._moving}
+        return self._back
 
 
 @contextmanager
@@ -237,8 +245,6 @@ _COLUMNS = ("source", "depth", "consumers", "in/s", "out/s", "oldest")
 
 
 def _row(one: Mapping[str, Any]) -> list[str]:
-    from dlq.core.clock import from_iso
-
     oldest = from_iso(one["oldest_at"]) if one["oldest_at"] else None
     return [
         one["source"],

@@ -39,27 +39,27 @@ _RIGHTS: Sequence[_Right] = (
 
 def losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
     """What brokers refuse to tell this user, in words. Raises BrokerError where one cannot be reached."""
-    found = {
+    groups = {"group": group} if group else {}
+    names = [groups, *({**groups, "topic": topic} for topic in topics)]
+    questions = {loss: question for known in names for loss, question in _questions(known)}
+    return sorted(
         f"{node}: the user may not ask {loss}"
         for node in cluster.masters()
-        for known in _names(group, topics)
-        for loss in _refused(cluster, node, known)
-    }
-    return sorted(found)
+        for loss, (code, fields) in questions.items()
+        if _is_refused(cluster, node, code, fields)
+    )
 
 
-def _names(group: str | None, topics: Iterable[str]) -> list[Mapping[str, str]]:
-    groups = {"group": group} if group else {}
-    return [groups, *({**groups, "topic": topic} for topic in topics)]
-
-
-def _refused(cluster: Cluster, node: str, known: Mapping[str, str]) -> Iterator[str]:
+def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[Ask, Mapping[str, object]]]]:
+    """What is lost without an answer -> what is asked, where all names that it takes are known."""
     for code, fields, loss in _RIGHTS:
         try:
             asked = {k: v.format(**known) if isinstance(v, str) else v for k, v in fields.items()}
-            said = loss.format(**known)
-        except KeyError:  # nothing is known that it could be asked of
+            yield loss.format(**known), (code, asked)
+        except KeyError:
             continue
-        answer = cluster.call(node, code, asked)
-        if answer.code != Code.OK and isinstance(refusal(node, answer), AccessDenied):
-            yield said
+
+
+def _is_refused(cluster: Cluster, node: str, code: Ask, fields: Mapping[str, object]) -> bool:
+    answer = cluster.call(node, code, fields)
+    return answer.code != Code.OK and isinstance(refusal(node, answer), AccessDenied)

@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PYTHON = Path("bin/python")
+OF_THIS_MACHINE = re.compile(r"^\.\./\.\./bin/|/direct_url\.json,")
+"""Lines in an installation's list of files: scripts, and where the wheel lay."""
 COMPLETIONS = {"bash": "dlq", "zsh": "_dlq", "fish": "dlq.fish"}
 """The files' names as each shell looks for them."""
 
@@ -75,24 +78,15 @@ def one_file(tools: Path, work: Path, wheel: Path, out: Path) -> None:
     """`dlq` with what it needs, without Spark, as one file that Python runs."""
     site = work / "site"
     run(tools, "-m", "pip", "install", "--quiet", "--no-compile", "--target", site, f"{wheel}[lz4,s3]")
-    for record in site.glob("dlq-*.dist-info/direct_url.json"):
-        forget(record)
     shutil.rmtree(site / "bin", ignore_errors=True)
-    for script in site.glob("*.dist-info/RECORD"):
-        lines = script.read_text().splitlines(keepends=True)
-        script.write_text("".join(line for line in lines if not line.startswith("../../bin/")))
+    for named in site.glob("*.dist-info/direct_url.json"):
+        named.unlink()
+    for record in site.glob("*.dist-info/RECORD"):
+        lines = record.read_text().splitlines(keepends=True)
+        record.write_text("".join(line for line in lines if not OF_THIS_MACHINE.search(line)))
     target = out / "dlq-pull.pyz"
     options = ("--reproducible", "--compressed", "--python", "/usr/bin/env python3")
     run(tools, "-m", "shiv", *options, "--site-packages", site, "-c", "dlq", "-o", target)
-
-
-def forget(installed: Path) -> None:
-    """Remove a file that names a folder of this machine, and its line in the list of files."""
-    record = installed.with_name("RECORD")
-    name = f"{installed.parent.name}/{installed.name},"
-    lines = record.read_text().splitlines(keepends=True)
-    record.write_text("".join(line for line in lines if not line.startswith(name)))
-    installed.unlink()
 
 
 def texts(python: Path, out: Path) -> None:
