@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from services.activemq_broker import CLASSIC, ActiveMq
 
-from dlq.connectors.activemq_link import Link
-from dlq.connectors.stomp_frames import encode
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.settings import Broker
 
 HEADERS = {

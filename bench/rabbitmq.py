@@ -22,11 +22,11 @@ from pathlib import Path
 import pika
 from rabbitmq_rivals import pika_confirms, pika_consumer, shovel
 
-from dlq.connectors.amqp_confirms import message
-from dlq.connectors.amqp_link import Link
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq_connecting import parameters
-from dlq.connectors.rabbitmq_publishing import RabbitPublisher
+from dlq.connectors.rabbitmq.amqp.confirms import message
+from dlq.connectors.rabbitmq.amqp.link import Link
+from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
 from dlq.core.settings import Broker

@@ -7,7 +7,7 @@ from dlq.archive import evidence as snapshots
 from dlq.archive import manifests
 from dlq.archive.evidence import Snapshot
 from dlq.archive.store import Store
-from dlq.connectors import evidence as stores
+from dlq.connectors.external_stores import stores
 from dlq.core import clock
 from dlq.core.clock import Clock
 from dlq.core.errors import DlqError

@@ -27,7 +27,7 @@ COMMANDS = (
     "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
     "report", "incidents", "replay", "dismiss", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
 )  # fmt: skip
-"""Modules of dlq.cli with a `register(app)`; a command is one module."""
+"""Modules of dlq.cli.commands with a `register(app)`; a command is one module."""
 
 _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
@@ -99,7 +99,7 @@ def build() -> typer.Typer:
     )
     app.callback()(_common)
     for name in COMMANDS:
-        import_module(f"dlq.cli.{name}").register(app)
+        import_module(f"dlq.cli.commands.{name}").register(app)
     return app
 
 

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from dlq.archive import bounded_json
 from dlq.cli import alarm
 from dlq.cli.at_once import Stop, at_once
+from dlq.cli.commands.pull import ENDING, KEYS, in_turns
 from dlq.cli.connecting import connect
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
 from dlq.cli.profile import Task
-from dlq.cli.pull import ENDING, KEYS, in_turns
 from dlq.cli.time_limit import Clock, time_limit
 from dlq.core.clock import iso, now
 from dlq.core.errors import DlqError

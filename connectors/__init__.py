@@ -7,10 +7,10 @@ from dlq.connectors.base import Connector
 from dlq.core.settings import Broker
 
 _CONNECTORS = {
-    "rabbitmq": "dlq.connectors.rabbitmq:RabbitConnector",
-    "activemq": "dlq.connectors.activemq:StompConnector",
-    "artemis": "dlq.connectors.activemq:StompConnector",
-    "rocketmq": "dlq.connectors.rocketmq:RocketConnector",
+    "rabbitmq": "dlq.connectors.rabbitmq.connector:RabbitConnector",
+    "activemq": "dlq.connectors.activemq.connector:StompConnector",
+    "artemis": "dlq.connectors.activemq.connector:StompConnector",
+    "rocketmq": "dlq.connectors.rocketmq.connector:RocketConnector",
     "memory": "dlq.connectors.memory:MemoryConnector",
 }
 

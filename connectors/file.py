@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from dlq.connectors.base import Batch, Left, Reading, ReadRequest
-from dlq.connectors.interchange import parse_line, record_of
+from dlq.connectors.interchange.format import parse_line, record_of
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.record import Record

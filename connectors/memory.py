@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dlq.connectors import amqp_table
 from dlq.connectors.base import (
     Batch,
     Consumption,
@@ -28,8 +27,9 @@ from dlq.connectors.base import (
     Sent,
     Target,
 )
-from dlq.connectors.interchange import body_fields, record_of
-from dlq.connectors.rabbitmq_hygiene import address_of, block_to_send, outline, target_of
+from dlq.connectors.interchange.format import body_fields, record_of
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, outline, target_of
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
@@ -199,7 +199,7 @@ class MemoryPublisher:
         if not self._broker.sql("SELECT 1 FROM queues WHERE name = ?", [queue]):
             return Sent(message.number, "returned", f"312 NO_ROUTE to {message.target}")
         block = block_to_send(message.record, message.provenance, message.keep_headers)
-        properties, headers = amqp_table.decode(block)
+        properties, headers = table.decode(block)
         body = body_fields(message.record.body)
         document = {
             "broker_kind": "rabbitmq",

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from dlq.archive.store import Store
-from dlq.connectors.amqp_edit import edit
 from dlq.connectors.file import open_binary
-from dlq.connectors.interchange import body_of, parse_line, to_text
+from dlq.connectors.interchange.format import body_of, parse_line, to_text
+from dlq.connectors.rabbitmq.amqp.edits import edit
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal

@@ -5,8 +5,8 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq_records import DISCARDED, HALF
-from dlq.connectors.rocketmq_sending import UNIQUE_KEY
+from dlq.connectors.rocketmq.records import DISCARDED, HALF
+from dlq.connectors.rocketmq.republishing import UNIQUE_KEY
 from dlq.core.record import Record
 
 REPLAY_ID = "dlq_replay_id"

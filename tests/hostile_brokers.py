@@ -9,7 +9,7 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.amqp_frames import FrameReader, encoded
+from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encoded
 
 Harm = Callable[[socket.socket], None]
 

@@ -28,7 +28,7 @@ from hostile_brokers import (
 )
 from pika import spec
 
-from dlq.connectors.amqp_frames import HEARTBEAT, encoded
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encoded
 
 DLQ = str(Path(sys.executable).with_name("dlq"))
 MEMORY = 1100 * 2**20

@@ -51,7 +51,8 @@ def test_a_full_disk_at_the_end_of_the_output_is_told_in_a_line(folder: Path, co
 
 BROKEN_SOCKET = """
 import sys
-from dlq.cli import app, ls
+from dlq.cli import app
+from dlq.cli.commands import ls
 
 def broken_socket() -> None:
     raise BrokenPipeError(32, "Broken pipe")

@@ -18,10 +18,10 @@ import pytest
 from services import activemq_broker
 from services.activemq_broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
 
-from dlq.connectors.activemq import StompConnector
-from dlq.connectors.activemq_link import Link
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Mode, ReadRequest
-from dlq.connectors.stomp_frames import encode
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from services.activemq_broker import ActiveMq
 from services.activemq_fixtures import Place, settings_of
 
-from dlq.connectors.activemq import StompConnector
+from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.record import Record
 

@@ -22,10 +22,10 @@ from pika.exceptions import AMQPError
 from services import rabbitmq4_install
 from services.rabbitmq_broker import PACKAGED, Node
 
-from dlq.connectors.amqp_duplex import DuplexLink
-from dlq.connectors.amqp_frames import encoded
 from dlq.connectors.base import Mode, ReadRequest
-from dlq.connectors.rabbitmq_connecting import parameters
+from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
+from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.connection import parameters
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Broker, Source
 

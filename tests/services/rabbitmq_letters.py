@@ -9,8 +9,8 @@ import pika
 from services.rabbitmq_fixtures import Rabbit
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq_management import Management
-from dlq.connectors.rabbitmq_publishing import RabbitPublisher
+from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
 

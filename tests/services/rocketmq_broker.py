@@ -27,8 +27,8 @@ from services.rocketmq_install import VERSIONS, install
 from services.rocketmq_namespace import namespace
 
 from dlq.connectors import lenient_json
-from dlq.connectors.remoting import Ask
-from dlq.connectors.rocketmq_link import Access, Link
+from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.remoting import Ask
 
 _PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
 """Below those that the system gives to outgoing connections."""

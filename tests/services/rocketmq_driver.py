@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from dlq.connectors.remoting import Ask, Frame
-from dlq.connectors.rocket_message import StoredMessage, decode, encode_properties, offset_message_id
-from dlq.connectors.rocketmq_link import Access, Link
-from dlq.connectors.rocketmq_walks import Place, pull_fields
+from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties, offset_message_id
+from dlq.connectors.rocketmq.queue_scan import Place, pull_fields
+from dlq.connectors.rocketmq.remoting import Ask, Frame
 
 _T = TypeVar("_T")
 _counter = itertools.count()

@@ -13,7 +13,7 @@ from services.rocketmq_driver import Driver
 from services.rocketmq_install import VERSIONS
 
 from dlq.connectors.base import Batch, Checkpoint, Mode, ReadRequest
-from dlq.connectors.rocketmq import RocketConnector
+from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 

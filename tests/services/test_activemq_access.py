@@ -11,8 +11,8 @@ import pytest
 from services.activemq_broker import CLASSIC, ActiveMq, free_ports
 from services.activemq_fixtures import certificate, settings_of
 
-from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_openwire import OpenWireLane
+from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
 

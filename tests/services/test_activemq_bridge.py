@@ -9,8 +9,8 @@ from services.activemq_fixtures import Place, settings_of
 from services.test_activemq_causes import refuse
 from services.test_activemq_replay import outgoing, published
 
-from dlq.connectors.activemq import StompConnector
-from dlq.connectors.activemq_jolokia import Jolokia
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Target
 
 pytestmark = pytest.mark.activemq

@@ -9,8 +9,8 @@ from services.activemq_broker import CLASSIC, ActiveMq, free_ports
 from services.activemq_fixtures import Place, certificate, on_artemis, on_classic
 from services.activemq_sending import outgoing, place_on, published
 
-from dlq.connectors.activemq import StompConnector
-from dlq.connectors.activemq_openwire import OpenWireLane
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.openwire_publisher import OpenWireLane
 from dlq.connectors.base import Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
 from dlq.core.settings import Broker

@@ -9,8 +9,8 @@ from contract import ReadingContract
 from services.activemq_broker import free_ports
 from services.activemq_fixtures import Place, on_all, on_artemis, on_classic, settings_of
 
-from dlq.connectors.activemq import StompConnector
-from dlq.connectors.activemq_queues import Queues
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused, NotFound
 from dlq.core.settings import Source

@@ -14,11 +14,11 @@ from services.activemq_sending import kill_when, outgoing, place_on, published
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq import StompConnector
-from dlq.connectors.activemq_jolokia import Jolokia
-from dlq.connectors.activemq_queues import Queues
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.base import Sent, Target
-from dlq.connectors.stomp_frames import encode
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
 

@@ -21,7 +21,7 @@ import pytest
 from services.activemq_broker import CLASSIC, ActiveMq, broker_of
 from services.activemq_fixtures import settings_of
 
-from dlq.connectors.activemq_jolokia import Jolokia
+from dlq.connectors.activemq.jolokia import Jolokia
 
 pytestmark = [pytest.mark.activemq, pytest.mark.spark, pytest.mark.timeout(600)]
 

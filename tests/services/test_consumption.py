@@ -7,9 +7,9 @@ from services.rabbitmq_fixtures import Rabbit, on_private_nodes, rabbit, rabbit_
 from services.rocketmq_driver import eventually
 from services.rocketmq_fixtures import Rocket, rocket, rocket_cluster
 
-from dlq.connectors.activemq import StompConnector
+from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.connectors.rabbitmq.connector import RabbitConnector
 
 __all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
 

@@ -15,7 +15,7 @@ from services.redis_server import Redis
 from dlq.archive import evidence
 from dlq.archive.store import LocalStore
 from dlq.capture.evidence import take
-from dlq.connectors.evidence import read
+from dlq.connectors.external_stores.stores import read
 from dlq.core.clock import now
 from dlq.core.configuration import parse
 from dlq.core.errors import AccessDenied

@@ -8,7 +8,7 @@ from services.chromium import Page
 from services.html_fixtures import browser, page, search_for, status, url, visible_rows
 
 from dlq.archive.store import LocalStore
-from dlq.connectors.rocketmq_records import HALF
+from dlq.connectors.rocketmq.records import HALF
 from dlq.reports import report
 
 __all__ = ["browser", "page", "url"]

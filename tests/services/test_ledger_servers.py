@@ -19,10 +19,10 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
 from dlq.replay.ledger import Ledger, Settlement, as_arrow, move, open_ledger, opened
+from dlq.replay.ledger.sql import SqlLedger
+from dlq.replay.ledger.sql_engine import server_url
 from dlq.replay.letters import Letter
 from dlq.replay.plan import make
-from dlq.replay.sql_engine import server_url
-from dlq.replay.sql_ledger import SqlLedger
 from dlq.replay.wanted import Wanted
 
 

@@ -12,7 +12,7 @@ from contract import letters
 from services.rabbitmq_broker import Node, free_ports
 from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request, send_amqp_1
 
-from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import (
     AccessDenied,
     ConfigError,

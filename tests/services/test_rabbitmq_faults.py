@@ -181,7 +181,7 @@ import os, signal, sys, time
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.cli.app import main
-from dlq.connectors.rabbitmq_reading import RabbitReading
+from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.capture import attempt
 
 def broken(function, calls):

@@ -4,7 +4,7 @@ import pytest
 from services.rabbitmq_fixtures import Rabbit, on_private_nodes, request
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import NotFound, UsageError
 
 each_way = pytest.mark.parametrize("managed", [True, False])

@@ -12,11 +12,11 @@ from pika import frame, spec
 from services.rabbitmq_fixtures import KINDS, Rabbit, request
 
 from dlq.archive.schema import to_records, to_table
-from dlq.connectors import amqp_table
-from dlq.connectors.amqp_duplex import DuplexLink
-from dlq.connectors.amqp_frames import encoded
-from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.connectors.rabbitmq_connecting import parameters
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
+from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import FLAG_AMQP10_BODY, Record
 
@@ -165,7 +165,7 @@ def test_every_generated_message_is_captured_byte_for_byte(rabbit: Rabbit, kind:
 
 
 def stable(block: bytes) -> bytes:
-    return amqp_table.stable(block, amqp_table.decode(block).headers)
+    return table.stable(block, table.decode(block).headers)
 
 
 def header(name: bytes, value: bytes) -> bytes:

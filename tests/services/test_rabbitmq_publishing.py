@@ -17,8 +17,8 @@ from services.rabbitmq_letters import (
 )
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.connectors.rabbitmq_publishing import RabbitPublisher
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import NotFound
 
 pytestmark = pytest.mark.rabbitmq

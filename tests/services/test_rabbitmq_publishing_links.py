@@ -18,7 +18,7 @@ from services.rabbitmq_fixtures import Rabbit, on_private_nodes
 from services.rabbitmq_letters import letter, new_plan, record, settled_depth, to_queue, until_it_ends
 
 from dlq.connectors.base import Outgoing
-from dlq.connectors.rabbitmq_publishing import RabbitPublisher
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost
 
 pytestmark = pytest.mark.rabbitmq

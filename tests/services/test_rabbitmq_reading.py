@@ -8,7 +8,7 @@ import pytest
 from contract import Place, ReadingContract, drained, letters
 from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 
-from dlq.connectors.rabbitmq import RabbitConnector
+from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused, UsageError
 from dlq.core.record import Record
 

@@ -31,8 +31,8 @@ from services.rabbitmq_letters import (
 )
 
 from dlq.connectors.base import Outgoing
-from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.connectors.rabbitmq_witness import WitnessedPublisher, exchange_of, queue_of
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.settings import Broker
@@ -44,7 +44,7 @@ import sys
 from itertools import count
 sys.path.insert(0, {tests!r})
 from services.rabbitmq_letters import letter, to_queue
-from dlq.connectors.rabbitmq_witness import WitnessedPublisher
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher
 from dlq.core.settings import Broker
 broker = Broker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
 publisher = WitnessedPublisher(broker, {plan!r}, 1000)

@@ -14,7 +14,7 @@ from dlq.cli.app import run
 from dlq.connectors.memory import MemoryBroker
 from dlq.core.errors import ArchiveError, ConfigError, FormatTooNew
 from dlq.core.settings import Ledger as LedgerSettings
-from dlq.replay.redis_ledger import RedisLedger
+from dlq.replay.ledger.redis import RedisLedger
 
 
 @pytest.fixture

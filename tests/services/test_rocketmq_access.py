@@ -13,10 +13,10 @@ from services.rocketmq_fixtures import connector_of, read_all
 from services.rocketmq_namespace import namespace
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
-from dlq.connectors.remoting import Credential
-from dlq.connectors.rocketmq import RocketConnector
-from dlq.connectors.rocketmq_link import Access
-from dlq.connectors.rocketmq_sending import REPLAY_ID
+from dlq.connectors.rocketmq.connection import Access
+from dlq.connectors.rocketmq.connector import RocketConnector
+from dlq.connectors.rocketmq.remoting import Credential
+from dlq.connectors.rocketmq.republishing import REPLAY_ID
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
 from dlq.core.record import Record

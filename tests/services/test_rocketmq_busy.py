@@ -16,7 +16,7 @@ from services.rocketmq_driver import Driver, eventually
 from services.rocketmq_fixtures import connector_of, on_every_version
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocket_message import parse_properties
+from dlq.connectors.rocketmq.message import parse_properties
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
 

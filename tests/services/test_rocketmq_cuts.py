@@ -11,9 +11,9 @@ from services.rocketmq_driver import eventually
 from services.rocketmq_fixtures import Rocket
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocket_message import parse_properties
-from dlq.connectors.rocketmq_link import Access, Link
-from dlq.connectors.rocketmq_records import HALF
+from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.records import HALF
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record

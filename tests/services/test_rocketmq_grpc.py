@@ -13,7 +13,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest
-from dlq.connectors.rocketmq import RocketConnector
+from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.core.record import Record
 from dlq.core.settings import Settings, Source, Spark
 

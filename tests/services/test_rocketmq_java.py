@@ -17,7 +17,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.remoting import Ask
+from dlq.connectors.rocketmq.remoting import Ask
 from dlq.core.record import Record
 from dlq.core.settings import Settings, Source, Spark
 

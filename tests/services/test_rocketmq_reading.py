@@ -8,7 +8,7 @@ from services.rocketmq_driver import eventually, unique_key
 from services.rocketmq_fixtures import Rocket
 
 from dlq.connectors.base import Gap
-from dlq.connectors.rocket_message import parse_properties
+from dlq.connectors.rocketmq.message import parse_properties
 from dlq.core.errors import NotFound
 
 pytestmark = pytest.mark.rocketmq

@@ -8,8 +8,8 @@ from services.rocketmq_driver import eventually, unique_key
 from services.rocketmq_fixtures import Rocket
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rocket_message import parse_properties
-from dlq.connectors.rocketmq_records import DISCARDED, HALF
+from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.records import DISCARDED, HALF
 from dlq.core.clock import now
 from dlq.core.record import Record
 

@@ -3,10 +3,10 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlq.connectors.activemq_heads import by_kind, stable_lines
-from dlq.connectors.activemq_records import Place, record_maker
+from dlq.connectors.activemq.heads import by_kind, stable_lines
+from dlq.connectors.activemq.records import Place, record_maker
+from dlq.connectors.activemq.stomp import Frame, headers_of
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.stomp_frames import Frame, headers_of
 from dlq.core.settings import Source
 
 names = st.sampled_from([b"ack", b"message-id", b"a", b"a-b", b"a\\cb", b"\xff", b"\xfe", b"no colon"])

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq_hygiene import outline, target_of, wire
-from dlq.connectors.activemq_queues import pattern_of
+from dlq.connectors.activemq.queues import pattern_of
+from dlq.connectors.activemq.republishing import outline, target_of, wire
+from dlq.connectors.activemq.stomp import headers_of
 from dlq.connectors.base import Outline, Target
-from dlq.connectors.stomp_frames import headers_of
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record
 

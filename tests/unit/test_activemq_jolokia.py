@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq_jolokia import mended
-from dlq.connectors.activemq_queues import Queues
+from dlq.connectors.activemq.jolokia import mended
+from dlq.connectors.activemq.queues import Queues
 from dlq.core.errors import AccessDenied, Unreachable
 from dlq.core.settings import Broker
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq_classes import ArtemisClasses
-from dlq.connectors.activemq_lossy import lossy_on_artemis
-from dlq.connectors.stomp_frames import Frame
+from dlq.connectors.activemq.lossy_messages import lossy_on_artemis
+from dlq.connectors.activemq.message_classes import ArtemisClasses
+from dlq.connectors.activemq.stomp import Frame
 
 
 class Management:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq_lanes import StompLane
-from dlq.connectors.activemq_publishing import TransactionPublisher
+from dlq.connectors.activemq.senders import StompLane
+from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record

@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from dlq.connectors import activemq_unnamed
-from dlq.connectors.activemq_link import Link
-from dlq.connectors.activemq_reading import Started, StompReading, Walk
-from dlq.connectors.activemq_records import Place, record_maker
+from dlq.connectors.activemq import unnamed as activemq_unnamed
+from dlq.connectors.activemq.records import Place, record_maker
+from dlq.connectors.activemq.stomp import Frame, escape, headers_of
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.stomp_consumer import Started, StompReading, Walk
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.stomp_frames import Frame, escape, headers_of
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
 

@@ -1,8 +1,8 @@
 import pytest
 
-from dlq.connectors.activemq_records import Place, record_maker
+from dlq.connectors.activemq.records import Place, record_maker
+from dlq.connectors.activemq.stomp import Frame
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.stomp_frames import Frame
 from dlq.core.settings import Source
 
 MAKE = record_maker(ReadRequest(Source("s", "b", queue="q"), "drain", "p"), Place("q", "activemq", "6", "n"))

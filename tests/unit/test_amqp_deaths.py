@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.amqp_deaths import deaths, rejections
+from dlq.connectors.rabbitmq.x_death import deaths, rejections
 from dlq.core.record import Death
 
 AT = 1_762_053_129_000_000

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors import amqp_table
-from dlq.connectors.amqp_edit import EMPTY, edit, text_header
-from dlq.connectors.amqp_table import decode
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.amqp.edits import EMPTY, edit, text_header
+from dlq.connectors.rabbitmq.amqp.table import decode
 
 
 def stable(block: bytes) -> bytes:
-    return amqp_table.stable(block, decode(block).headers)
+    return table.stable(block, decode(block).headers)
 
 
 def sized(content: bytes) -> bytes:
@@ -68,7 +68,7 @@ def test_every_type_is_shown(typed_value: bytes, shown: str) -> None:
 
 
 def test_every_type_of_the_readers_is_among_those_shown() -> None:
-    assert {value[0] for value, _ in SHOWN} == set(amqp_table.READERS)
+    assert {value[0] for value, _ in SHOWN} == set(table.READERS)
 
 
 def test_the_sizes_of_the_editor_are_those_of_the_readers() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dlq.archive.schema import to_table
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocket_columns import parse_blocks
-from dlq.connectors.rocket_message import StoredMessage, encode, encode_properties, parse_properties
-from dlq.connectors.rocketmq_records import record_maker
+from dlq.connectors.rocketmq.columns import parse_blocks
+from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
+from dlq.connectors.rocketmq.records import record_maker
 from dlq.core.columns import Columns, Maps, Same, column, each, same
 from dlq.core.record import Record
 from dlq.core.settings import Source

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dlq.cli.app import run
-from dlq.cli.discover import new_sources
+from dlq.cli.commands.discover import new_sources
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.memory import broker_at
-from dlq.connectors.rabbitmq_discovery import places
+from dlq.connectors.rabbitmq.discovery import places
 from dlq.core.configuration import parse
 from dlq.core.settings import Settings
 

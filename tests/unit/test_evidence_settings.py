@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.secrets import password_of
+from dlq.connectors.credentials import password_of
 from dlq.core.configuration import parse
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Evidence

@@ -11,10 +11,12 @@ import pytest
 from hostile_brokers import amqp_delivery, amqp_frame, remoting_frame
 from pika import spec
 
-from dlq.connectors import amqp_frames, openwire_answers, remoting, stomp_frames
-from dlq.connectors.amqp_frames import HEARTBEAT, FrameError, encoded
-from dlq.connectors.openwire import MAGIC
-from dlq.connectors.rocket_message import decode
+from dlq.connectors.activemq import openwire_answers, stomp
+from dlq.connectors.activemq.openwire import MAGIC
+from dlq.connectors.rabbitmq.amqp import frames
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
+from dlq.connectors.rocketmq import remoting
+from dlq.connectors.rocketmq.message import decode
 from dlq.core.errors import ConnectionLost
 
 ERRORS = (FrameError, ConnectionLost, remoting.ProtocolError)
@@ -29,8 +31,8 @@ STOMPED = b"MESSAGE\nsubscription:t\n\nbody\0\nRECEIPT\nreceipt-id:t\n\n\0"
 ANSWERED = greeting(11) + struct.pack(">iBi?i", 10, 30, 0, False, 5)
 DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
 READERS: dict[str, tuple[Callable[[], Callable[[bytes], object]], bytes]] = {
-    "amqp": (lambda: amqp_frames.FrameReader().feed, DELIVERED),
-    "stomp": (lambda: stomp_frames.FrameReader("t").feed, STOMPED),
+    "amqp": (lambda: frames.FrameReader().feed, DELIVERED),
+    "stomp": (lambda: stomp.FrameReader("t").feed, STOMPED),
     "openwire": (lambda: openwire_answers.Reader().feed, ANSWERED),
     "remoting": (lambda: remoting.FrameReader().feed, remoting_frame(3, {"a": "b"}, b"body")),
 }
@@ -97,7 +99,7 @@ def test_a_stomp_body_of_beginnings_of_frames_takes_time_by_its_length_alone() -
 
 
 def test_heartbeats_are_no_progress_and_a_half_frame_is() -> None:
-    reader = amqp_frames.FrameReader()
+    reader = frames.FrameReader()
     reader.feed(HEARTBEAT * 3)
     assert not reader.progressed()
     reader.feed(amqp_frame(3, b"x")[:5])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from dlq.archive.schema import to_records, to_table
-from dlq.connectors.interchange import line_of, parse_line, record_of
+from dlq.connectors.interchange.format import line_of, parse_line, record_of
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
 from dlq.core.keys import key_reader

@@ -10,11 +10,11 @@ import pytest
 
 from dlq.capture.pull import PullResult
 from dlq.cli import progress
-from dlq.cli import pull as command
 from dlq.cli.app import run
+from dlq.cli.commands import pull as command
+from dlq.cli.commands.pull import _say_notes
 from dlq.cli.context import Context
 from dlq.cli.progress import Line
-from dlq.cli.pull import _say_notes
 
 
 def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:

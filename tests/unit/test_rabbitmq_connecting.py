@@ -1,4 +1,4 @@
-"""Settings into connection parameters and secrets, refusals into our errors; no broker."""
+"""Settings into connection parameters and credentials, refusals into our errors; no broker."""
 
 import socket
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pika import exceptions
 
-from dlq.connectors import secrets
+from dlq.connectors import credentials
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq import RabbitConnector
-from dlq.connectors.rabbitmq_connecting import parameters, refusal, translated
-from dlq.connectors.rabbitmq_topology import Topology, limit_in_force, version_of
+from dlq.connectors.rabbitmq.connection import parameters, refusal, translated
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.topology import Topology, limit_in_force, version_of
 from dlq.core.errors import (
     AccessDenied,
     BrokerError,
@@ -71,10 +71,10 @@ def test_secrets_come_from_a_file_a_command_or_a_variable(
     file = tmp_path / "secret"
     file.write_text("from file \n")
     monkeypatch.setenv("SHOP_PASSWORD", "from variable")
-    assert secrets.password(shop(password_file=str(file))) == "from file "
-    assert secrets.password(shop(password_command=("printf", "from command\n"))) == "from command"
-    assert secrets.password(shop(password_env="SHOP_PASSWORD")) == "from variable"
-    assert secrets.password(shop()) is None
+    assert credentials.password(shop(password_file=str(file))) == "from file "
+    assert credentials.password(shop(password_command=("printf", "from command\n"))) == "from command"
+    assert credentials.password(shop(password_env="SHOP_PASSWORD")) == "from variable"
+    assert credentials.password(shop()) is None
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_secrets_come_from_a_file_a_command_or_a_variable(
 )
 def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], reason: str) -> None:
     with pytest.raises(ConfigError, match=reason) as caught:
-        secrets.password(shop(**settings))
+        credentials.password(shop(**settings))
     assert str(caught.value).startswith("brokers.shop.password_")
     assert "\n" not in str(caught.value)
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika import spec
 
-from dlq.connectors.amqp_frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq_record import history, record_maker
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, Delivery, FrameError, FrameReader, encoded
+from dlq.connectors.rabbitmq.records import history, record_maker
 from dlq.core.identity import content_id
 from dlq.core.record import Death, Record
 from dlq.core.settings import Source

@@ -3,9 +3,9 @@ from collections.abc import Mapping
 import pika
 import pytest
 
-from dlq.connectors.amqp_table import Properties, decode
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq_hygiene import MAX_FRAME, block_to_send, outline, target_of
+from dlq.connectors.rabbitmq.amqp.table import Properties, decode
+from dlq.connectors.rabbitmq.republishing import MAX_FRAME, block_to_send, outline, target_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors import lenient_json
-from dlq.connectors.remoting import (
+from dlq.connectors.rocketmq.remoting import (
     Credential,
     Frame,
     FrameReader,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq.connectors.remoting import ProtocolError
-from dlq.connectors.rocket_columns import Cut, cut
-from dlq.connectors.rocket_message import StoredMessage, encode
+from dlq.connectors.rocketmq.columns import Cut, cut
+from dlq.connectors.rocketmq.message import StoredMessage, encode
+from dlq.connectors.rocketmq.remoting import ProtocolError
 
 from .test_rocket_message import PLAIN, messages
 

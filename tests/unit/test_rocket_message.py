@@ -10,9 +10,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.remoting import ProtocolError
-from dlq.connectors.rocket_bodies import plain_body
-from dlq.connectors.rocket_message import (
+from dlq.connectors.rocketmq.bodies import plain_body
+from dlq.connectors.rocketmq.message import (
     BATCH,
     StoredMessage,
     decode,
@@ -23,6 +22,7 @@ from dlq.connectors.rocket_message import (
     offset_message_id,
     parse_properties,
 )
+from dlq.connectors.rocketmq.remoting import ProtocolError
 
 V4 = b"\x7f\0\0\1" + struct.pack(">i", 10911)
 V6 = bytes(15) + b"\1" + struct.pack(">i", 10911)

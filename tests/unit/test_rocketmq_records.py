@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocket_message import StoredMessage, encode, encode_properties
-from dlq.connectors.rocketmq_outcomes import finished_offsets
-from dlq.connectors.rocketmq_records import origin_of, record_maker
+from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties
+from dlq.connectors.rocketmq.records import origin_of, record_maker
+from dlq.connectors.rocketmq.transaction_outcomes import finished_offsets
 from dlq.core.identity import content_id
 from dlq.core.record import Record
 from dlq.core.settings import Source

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.remoting import Frame
-from dlq.connectors.rocket_message import encode_properties
-from dlq.connectors.rocketmq_publisher import outcome_of
-from dlq.connectors.rocketmq_sending import message_of, outline, queue_by_hash, target_of, unique_key_of
+from dlq.connectors.rocketmq.message import encode_properties
+from dlq.connectors.rocketmq.publisher import outcome_of
+from dlq.connectors.rocketmq.remoting import Frame
+from dlq.connectors.rocketmq.republishing import message_of, outline, queue_by_hash, target_of, unique_key_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 

@@ -3,8 +3,8 @@
 import pytest
 
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.rocketmq_snapshot import Extent, Plan, plan_of
-from dlq.connectors.rocketmq_walks import Place
+from dlq.connectors.rocketmq.queue_scan import Place
+from dlq.connectors.rocketmq.snapshot import Extent, Plan, plan_of
 
 PLACE = Place("%DLQ%pay", "broker-a", 0)
 KEY = str(PLACE)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Gap
-from dlq.connectors.remoting import Ask, Code, Frame
-from dlq.connectors.rocketmq_reading import _gathered
-from dlq.connectors.rocketmq_walks import Place, PullWalk, Step, queue_walk
+from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, queue_walk
+from dlq.connectors.rocketmq.reading import _gathered
+from dlq.connectors.rocketmq.remoting import Ask, Code, Frame
 from dlq.core.errors import ConnectionLost
 
 PLACE = Place("%DLQ%pay", "broker-a", 0)

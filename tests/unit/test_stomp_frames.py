@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.stomp_frames import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
+from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, escape, headers_of, text_of, unescape
 from dlq.core.errors import ConnectionLost
 
 TOKEN = "f00dfeed"

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hostile import Server, answering, certificate, speaking_tls
 
-from dlq.connectors.activemq_link import Link as StompLink
-from dlq.connectors.activemq_openwire import OpenWireLane
-from dlq.connectors.rabbitmq_connecting import connect
-from dlq.connectors.rocketmq_cluster import Cluster
+from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.rabbitmq.connection import connect
+from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.core.configuration import parse
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dlq.cli import watch
 from dlq.cli.app import run
+from dlq.cli.commands import watch
 from dlq.connectors.base import Consumption, Gauge, gauge_of
 from dlq.connectors.memory import MemoryBroker, broker_at
 

@@ -12,11 +12,11 @@ import pytest
 from hostile import Behaviour, Server, answering, certificate, dripping, endless, speaking_tls
 
 from dlq.connectors import web
-from dlq.connectors.activemq_jolokia import Jolokia
+from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq_audience import audience
-from dlq.connectors.rabbitmq_management import Management
-from dlq.connectors.rabbitmq_topology import learn
+from dlq.connectors.rabbitmq.consumers import audience
+from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.topology import learn
 from dlq.core.errors import BrokerError, ConfigError
 from dlq.core.settings import Broker
 

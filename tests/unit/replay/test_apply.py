@@ -12,8 +12,8 @@ from dlq.archive import manifests, segments
 from dlq.connectors.base import Outcome
 from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, UsageError
 from dlq.replay.apply import Run
+from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.pace import request_stop
-from dlq.replay.sql_ledger import SqlLedger
 
 WINDOW = 40
 
@@ -210,7 +210,7 @@ def test_a_claim_that_grew_old_is_renewed_and_what_was_taken_away_is_not_sent(
 ) -> None:
     fill(replay.store, 10)
     plan = replay.plan()
-    monkeypatch.setattr("dlq.replay.claims._FRESH_SHARE", 0.0)
+    monkeypatch.setattr("dlq.replay.ledger.claims._FRESH_SHARE", 0.0)
     keys = replay.keys(plan)
     monkeypatch.setattr(SqlLedger, "renew", lambda _self, wanted: set(wanted) - {keys[4]})
     assert replay.apply(plan).sent == 9

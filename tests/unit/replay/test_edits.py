@@ -9,8 +9,9 @@ from archives import letter
 from planning import Planning
 from replaying import fill, judge
 
-from dlq.connectors import amqp_edit, amqp_table
-from dlq.connectors.interchange import line_of, masked_line
+from dlq.connectors.interchange.format import line_of, masked_line
+from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
+from dlq.connectors.rabbitmq.amqp import table
 from dlq.core.errors import UsageError
 from dlq.replay import edits, planfile
 from dlq.replay.wanted import Wanted
@@ -53,7 +54,7 @@ def test_on_rabbitmq_an_edited_header_leaves_the_others_byte_for_byte(tmp_path: 
     document = line_of(before) | {"headers": {"tenant": "42", "app": "shop 2", "tries": 3}}
     after = edits.read(edit_file(tmp_path, document)).apply(before)
     assert after.raw_properties is not None
-    assert amqp_table.decode(after.raw_properties).headers == {"tenant": "42", "app": "shop 2", "tries": "3"}
+    assert table.decode(after.raw_properties).headers == {"tenant": "42", "app": "shop 2", "tries": "3"}
 
 
 def test_a_line_of_export_that_changes_nothing_keeps_the_property_block(

@@ -16,9 +16,9 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any, warnings
+from dlq.replay.ledger.sql import SqlLedger
+from dlq.replay.ledger.sql_engine import server_url
 from dlq.replay.plan import make
-from dlq.replay.sql_engine import server_url
-from dlq.replay.sql_ledger import SqlLedger
 from dlq.replay.verify import verify
 from dlq.replay.wanted import Wanted
 
@@ -48,7 +48,7 @@ def test_a_dead_owner_on_this_host_is_seen_at_once(path: Path, ledger: SqlLedger
 import os, sys
 sys.path[:0] = [sys.argv[2]]
 from ledger_contract import letters
-from dlq.replay.sql_ledger import SqlLedger
+from dlq.replay.ledger.sql import SqlLedger
 SqlLedger(f"sqlite:///{sys.argv[1]}", 3600).claim("plan", letters(1))
 os._exit(9)
 """
@@ -65,7 +65,7 @@ def test_processes_that_race_for_the_same_keys_share_none(path: Path, ledger: Sq
 import sys
 sys.path[:0] = [sys.argv[2]]
 from ledger_contract import letters
-from dlq.replay.sql_ledger import SqlLedger
+from dlq.replay.ledger.sql import SqlLedger
 ledger = SqlLedger(f"sqlite:///{sys.argv[1]}", 3600)
 for start in range(0, 1000, 50):
     print(*ledger.claim("plan", letters(*range(start, start + 50))))

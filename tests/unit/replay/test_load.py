@@ -9,9 +9,10 @@ import pytest
 from archives import letter, write_segment
 
 from dlq.archive.store import LocalStore
-from dlq.connectors import activemq_hygiene, rocketmq_sending
+from dlq.connectors.activemq import republishing
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocket_message import encode_properties
+from dlq.connectors.rocketmq import republishing as rocketmq_sending
+from dlq.connectors.rocketmq.message import encode_properties
 from dlq.core.record import Record
 from dlq.replay.load import Loader
 
@@ -38,7 +39,7 @@ def of_activemq(kind: str) -> dict[str, Any]:
 
 
 def frame(record: Record) -> object:
-    return activemq_hygiene.wire(record, ORDERS, PROVENANCE, False, "t")
+    return republishing.wire(record, ORDERS, PROVENANCE, False, "t")
 
 
 def message(record: Record) -> object:

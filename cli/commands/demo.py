@@ -1,0 +1,140 @@
+"""`dlq demo`: the whole way on an embedded broker, told in a minute."""
+
+import os
+import shlex
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.cli.exit import ExitCode
+from dlq.core.errors import UsageError
+
+_CONFIG = """\
+archive = "{folder}/archive"
+[brokers.shop]
+kind = "memory"
+url = "memory://{folder}/broker.db"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[brokers.pay]
+kind = "memory"
+url = "memory://{folder}/pay.db"
+[sources.payments]
+broker = "pay"
+transactions = true
+[spark]
+master = "local[2]"
+"""
+_TRANSACTIONS = "select unique_key, state, discarded, checks, evidence from transactions order by unique_key"
+_TOUR = (
+    ("Look without touching: what is there, and what would a pull change?", ["doctor"]),
+    (
+        "Drain it: every message is durable in Parquet before the broker may forget it.",
+        ["pull", "--mode", "drain"],
+    ),
+    ("Why did they die? Spark classifies every letter by evidence; no evidence, no label.", ["analyze"]),
+    ("The answer first, then where and when.", ["report"]),
+    (
+        "RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
+        ["query", _TRANSACTIONS],
+    ),
+    (
+        "Plan what goes back. Nothing is sent yet; what is left out is counted, with the reason.",
+        ["replay", "plan", "--where", "exception_family = 'timeout'"],
+    ),
+    (
+        "Apply exactly that plan: each message is written down before it is sent, and confirmed after.",
+        ["replay", "apply", "PLAN"],
+    ),
+    (
+        "Apply it again, as one does at 3 a.m.: the ledger knows them, nothing is sent.",
+        ["replay", "apply", "PLAN"],
+    ),
+    ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
+)
+_NEXT = """
+That was an embedded broker in {folder} (yours to look at: dlq -c {folder}/dlq.toml ls).
+For your own broker, in a folder of yours:
+
+    dlq init                # writes a commented dlq.toml; name your broker and your dead-letter queue
+    dlq doctor              # connects and looks; changes nothing
+    dlq pull                # copies; --mode drain empties the queue into the archive
+    dlq analyze && dlq report
+    dlq replay plan --where "cause = 'application_error'"     # --fixed, once their cause is mended
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(demo)
+
+
+def demo(
+    ctx: typer.Context,
+    folder: Annotated[
+        Path | None, typer.Option("--folder", help="Where broker and archive of the demo go (default: new).")
+    ] = None,
+) -> int:
+    """Show the whole way on an embedded broker: pull, analyze, report, plan, apply, apply again, verify.
+
+    Example: dlq demo
+    """
+    context: Context = ctx.obj
+    place = folder or Path(tempfile.mkdtemp(prefix="dlq-demo-"))
+    config = _prepare(place)
+    context.say("A shop's night: its payment gateway hung, its stock ran out, orders waited too long.\n")
+    for title, words in _TOUR:
+        code = _step(context, config, title, words)
+        if code not in (ExitCode.DONE, ExitCode.PARTLY):
+            return code
+    context.say(_NEXT.format(folder=place))
+    return ExitCode.DONE
+
+
+def _prepare(folder: Path) -> Path:
+    from dlq.cli.demo import transactions
+    from dlq.cli.demo.incident import QUEUE, WORK_QUEUE, letters
+    from dlq.connectors.memory import broker_at
+
+    config = folder / "dlq.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with config.open("x", encoding="utf-8") as file:
+            file.write(_CONFIG.format(folder=folder.resolve()))
+    except FileExistsError as error:
+        raise UsageError(f"{error.filename} is there already; name another --folder") from error
+    except OSError as error:
+        raise UsageError(f"--folder {folder}: {error.strerror}; name another one") from error
+    broker = broker_at(f"memory://{folder.resolve()}/broker.db")
+    broker.declare(WORK_QUEUE)
+    broker.put(QUEUE, *letters())
+    payments = broker_at(f"memory://{folder.resolve()}/pay.db")
+    for topic, record in transactions.records():
+        payments.put(topic, record)
+    return config
+
+
+def _step(context: Context, config: Path, title: str, words: list[str]) -> int:
+    """Run one command as a user would, in this process: one Java start is enough."""
+    from dlq.cli.app import run
+
+    given = [_latest_plan(config) if word == "PLAN" else word for word in words]
+    context.console.print(f"\n# {title}", style="bold cyan")
+    context.console.print(f"$ dlq {shlex.join(given)}", style="bold")
+    flags = [
+        "-c",
+        str(config),
+        "-o",
+        context.output_flag or "table",
+        *(["--no-color"] if context.no_color else []),
+    ]
+    return run([*flags, *given])
+
+
+def _latest_plan(config: Path) -> str:
+    plans = (name for name in os.listdir(config.parent / "archive" / "plans") if not name.startswith("."))
+    return max(plans).partition(".")[0]

@@ -1,0 +1,130 @@
+"""`dlq export`: letters of the archive as JSONL."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
+
+import typer
+
+from dlq.cli import selecting
+from dlq.cli.context import Context
+from dlq.core.errors import UsageError
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from dlq.core.record import Record
+    from dlq.reports.masking import Masker
+
+_BATCH_ROWS = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(export)
+
+
+def export(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(help="JSONL file to write, gzip if it ends in .gz, - for stdout.")],
+    where: selecting.Where = None,
+    source: selecting.Sources = None,
+    since: selecting.Since = None,
+    incident: selecting.Incident = None,
+    failure: selecting.Failure = None,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Mask personal data (built-in rules and [\\[mask]]).")
+    ] = False,
+) -> None:
+    """Write letters as JSONL, with everything that import needs to make the same records again.
+
+    Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
+    """
+    from dlq.archive.files import PRIVATE, SHARED
+    from dlq.cli.looking import add_preview, open_views
+    from dlq.reports.masking import Masker
+
+    context: Context = ctx.obj
+    connection = open_views(context)
+    selection = selecting.Selection(where, source, since, incident, failure)
+    if not selection.is_all:
+        add_preview(context, connection)
+    chosen = selection.condition(context, connection)
+    masker = Masker(context.settings.mask) if mask else None
+    lines = _lines(connection, chosen, masker)
+    first = next(lines, None)
+    try:
+        with _opened(file, SHARED if mask else PRIVATE) as sink:
+            count = sum(1 for line in _again(first, lines) if sink.write(line))
+    except BrokenPipeError:
+        raise  # who reads has enough
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if masker and masker.withheld:
+        context.complain(_withheld(masker.withheld))
+    if file == "-":
+        context.say(f"{count} letters")
+    else:
+        context.emit(
+            {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
+        )
+
+
+@contextmanager
+def _opened(file: str, mode: int) -> Iterator[BinaryIO]:
+    from dlq.archive.files import replacing
+    from dlq.connectors.file import open_binary
+
+    with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
+        if file.endswith(".gz"):
+            with gzip.GzipFile(Path(file).name, "wb", fileobj=sink) as packed:
+                yield cast(BinaryIO, packed)
+        else:
+            yield sink
+
+
+def _withheld(count: int) -> str:
+    what = "1 body or letter was" if count == 1 else f"{count} bodies or letters were"
+    return f"{what} withheld: packed or nested beyond what --mask looks into; without --mask all is there"
+
+
+def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
+    if first is not None:
+        yield first
+    yield from rest
+
+
+def _lines(
+    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: "Masker | None"
+) -> Iterator[bytes]:
+    """A wrong condition shows at the first line, before the file is opened."""
+    import pyarrow as pa
+
+    from dlq.archive.schema import SEGMENT, to_records
+    from dlq.archive.user_sql import condition, guarded
+
+    columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
+    chosen = f"SELECT source, record_id FROM letters WHERE {condition(where)}"
+    with guarded(connection):
+        found = connection.sql(
+            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id)"
+        )
+        for batch in found.to_arrow_reader(_BATCH_ROWS):
+            for record in to_records(pa.Table.from_batches([batch])):
+                yield _line(record, masker)
+
+
+def _line(record: "Record", masker: "Masker | None") -> bytes:
+    """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
+    from dlq.connectors.interchange.format import line_of, masked_line
+
+    def written(line: dict[str, Any]) -> bytes:
+        return json.dumps(masked_line(masker.document(line)) if masker else line).encode() + b"\n"
+
+    try:
+        return written(line_of(record))
+    except RecursionError:
+        return written(line_of(record._replace(headers={})) | {"headers": dict(record.headers)})

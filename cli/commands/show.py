@@ -1,0 +1,153 @@
+"""dlq show: one letter, in full."""
+
+import base64
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dlq.cli.context import Context
+from dlq.core.errors import UsageError
+from dlq.core.units import human_bytes
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from dlq.reports.body import Preview
+
+_ZLIB = (0, 3)
+"""The kinds of compression of RocketMQ's clients that are zlib."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("show")(show)
+
+
+def show(
+    ctx: typer.Context,
+    record_id: Annotated[
+        str, typer.Argument(metavar="ID", help="A record id, or 8 or more of its first digits.")
+    ],
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
+    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Up to 4 MiB of the body.")] = False,
+    body: Annotated[
+        str | None,
+        typer.Option("--body", metavar="FILE", help="Write the whole body, unpacked, to FILE, - for stdout."),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say which rules looked at it, what each saw, and what follows.")
+    ] = False,
+) -> None:
+    """Show one letter: why it died, the way it went, its content, and what to do with it.
+
+    -o json gives every column; the body is body_text when it is UTF-8, else body_base64.
+
+    Example: dlq show 1f0c2d3e4b5a
+    """
+    from dlq.archive.files import PRIVATE, SHARED
+    from dlq.cli.looking import open_views
+    from dlq.reports import letter as letters
+    from dlq.reports.masking import Masker
+
+    context: Context = ctx.obj
+    connection = open_views(context)
+    letter = _gather(context, connection, record_id)
+    masker = Masker(context.settings.mask) if mask else None
+    if masker is not None:
+        letter = masker.document(letter)
+    if body is not None:
+        _write_body(context, letter, body, SHARED if mask else PRIVATE)
+        return
+    if explain:
+        steps = {"explain": _explained(context, connection, letter)}
+        letter |= steps if masker is None else masker.document(steps)
+    context.emit(letters.with_readable_body(letter), lambda: _draw(context, letter, full))
+
+
+def _gather(context: Context, connection: "duckdb.DuckDBPyConnection", record_id: str) -> dict[str, Any]:
+    """The letter, with a preview of its verdict where no analysis has judged it."""
+    from dlq.archive.views import page_of
+    from dlq.cli.looking import add_preview
+    from dlq.reports import letter as letters
+
+    letter = letters.gather(connection, record_id)
+    if letters.is_analysed(letter):
+        return letter
+    add_preview(context, connection, page_of(connection, letter["record_id"]))
+    return letters.gather(connection, letter["record_id"])
+
+
+def _explained(
+    context: Context, connection: "duckdb.DuckDBPyConnection", letter: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    from dlq.analyzers import topology
+    from dlq.archive.views import segment_rows
+    from dlq.core.record import COLUMNS
+    from dlq.replay.letters import Place
+    from dlq.replay.load import Loader
+    from dlq.reports import explain
+
+    where = f"record_id = '{letter['record_id']}'"
+    row = next(segment_rows(connection, where, ["record_id"])).to_pylist()[0]
+    place = Place(row["record_id"], row["stem"], row["row"])
+    (record,) = Loader(context.store, COLUMNS).records([place])
+    return explain.gather(letter, record, topology.facts(context.store, context.settings))
+
+
+def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
+    from dlq.reports import explain, letter_text
+
+    letter_text.render(context.console, letter, _preview(letter, full))
+    if "explain" in letter:
+        explain.render(context.console, letter, context.settings)
+
+
+def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
+    from dlq.connectors.rocketmq.remoting import ProtocolError
+    from dlq.reports.body import LARGEST, opaque, preview
+
+    try:
+        body, encoding = _packed(letter, LARGEST)
+    except ProtocolError as error:
+        reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
+        return preview(base64.b64decode(letter["body_base64"]), None, reason, full)
+    return preview(body, encoding, opaque(letter["broker_kind"], letter["flags"]), full)
+
+
+def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:
+    """The body, and how it is packed where that can be streamed; what else RocketMQ's clients pack is
+    unpacked here, up to `limit` bytes. Raises ProtocolError."""
+    from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
+
+    body, flags = base64.b64decode(letter["body_base64"] or ""), letter["flags"] or 0
+    if letter["broker_kind"] != "rocketmq" or not flags & COMPRESSED:
+        return body, letter["content_encoding"]
+    if flags >> 8 & 7 in _ZLIB:
+        return body, "zlib"
+    return plain_body(body, flags, limit), None
+
+
+def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
+    """The whole body, piece by piece, however much it unpacks to. Raises UsageError."""
+    from dlq.archive.files import replacing
+    from dlq.connectors.file import open_binary
+    from dlq.connectors.rocketmq.bodies import LARGEST
+    from dlq.connectors.rocketmq.remoting import ProtocolError
+    from dlq.reports.unpacking import pieces
+
+    try:
+        packed = _packed(letter, LARGEST)
+        with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
+            size = sum(sink.write(piece) for piece in pieces(*packed))
+    except ProtocolError as error:
+        raise UsageError(f"the body cannot be unpacked: {error}; dlq export has it as it is") from error
+    except BrokenPipeError:
+        raise  # who reads has enough
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    if file != "-":
+        written = {"record_id": letter["record_id"], "file": file, "bytes": size}
+        context.emit(written, lambda: context.console.print(f"{human_bytes(size)} written to {file}"))

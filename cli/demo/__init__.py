@@ -1,0 +1,1 @@
+"""What `dlq demo` shows."""

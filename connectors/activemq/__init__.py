@@ -1,0 +1,1 @@
+"""ActiveMQ Classic and Artemis: STOMP, OpenWire for sending, and their management."""

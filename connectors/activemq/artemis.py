@@ -1,0 +1,129 @@
+"""Questions to Artemis' management address over STOMP: queues, their depth, address and routing type.
+
+The answer comes to a queue of our own that Artemis makes on subscribing. A user without the right `manage`
+gets no answer: None.
+"""
+
+import contextlib
+import json
+import time
+from typing import Any
+
+from dlq.connectors.activemq.jolokia import QueueFacts
+from dlq.connectors.activemq.stomp import encode, headers_of
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.core.errors import BrokerError
+from dlq.core.settings import Broker
+
+_WAIT = 3.0
+"""Seconds from the broker's having taken a question to its answer."""
+_DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
+_ATTRIBUTES = {
+    "Address": "address",
+    "RoutingType": "routingType",
+    "ConsumerCount": "consumerCount",
+    "DeliveringCount": "deliveringCount",
+    "MessagesAcknowledged": "messagesAcknowledged",
+}
+
+
+class Management:
+    """One connection for questions, made when the first is asked."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._link: Link | None = None
+        self._reply = ""
+
+    def attribute(self, resource: str, name: str) -> Any:
+        """The value of an attribute; None when there is no such resource or right."""
+        return self._ask({"_AMQ_ResourceName": resource, "_AMQ_Attribute": name})
+
+    def facts(self, queue: str) -> QueueFacts | None:
+        """What is known of a queue; None when it is not there, or the user may not ask."""
+        resource = f"queue.{queue}"
+        depth = self.attribute(resource, "messageCount")
+        if not isinstance(depth, int):
+            return None
+        found = {name: self.attribute(resource, asked) for name, asked in _ATTRIBUTES.items()}
+        facts = {"MessageCount": depth, **found}
+        return QueueFacts(depth, found["ConsumerCount"] or 0, found["DeliveringCount"] or 0, facts)
+
+    def queues(self) -> list[str] | None:
+        """The names of all queues; None when the user may not ask."""
+        names = self.attribute("broker", "queueNames")
+        return [str(name) for name in names] if isinstance(names, list) else None
+
+    def destroy(self, queue: str) -> None:
+        """Delete a queue with all that is in it, and its address; nothing happens without the right."""
+        self._ask(_DESTROY, json.dumps([queue, True, True]))
+
+    def delivered_classes(self, queue: str) -> dict[int, Any] | None:
+        """Message id -> number of its class (`Message.getType`) for all that consumers hold unacknowledged;
+        None when the user may not ask. Of an AMQP message the number may be a property of its producer's."""
+        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listDeliveringMessagesAsJSON"}
+        told = self._ask(asked, "[]")
+        found: dict[int, Any] = {}
+
+        def keep(pairs: list[tuple[str, Any]]) -> None:
+            """Nothing but this of each letter, as there may be many thousands."""
+            shown = dict(pairs)
+            if "messageID" in shown:
+                found[shown["messageID"]] = shown.get("type")
+
+        if not isinstance(told, str):
+            return None
+        json.loads(told, object_pairs_hook=keep)
+        return found
+
+    def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
+        try:
+            link = self._connected()
+            self._send(link, {"reply-to": self._reply, **headers}, parameters)
+            return self._answer(link)
+        except BrokerError:
+            self.close()
+            return None
+
+    def _send(self, link: Link, headers: dict[str, str], parameters: str) -> None:
+        """As a text message, so without a length: Artemis reads no parameters from a BytesMessage."""
+        receipt = link.new_receipt()
+        frame = encode("SEND", {"destination": "activemq.management", **headers, "receipt": receipt})
+        link.send(frame[:-1] + parameters.encode() + b"\0")
+        link.wait_for(receipt)
+
+    def _connected(self) -> Link:
+        if self._link is None:
+            self._link = Link(self._broker)
+            self._reply = f"dlq.reply.{self._link.token}"
+            subscription = {"id": self._link.token, "destination": self._reply, "ack": "auto"}
+            self._link.request("SUBSCRIBE", {**subscription, "subscription-type": "ANYCAST"})
+        return self._link
+
+    def _answer(self, link: Link) -> Any:
+        deadline = time.monotonic() + _WAIT
+        while time.monotonic() < deadline:
+            for frame in link.receive(0.02):
+                if frame.command == b"MESSAGE":
+                    succeeded = headers_of(frame.head).get("_AMQ_OperationSucceeded") == "true"
+                    return _first(frame.body) if succeeded else None
+        return None
+
+    def close(self) -> None:
+        """Leave, and take the queue of the answers away: in Artemis' default configuration it would stay,
+        as auto-delete-queues is off. Never raises."""
+        if self._link is not None:
+            with contextlib.suppress(BrokerError):
+                self._link.request("UNSUBSCRIBE", {"id": self._link.token})
+                self._send(self._link, _DESTROY, json.dumps([self._reply, True, True]))
+            self._link.close()
+            self._link = None
+
+
+def _first(body: bytes) -> Any:
+    """The answer's body is a JSON array of one value."""
+    try:
+        values = json.loads(body)
+    except ValueError:
+        return None
+    return values[0] if isinstance(values, list) and values else None

@@ -1,0 +1,164 @@
+"""ActiveMQ Classic and Artemis over STOMP; which of the two it is, the broker says on connecting.
+
+Replays to Classic go by OpenWire where the configuration says where."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from dlq.connectors.activemq import republishing
+from dlq.connectors.activemq.inspection import inspection
+from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
+from dlq.connectors.activemq.marker import committed, marker_queue, remove
+from dlq.connectors.activemq.openwire_publisher import OpenWireLane, with_openwire
+from dlq.connectors.activemq.queue_scan import walk_of
+from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.records import bare_destination
+from dlq.connectors.activemq.senders import StompLane
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
+from dlq.connectors.base import (
+    Consumption,
+    DeadLetterPlace,
+    Gauge,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    Reading,
+    ReadRequest,
+    Target,
+    gauge_of,
+)
+from dlq.connectors.chain import ChainReading
+from dlq.core.errors import ConfigError
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+
+
+class StompConnector:
+    """One ActiveMQ broker (or several addresses of one)."""
+
+    window = 1000
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        link = Link(broker)
+        self.kind = "artemis" if link.artemis else "activemq"
+        self.version = link.version
+        link.close()
+        if link.artemis and broker.openwire_url:
+            raise ConfigError(
+                f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
+            )
+        self._queues = Queues(broker, self.kind)
+
+    def inspect(self, source: Source) -> Inspection:
+        """See `Connector`."""
+        found = inspection(self._queues, queue_of(source), self.kind, self.version)
+        return with_openwire(found, self._broker) if self._broker.openwire_url else found
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector`. What the broker does not tell of one queue is not known of a pattern."""
+        names = self._queues.named(queue_of(source))
+        facts = [self._queues.facts(name) for name in names]
+        known = [
+            Consumption(name, one.depth, one.consumers, one.acknowledged)
+            for name, one in zip(names, facts, strict=True)
+            if one is not None
+        ]
+        return gauge_of(known) if len(known) == len(names) else Gauge(None)
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """See `Connector`. Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on
+        Artemis they are known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
+        jolokia = Jolokia(self._broker, self.kind == "artemis")
+        return [
+            DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
+            for name, facts in sorted(jolokia.queues().items())
+            if (because := why_dead_letters(name, facts))
+        ]
+
+    def read(self, request: ReadRequest) -> Reading:
+        """See `Connector`."""
+        names = self._queues.named(queue_of(request.source))
+        walks = [walk_of(self._broker, self._queues, request, name) for name in names]
+        return ChainReading(walks, request.mode, request.limit)
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """See `Connector`."""
+        return republishing.target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """See `Connector`."""
+        typed = self._broker.openwire_url is not None
+        return republishing.outline(record, target, provenance, keep_headers, typed)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector`. A queue that exists is its own audience, one that does not has none; nothing is
+        known of a topic's."""
+        names = self._queues.names()
+        asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" and names is not None}
+        return {t: [t.name] if name in (names or ()) else [] for t, name in asked.items()}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """See `Connector`. The first letter makes its queue; `audience` says that nobody is there."""
+        del targets
+        return {}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """See `Connector`. Nothing is known of a topic's consumers."""
+        names = self._queues.names()
+        asked = {target: target.name.rpartition("::")[2] for target in targets if target.kind == "queue"}
+        found = {target: self._consumption(name, names) for target, name in asked.items()}
+        return {target: [known] for target, known in found.items() if known is not None}
+
+    def _consumption(self, queue: str, names: Sequence[str] | None) -> Consumption | None:
+        """A queue that is not there is made by its first letter."""
+        if names is not None and queue not in names:
+            return Consumption(queue, 0, 0, 0)
+        known = self._queues.facts(queue)
+        return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
+        """See `Connector`."""
+        del witness  # the markers are one, always
+        lane = OpenWireLane if self._broker.openwire_url else StompLane
+        return TransactionPublisher(partial(lane, self._broker), plan, window)
+
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
+        """See `Connector`."""
+        del since, last  # markers are persistent: they outlive a restart of the broker
+        link = Link(self._broker)
+        try:
+            sent = committed(link, plan)
+        finally:
+            link.close()
+        return {o.number: "sent" if o.provenance["dlq_replay_id"] in sent else "not_sent" for o in outgoing}
+
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        """See `Connector.obstacles`. A marker proves each transaction."""
+        del witness, plan, since
+        return []
+
+    def forget(self, plan: str, witness: bool = False) -> None:
+        """See `Connector`."""
+        del witness  # the markers are one, always
+        link = Link(self._broker)
+        try:
+            remove(link, plan)
+        finally:
+            link.close()
+        self._queues.remove_empty(marker_queue(plan))
+
+    def close(self) -> None:
+        """See `Connector`."""
+        self._queues.close()
+
+
+def queue_of(source: Source) -> str:
+    """The source's queue by its bare name."""
+    return bare_destination(source.queue)[1] or ""

@@ -1,0 +1,86 @@
+"""What `dlq doctor` says of an ActiveMQ source."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlq.connectors.activemq.jolokia import QueueFacts
+from dlq.connectors.activemq.queue_scan import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
+from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.base import Inspection
+from dlq.core.errors import BrokerError
+
+_SHOWN = {
+    "RoutingType": "routing type",
+    "Address": "address",
+    "MemoryPercentUsage": "memory used, percent of the queue's limit",
+    "DLQ": "the broker dead-lettered here since its start",
+    "Paused": "paused",
+}
+_EMPTY_BODIES = (
+    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue."
+)
+_NO_SIZE = "The queue's size cannot be asked, so the end of a pull is not proven: {}."
+_SIZE_WANTS = "set jolokia_url, or statistics_plugin = true where the broker has it"
+_NO_PLUGIN = (
+    "statistics_plugin is true, and nothing answers for this queue: is the statisticsBrokerPlugin in the "
+    "broker's configuration, and may the user write to queues ActiveMQ.Statistics.> and make temporary ones"
+)
+_NO_MANAGEMENT = (
+    "the broker's management does not answer this user: it wants permissions send and manage on "
+    "activemq.management, and to make queues dlq.reply.#; or set jolokia_url"
+)
+_CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
+_LEFT_ON_ARTEMIS = (
+    "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
+    "a letter moves from the DLQ to the DLQ and its origin is lost."
+)
+
+
+def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspection:
+    """Look at a queue, or at all queues of a pattern. Raises NotFound, UsageError, BrokerError."""
+    names = queues.named(queue)
+    found = {name: queues.facts(name) for name in names}
+    known = [facts for facts in found.values() if facts is not None]
+    artemis = kind == "artemis"
+    changes = {"copy": TAKE_BACK_ARTEMIS if artemis else BROWSE, "drain": DRAIN}
+    return Inspection(
+        version=f"{'Artemis' if artemis else 'ActiveMQ'} {version}",
+        depth=sum(facts.depth for facts in known) if len(known) == len(found) else None,
+        facts=_facts(found, known),
+        changes=changes,
+        harm={"copy": ARTEMIS_COPY} if artemis else {},
+        warnings=_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
+    )
+
+
+def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) -> dict[str, Any]:
+    facts: dict[str, Any] = {"queues": ", ".join(found)} if len(found) > 1 else {}
+    facts |= {
+        "consumers": sum(each.consumers for each in known) if known else "unknown",
+        "in flight": sum(each.in_flight for each in known) if known else "unknown",
+    }
+    if len(known) == 1:
+        facts |= {label: known[0].facts[name] for name, label in _SHOWN.items() if name in known[0].facts}
+    return facts
+
+
+def _why_unknown(queues: Queues) -> str:
+    """Why nothing tells a queue's size, or what would."""
+    if queues.trouble is not None:
+        return str(queues.trouble)
+    if queues.artemis:
+        return _NO_MANAGEMENT
+    return _NO_PLUGIN if queues.asks_plugin else _SIZE_WANTS
+
+
+def _warnings(
+    artemis: bool, known: Sequence[QueueFacts], trouble: BrokerError | None, why_unknown: str
+) -> list[str]:
+    consumers = sum(each.consumers for each in known)
+    return [
+        *([_CONSUMERS.format(consumers)] if consumers else []),
+        *([] if known else [_NO_SIZE.format(why_unknown)]),
+        *([f"{trouble}."] if known and trouble else []),
+        *([_LEFT_ON_ARTEMIS] if artemis else []),
+        _EMPTY_BODIES,
+    ]

@@ -1,0 +1,164 @@
+"""How one queue is read in each mode, on Classic and on Artemis."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dlq.connectors.activemq.jolokia import details
+from dlq.connectors.activemq.lossy_messages import lossy_on_artemis, lossy_on_classic
+from dlq.connectors.activemq.message_classes import ArtemisClasses
+from dlq.connectors.activemq.queues import Queues, subscription
+from dlq.connectors.activemq.records import Maker, Place, record_maker
+from dlq.connectors.activemq.stomp import Frame, headers_of
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.activemq.stomp_consumer import Started, Walk, nudge
+from dlq.connectors.base import ReadRequest
+from dlq.core.errors import HarmRefused
+from dlq.core.record import Record
+from dlq.core.settings import Broker
+
+_WINDOW_BYTES = 48 * 2**20
+_WINDOW_LETTERS = 6_000
+"""Three segments: one that is filled, one that is written, one on its way."""
+_CONSUMER_LETTERS = 3_000
+_COPIED_WITH_CLASSES = 10_000
+"""Artemis tells the classes of all letters that are out, and a copy holds the whole queue: a fifth more time
+for 10,000 letters, eight times as much for 40,000. Beyond, their bodies must do; a copy destroys nothing."""
+_PREFETCH = "activemq.prefetchSize"
+_ALL = 2**31 - 1
+
+ARTEMIS_COPY = (
+    "copy on Artemis has to take the letters and give them back: there is no browsing over STOMP, and "
+    "management shows bodies cut at 256 bytes. If dlq is killed meanwhile, each letter has a delivery more; "
+    "after max-delivery-attempts (10) a letter moves from the DLQ to the DLQ and its origin is lost. "
+    "Use --mode drain, or insist with --force"
+)
+BROWSE = (
+    "A browse changes nothing, but the broker may end it early: at 400 letters where a policy matches, "
+    "or at its memory limit. With --force the letters are taken and given back instead."
+)
+_TAKE_BACK = "The letters are taken and given back: marked as redelivered, and in front of newer ones."
+TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
+DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
+_UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; {}."
+_UNASKED = "Jolokia was not asked: {}."
+
+
+def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
+    """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
+    if queues.artemis and request.mode == "copy" and not request.force:
+        raise HarmRefused(ARTEMIS_COPY)
+    facts = queues.facts(queue)
+    depth = facts.depth if facts else None
+    browse = request.mode == "copy" and not request.force
+    kind = "artemis" if queues.artemis else "activemq"
+
+    def start(limit: int | None) -> Started:
+        link = Link(broker)
+        destination = subscription(queue, queues.artemis, facts)
+        classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
+        cumulative = classic_drain and _forgets(link.version)
+        window = _window(link, request, destination, browse, limit)
+        if cumulative:
+            window = {**window, "ack": "client"}
+        consumers = 1
+        if classic_drain and not cumulative:
+            window, consumers = _spread(window)
+        make = record_maker(request, Place(queue, kind, link.version, link.node))
+        make = _with_details(make, queues, queue) if broker.jolokia_details else make
+        wake = b"" if browse or link.artemis else nudge(destination, link.token)
+        return Started(link, {**destination, **window}, make, wake, consumers, cumulative)
+
+    return Walk(
+        request=request,
+        queue=queue,
+        start=start,
+        browse=browse,
+        depth=depth,
+        lossy=_lossy(queues, request, queue, depth),
+        topology={"queue": queue, **dict(facts.facts if facts else {})},
+        notes=[_of_mode(queues.artemis, browse, request), *_of_size(queues, facts is not None)],
+    )
+
+
+def _forgets(version: str) -> bool:
+    """Whether a Classic broker forgets the ack ids that a cumulative acknowledgement covers. Earlier ones
+    (StompSubscription) may keep each of them until the connection ends."""
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+    return (5, 18, 6) <= numbers < (6,) or numbers >= (6, 1, 4)
+
+
+def _window(
+    link: Link, request: ReadRequest, destination: Mapping[str, str], browse: bool, limit: int | None
+) -> Mapping[str, str]:
+    """How far the broker may run ahead of the acknowledgements. Classic counts letters, Artemis bytes."""
+    if browse:
+        return {"ack": "auto", "browser": "true"}
+    if link.artemis:
+        size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
+        return {"ack": "client-individual", "consumer-window-size": str(size)}
+    letters = _ALL
+    if request.mode == "drain":
+        letters = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // _mean_size(link, destination)))
+    bound = 1 if request.careful else min(letters, limit or _ALL)
+    return {"ack": "client-individual", _PREFETCH: str(bound)}
+
+
+def _mean_size(link: Link, destination: Mapping[str, str]) -> int:
+    """Mean frame size of the first letters, by browsing a few (Classic: changes nothing). 1024 for none."""
+    few = {"id": link.token, "ack": "client", "browser": "true", "activemq.prefetchSize": "32"}
+    link.request("SUBSCRIBE", {**destination, **few})
+    sizes: list[int] = []
+    while len(sizes) < 32:
+        frames = [frame for frame in link.receive(0.05) if frame.command == b"MESSAGE"]
+        sizes += [len(frame.head) + len(frame.body) for frame in frames]
+        if not frames or headers_of(frames[-1].head).get("browser") == "end":
+            break
+    link.request("UNSUBSCRIBE", {"id": link.token})
+    link.discard()
+    return sum(sizes) // len(sizes) if sizes else 1024
+
+
+def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
+    """The window shared among several consumers, and how many they are."""
+    letters = int(window[_PREFETCH])
+    consumers = max(1, letters // _CONSUMER_LETTERS)
+    return {**window, _PREFETCH: str(letters // consumers)}, consumers
+
+
+def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
+    """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
+
+    def detailed(record: Record) -> Record:
+        shown = queues.message(queue, record.message_id or "")
+        return record._replace(properties=details(shown)) if shown else record
+
+    return lambda frames: [detailed(record) for record in make(frames)]
+
+
+def _lossy(
+    queues: Queues, request: ReadRequest, queue: str, depth: int | None
+) -> Callable[[Frame], str | None]:
+    if queues.management is not None:
+        is_small = request.mode == "drain" or (depth is not None and depth <= _COPIED_WITH_CLASSES)
+        class_of = ArtemisClasses(queues.management, queue) if is_small else lambda _frame: None
+        return lambda frame: lossy_on_artemis(frame, class_of)
+
+    def look_up(frame: Frame) -> Mapping[str, Any] | None:
+        return queues.message(queue, headers_of(frame.head).get("message-id", ""))
+
+    return lambda frame: lossy_on_classic(frame, request.include_empty, look_up)
+
+
+def _of_mode(artemis: bool, browse: bool, request: ReadRequest) -> str:
+    if request.mode == "drain":
+        return DRAIN
+    if browse:
+        return BROWSE
+    return TAKE_BACK_ARTEMIS if artemis else _TAKE_BACK
+
+
+def _of_size(queues: Queues, sized: bool) -> list[str]:
+    if sized:
+        return [_UNASKED.format(queues.trouble)] if queues.trouble else []
+    return [_UNPROVEN.format(queues.trouble or "set jolokia_url or statistics_plugin")]

@@ -1,0 +1,166 @@
+"""From STOMP MESSAGE frames to records, for ActiveMQ Classic and Artemis."""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from itertools import repeat
+from operator import itemgetter
+from typing import NamedTuple
+
+from dlq.connectors.activemq.heads import Heads, by_kind
+from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.base import ReadRequest
+from dlq.core.clock import datable, now
+from dlq.core.columns import Column, Columns, Same, each, same
+from dlq.core.identity import content_id, framed
+from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
+
+Maker = Callable[[Sequence[Frame]], Sequence[Record]]
+_NUMBERS = {str(n): n for n in range(256)}
+"""Priorities; anything else is kept in the headers alone."""
+
+
+class Place(NamedTuple):
+    """Where letters are read."""
+
+    queue: str
+    kind: str
+    version: str
+    node: str
+
+
+def bare_destination(destination: str | None) -> tuple[str | None, str | None]:
+    """(queue or topic, name) of `/queue/orders`; Artemis writes the name alone. (None, None) for nothing."""
+    for kind in ("queue", "topic"):
+        if destination and destination.startswith((f"/{kind}/", f"{kind}://")):
+            return kind, destination.removeprefix(f"/{kind}/").removeprefix(f"{kind}://")
+    return ("queue", destination) if destination else (None, None)
+
+
+def _classic_ids(heads: Heads) -> Column:
+    return each(_or_empty, heads.of("message-id"))
+
+
+def _artemis_ids(heads: Heads) -> Column:
+    """The core id that the message had where it died, else the one it has here."""
+    return [*map(_artemis_id, heads.of("_AMQ_ORIG_MESSAGE_ID"), heads.of("message-id"))]
+
+
+def _artemis_id(original: str | None, message_id: str | None) -> str:
+    return original or (message_id or "").rpartition(",")[2]
+
+
+def _artemis_origins(heads: Heads) -> Column:
+    names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
+    return same([*map(_artemis_origin, *map(heads.of, names))])
+
+
+def _artemis_origin(
+    routing: str | None, address: str | None, queue: str | None
+) -> tuple[str | None, str | None]:
+    if routing == "0" and address:
+        return "topic", address
+    name = queue or address
+    return ("queue", name) if name else (None, None)
+
+
+def _classic_origins(heads: Heads) -> Column:
+    return each(bare_destination, heads.of("original-destination"))
+
+
+def _or_empty(text: str | None) -> str:
+    return text or ""
+
+
+def _millis(text: str | None) -> int | None:
+    """A header's milliseconds as microseconds; absent, zero and nonsense are None."""
+    if not text or text == "0" or not text.isascii() or not text.isdigit() or len(text) > 15:
+        return None
+    return datable(int(text) * 1000) or None
+
+
+def record_maker(request: ReadRequest, place: Place) -> Maker:
+    """The function that turns this reading's frames into records."""
+    source, broker = request.source.name, request.source.broker
+    pull_id, mode = request.pull_id, request.mode
+    queue, kind = place.queue, place.kind
+    artemis = kind == "artemis"
+    ids_of, origins_of = (_artemis_ids, _artemis_origins) if artemis else (_classic_ids, _classic_origins)
+    first_parts = framed(source.encode(), place.queue.encode())
+
+    def make(frames: Sequence[Frame]) -> Sequence[Record]:
+        kinds = list(by_kind([frame.head for frame in frames]))
+        if len(kinds) == 1:
+            return columns(frames, kinds[0])
+        made: list[tuple[int, Record]] = []
+        for heads in kinds:
+            made += zip(heads.places, columns([frames[at] for at in heads.places], heads), strict=True)
+        return [record for _, record in sorted(made, key=itemgetter(0))]
+
+    def columns(frames: Sequence[Frame], heads: Heads) -> Columns:
+        rows, of = len(frames), heads.of
+        _, raw, bodies, inner_nuls = zip(*frames, strict=True)
+        ids, origins = ids_of(heads), origins_of(heads)
+        digests = [sha256(body).hexdigest() for body in bodies]
+
+        def all_the(value: object) -> Same:
+            return Same(value, rows)
+
+        return Columns((
+            [
+                content_id(message_id.encode(), stable, digest.encode(), after=first_parts)
+                for message_id, stable, digest in zip(ids, heads.stable, digests, strict=True)
+            ],
+            all_the(source),
+            all_the(broker),
+            all_the(kind),
+            all_the(queue),
+            all_the(place.version),
+            all_the(place.node),
+            all_the(None),  # queue_id
+            all_the(None),  # offset
+            ids,
+            ids,  # physical_id
+            of("correlation-id"),
+            all_the(()),  # keys
+            [*map(request.key_reader(), ids, heads.headers, repeat(NOTHING), bodies)]
+            if request.source.key not in (None, "message_id") else ids,
+            each(itemgetter(0), origins),
+            each(itemgetter(1), origins),
+            all_the(None),  # origin_exchange
+            all_the(None),  # origin_routing_key
+            all_the(None),  # origin_group
+            all_the(None),  # exchange
+            all_the(None),  # routing_key
+            all_the(now()),
+            each(_millis, of("timestamp")),
+            all_the(None),  # first_dead_at
+            each(_millis, of("_AMQ_ACTUAL_EXPIRY")) if artemis else all_the(None),
+            each(_millis, of("expires")),
+            of("dlqDeliveryFailureCause"),
+            all_the(()),  # deaths
+            all_the(None),  # attempts
+            each(_is_true, of("redelivered")),
+            heads.headers,
+            raw,
+            all_the(NOTHING),  # properties
+            bodies,
+            [*map(len, bodies)],
+            digests,
+            of("content-type"),
+            all_the(None),  # content_encoding
+            each(_is_true, of("persistent")),
+            each(_NUMBERS.get, of("priority")),
+            each(_flags, same(inner_nuls)),
+            all_the(pull_id),
+            all_the(mode),
+        ))  # fmt: skip
+
+    return make
+
+
+def _is_true(text: str | None) -> bool:
+    return text == "true"
+
+
+def _flags(inner_nul: bool) -> int | None:
+    return FLAG_INNER_NUL if inner_nul else None

@@ -1,0 +1,203 @@
+"""What of a dead letter is sent again over STOMP, and what would go wrong.
+
+A SEND keeps unknown headers as properties, and properties shadow real headers later: an
+`original-destination` copied into a replay hides the true one when the message dies again.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from dlq.connectors.activemq.amqp_headers import without_expiry
+from dlq.connectors.activemq.jolokia import TYPE_OF
+from dlq.connectors.activemq.stomp import encode, text_of
+from dlq.connectors.base import Outline, Target
+from dlq.core.errors import UsageError
+from dlq.core.record import FLAG_INNER_NUL, Record
+
+MAX_HEADER_BYTES = 10 * 1024
+"""Classic closes the connection at a longer header line (StompWireFormat.MAX_HEADER_LENGTH)."""
+MAX_HEADERS = 1000
+MAX_BODY_BYTES = 100 * 2**20
+
+_BROKER_OWNED = re.compile(
+    r"destination|message-id|subscription|ack|redelivered|content-length|receipt|transaction|expires|browser|selector"
+    r"|persistent|original-destination|originalExpiration|originalDeliveryMode|dlqDeliveryFailureCause|JMSXUserID"
+    r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
+    r"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|dlq_replay_.*"
+)
+_OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
+"""How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
+consumer can be given; Classic wants them, as the body is the whole AMQP message there."""
+_OF_FRAMEWORKS = re.compile(
+    r"(x-)?(exception|error|stack-?trace|failure|retry|retries|dead-?letter)[-_.\w]*|Camel\w*", re.IGNORECASE
+)
+_EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
+"""What is stripped of an AMQP message inside its body."""
+_TOPIC = "a topic: every subscriber gets it, not only the one that failed"
+_TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
+_UNKNOWN_TYPES = (
+    "STOMP showed every property as a string, and so it is sent, whatever it was; jolokia_details keeps types"
+)
+_GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
+_KINDS = {"queue": "/queue/", "topic": "/topic/"}
+
+
+def target_of(record: Record, to: str) -> Target | None:
+    """Where a letter goes; see `Connector.target_of`."""
+    kind, colon, name = to.partition(":")
+    if colon and kind in _KINDS and name:
+        return Target(kind, name)
+    if to != "origin":
+        raise UsageError(f"--to {to}: ActiveMQ has origin, queue:NAME and topic:NAME")
+    if not record.origin or record.origin_kind not in _KINDS:
+        return None
+    return _failed_queue(record) or Target(record.origin_kind, record.origin)
+
+
+def _failed_queue(record: Record) -> Target | None:
+    """Artemis names the queue that failed beside its address: a subscription can be reached alone."""
+    address, queue = record.headers.get("_AMQ_ORIG_ADDRESS"), record.headers.get("_AMQ_ORIG_QUEUE")
+    own = record.broker_kind == "artemis" and address and queue and address != queue
+    return Target("queue", f"{address}::{queue}") if own else None
+
+
+@lru_cache(4096)
+def _kept(names: tuple[str, ...], artemis: bool, keep_headers: bool) -> Sequence[str]:
+    """Those that are sent again; letters of one kind all have the same names."""
+    gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else []), *([] if keep_headers else [_OF_FRAMEWORKS])]
+    return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
+
+
+def outline(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, typed: bool = False
+) -> Outline:
+    """See `Connector.outline`. `typed`: it goes back by OpenWire."""
+    kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
+    stripped = [name for name in record.headers if name not in kept]
+    headers, body, measured = content(record, target, provenance, keep_headers)
+    if _is_amqp(record) and body != record.body:
+        stripped.append(_EXPIRY_OF_AMQP)
+    number = len(headers) + 1 + measured  # the transaction's, and the length's
+    return Outline(
+        stripped, _problem(record, headers, number, body), _warnings(record, target, headers, typed)
+    )
+
+
+def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes) -> str | None:
+    if record.flags and record.flags & FLAG_INNER_NUL:
+        return "a text with NUL: its end is a conclusion, and it is still in its queue"
+    long = next(
+        (name for name, value in headers.items() if _line_bytes(name, value) > MAX_HEADER_BYTES), None
+    )
+    if long is not None:
+        return f"its header {long[:60]!r} has more than {MAX_HEADER_BYTES} bytes: that closes the connection"
+    if number > MAX_HEADERS:
+        return f"it has more than {MAX_HEADERS} headers: the broker would close the connection"
+    if len(body) > MAX_BODY_BYTES:
+        return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"
+    return None
+
+
+def _line_bytes(name: str, value: str) -> int:
+    """The length of an encoded line; encoding doubles a byte at most."""
+    if 2 * (len(name) + 4 * len(value)) < MAX_HEADER_BYTES:
+        return 0
+    return len(encode("", {name: value}))
+
+
+_PLAIN = {
+    "destination",
+    "priority",
+    "correlation-id",
+    "reply-to",
+    "type",
+    "timestamp",
+    "persistent",
+    "content-length",
+}
+
+
+def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
+    warnings = []
+    if target.kind == "topic":
+        warnings.append(f"{target.name} is {_TOPIC}")
+    if any(name not in _PLAIN and not name.startswith(("dlq_replay_", "_AMQ_")) for name in headers):
+        warnings += _type_warnings(record, typed)
+    if record.broker_kind == "activemq" and not record.properties:
+        warnings.append(_GROUP)
+    if not record.persistent and "originalDeliveryMode" not in record.headers:
+        warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
+    return warnings
+
+
+def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
+    """Precise where Jolokia has told the types."""
+    if typed:
+        return [] if record.properties else [_UNKNOWN_TYPES]
+    known = [f"{name} ({kind})" for name, kind in types_of(record).items()]
+    return [f"{_TYPES}: {', '.join(known)}" if known else _TYPES]
+
+
+def types_of(record: Record) -> dict[str, str]:
+    """The types of the user properties that are not text, where Jolokia has told them."""
+    return {
+        name.removeprefix(TYPE_OF): str(kind)
+        for name, kind in record.properties.items()
+        if name.startswith(TYPE_OF)
+    }
+
+
+def content(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+) -> tuple[dict[str, str], bytes, bool]:
+    """The headers (without content-length) and the body of the SEND, and whether it needs its length."""
+    artemis = record.broker_kind == "artemis"
+    kept = _kept(tuple(record.headers), artemis, keep_headers)
+    own = {name: record.headers[name] for name in kept}
+    headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
+    group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
+    if group:
+        headers["JMSXGroupID"] = group
+    if artemis:
+        headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get('dlq_replay_id', record.record_id)}"
+    text = None if _is_bytes(record.headers, artemis) else text_of(record.body)
+    if text is None:
+        return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True
+    holds_nul = "\0" in text
+    if holds_nul and not artemis:
+        headers["amq-msg-type"] = "text"
+    return headers, text.encode("utf-8", "surrogatepass"), holds_nul
+
+
+def _is_amqp(record: Record) -> bool:
+    """Whether the body is a whole AMQP message, as only Classic has it."""
+    return record.broker_kind == "activemq" and record.headers.get("JMS_AMQP_NATIVE") == "true"
+
+
+def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
+    """Whether it was a BytesMessage. Classic gives only those a length; Artemis gives them theirs first."""
+    if not artemis or "content-length" not in headers:
+        return "content-length" in headers and headers.get("amq-msg-type") != "text"
+    names = list(headers)
+    return "message-id" in names and names.index("content-length") < names.index("message-id")
+
+
+def wire(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, transaction: str
+) -> bytes:
+    """The SEND frame inside a transaction (none: empty)."""
+    headers, body, measured = content(record, target, provenance, keep_headers)
+    if transaction:
+        headers["transaction"] = transaction
+    return encode("SEND", headers, body) if measured else encode("SEND", headers)[:-1] + body + b"\0"
+
+
+def destination(target: Target, artemis: bool) -> dict[str, str]:
+    """The headers that name a target."""
+    if artemis:
+        return {
+            "destination": target.name,
+            "destination-type": "MULTICAST" if target.kind == "topic" else "ANYCAST",
+        }
+    return {"destination": _KINDS[target.kind] + target.name}

@@ -1,0 +1,83 @@
+"""What a replay needs of a connection, whatever it speaks, and how it is said in STOMP."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dlq.connectors.activemq.marker import check_rights, marker
+from dlq.connectors.activemq.republishing import wire
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.base import Outgoing
+
+ROLLED_BACK = "marked rollback only"
+"""Classic's answer to COMMIT where it had refused a letter."""
+
+
+class Lane(Protocol):
+    """A connection that sends transactions; each command is made first, then sent with others.
+
+    A *receipt* is asked for with a command and comes when the broker has done it and all before it.
+    `send` and `wait_for` raise ConnectionLost, and BrokerError for what the broker refuses.
+    """
+
+    @property
+    def artemis(self) -> bool:
+        """Whether the other side is Artemis."""
+
+    @property
+    def node(self) -> str:
+        """host:port of the other side."""
+
+    def check(self, plan: str) -> None:
+        """Make sure that markers may be written, and will be found. Raises BrokerError, ConfigError."""
+
+    def new_receipt(self) -> str:
+        """An id for a command's receipt."""
+
+    def begin(self, transaction: str) -> bytes:
+        """The command that begins a transaction; its name is a number."""
+
+    def letter(self, letter: Outgoing, transaction: str) -> bytes:
+        """The command that sends a letter."""
+
+    def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
+        """The command that sends a transaction's marker (see `activemq_marker`)."""
+
+    def commit(self, transaction: str, receipt: str) -> bytes:
+        """The command that commits."""
+
+    def send(self, data: bytes) -> None:
+        """Write commands."""
+
+    def wait_for(self, receipt: str) -> None:
+        """Until this receipt is here, or anything was refused."""
+
+    def was_refused(self, receipt: str) -> bool:
+        """Whether it was the command with this receipt that was refused."""
+
+    def close(self) -> None:
+        """Let go of the connection; never raises."""
+
+
+class StompLane(Link):
+    """A STOMP connection that sends transactions."""
+
+    def check(self, plan: str) -> None:
+        """See `Lane`."""
+        check_rights(self, plan)
+
+    def begin(self, transaction: str) -> bytes:
+        """See `Lane`."""
+        return encode("BEGIN", {"transaction": transaction})
+
+    def letter(self, letter: Outgoing, transaction: str) -> bytes:
+        """See `Lane`."""
+        return wire(letter.record, letter.target, letter.provenance, letter.keep_headers, transaction)
+
+    def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
+        """See `Lane`."""
+        return marker(plan, replay_ids, transaction, receipt, self.artemis)
+
+    def commit(self, transaction: str, receipt: str) -> bytes:
+        """See `Lane`."""
+        return encode("COMMIT", {"transaction": transaction, "receipt": receipt})

@@ -1,0 +1,77 @@
+"""Classic's statistics plugin, asked over STOMP: a queue's depth where there is no Jolokia.
+
+A request to a broker without the plugin becomes a message in a real queue, so it is asked only where the
+configuration says that the plugin is there; such a request is not persistent and expires by itself.
+The answer needs XStream and Jettison on the broker's classpath (its distribution has them); without it: None.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.activemq.jolokia import QueueFacts
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.core.clock import now
+from dlq.core.errors import BrokerError
+from dlq.core.settings import Broker
+
+_WAIT = 3.0
+_REPLY = "/temp-queue/dlq.statistics"
+_SHOWN = {
+    "MemoryPercentUsage": "memoryPercentUsage",
+    "ConsumerCount": "consumerCount",
+    "DequeueCount": "dequeueCount",
+}
+
+
+def facts(broker: Broker, queue: str) -> QueueFacts | None:
+    """What the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
+    try:
+        link = Link(broker)
+    except BrokerError:
+        return None
+    try:
+        found = _asked(link, queue)
+    except BrokerError:
+        return None
+    finally:
+        link.close()
+    if not isinstance(found.get("size"), int):
+        return None
+    shown = {name: found[asked] for name, asked in _SHOWN.items() if asked in found}
+    return QueueFacts(found["size"], found.get("consumerCount", 0), found.get("inflightCount", 0), shown)
+
+
+def _asked(link: Link, queue: str) -> Mapping[str, Any]:
+    subscription = {"id": link.token, "destination": _REPLY, "ack": "auto"}
+    link.request("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"})
+    question = {
+        "destination": f"/queue/ActiveMQ.Statistics.Destination.{queue}",
+        "reply-to": _REPLY,
+        "expires": str(now() // 1000 + round(_WAIT * 1000)),
+    }
+    link.send(encode("SEND", question))
+    deadline = time.monotonic() + _WAIT
+    while time.monotonic() < deadline:
+        for frame in link.receive(0.02):
+            return values_of(frame.body)
+    return {}
+
+
+def values_of(body: bytes) -> dict[str, Any]:
+    """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
+    try:
+        entries = json.loads(body)["map"]["entry"]
+    except (ValueError, KeyError, TypeError):
+        return {}
+    return dict(_entry(entry) for entry in entries if isinstance(entry, dict) and "string" in entry)
+
+
+def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:
+    """A text value has the type of its name, so that both are in one list."""
+    if isinstance(entry["string"], list):
+        return str(entry["string"][0]), entry["string"][-1]
+    values = [value for kind, value in entry.items() if kind != "string"]
+    return str(entry["string"]), values[0] if values else None

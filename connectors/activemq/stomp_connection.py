@@ -1,0 +1,260 @@
+"""One STOMP connection: stomp.py connects (failover, TLS), our own frame reader reads.
+
+stomp.py's reader loses bytes (see `stomp_frames`), so its thread is never started: its transport opens
+the socket, tries the next address, checks the certificate, and hands the socket over.
+
+Heart-beats: the broker is asked for them, so that a dead one is noticed. We promise none, because a slow
+disk must not look like a dead client; a newline is sent now and then while waiting, for brokers that end
+silent connections (Artemis, after a minute).
+"""
+
+import contextlib
+import select
+import time
+from collections import deque
+from collections.abc import Mapping
+
+from dlq.connectors.activemq.sockets import Address, address_of, open_socket, password_for
+from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
+from dlq.core import units
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, NotFound, Unreachable
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal, shorten
+
+_RECEIVE = 2**18
+_BROKER_BEAT_MS = 20_000
+_SILENCE = 3 * _BROKER_BEAT_MS / 1000
+_OWN_BEAT = 10.0
+_PIECE = 2**14
+_MOST_KEPT, _OBJECT, _SPARE = 2**30, 256, 1000
+"""Bytes of messages that may wait for whoever asks for them, bytes that each takes beside its content, and
+receipts beyond those that we asked for."""
+_IN_PIECES = 0.5
+"""Seconds that a message may go on coming before its reader is told that there is none yet."""
+
+
+class Link:
+    """A connected STOMP 1.2 session. Not safe for several threads."""
+
+    def __init__(self, broker: Broker) -> None:
+        address = address_of(broker)
+        self.broker = broker
+        self.timeout = units.seconds(broker.timeout)
+        self._socket, self.node = open_socket(broker, address)
+        self._socket.settimeout(self.timeout)
+        self._reader = FrameReader()
+        self._inbox: deque[Frame] = deque()
+        self._kept = 0
+        self._heard = self._sent = time.monotonic()
+        self._asked = self._greeted = False
+        self._receipts: set[bytes] = set()
+        self._refused: dict[str, BrokerError] = {}
+        try:
+            self.server = self._login(address)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def token(self) -> str:
+        """The subscription id to use: only frames that carry it are believed."""
+        return self._reader.token
+
+    @property
+    def artemis(self) -> bool:
+        """Whether the other side is Artemis, by its `server` header."""
+        return self.server.startswith("ActiveMQ-Artemis/")
+
+    @property
+    def version(self) -> str:
+        """5.18.6, 6.3.1, 2.56.0; empty when the broker does not say."""
+        return self.server.partition("/")[2].partition(" ")[0]
+
+    def _login(self, address: Address) -> str:
+        secret = password_for(self.broker, address.user)
+        headers = {"accept-version": "1.2", "host": address.hosts[0][0], "heart-beat": f"0,{_BROKER_BEAT_MS}"}
+        if address.user:
+            headers |= {"login": address.user, "passcode": secret or ""}
+        self.send(encode("CONNECT", headers))
+        found = headers_of(self._greeting().head)
+        if found.get("version") != "1.2":
+            raise BrokerError(f"{self.place}: the broker does not speak STOMP 1.2")
+        return found.get("server", "")
+
+    def _greeting(self) -> Frame:
+        deadline = time.monotonic() + self.timeout
+        while time.monotonic() < deadline:
+            for frame in self._read(1.0):
+                if frame.command == b"ERROR":
+                    said = _said(headers_of(frame.head))
+                    raise AccessDenied(f"{self.place}: the broker refused: {said}; check user and password")
+                self._greeted = True
+                return frame
+        raise Unreachable(f"{self.place}: no answer; is this the STOMP port?")
+
+    @property
+    def place(self) -> str:
+        """The broker as error texts name it."""
+        return f"{self.broker.name} ({self.node})"
+
+    def send(self, data: bytes) -> None:
+        """Write bytes. Raises ConnectionLost.
+
+        Long data goes out in pieces, reading in between: a broker that is itself blocked in writing to
+        us would read nothing more.
+        """
+        for at in range(0, len(data), _PIECE):
+            if at:
+                self._read_what_is_there()
+            try:
+                self._socket.sendall(data[at : at + _PIECE])
+            except OSError as error:
+                raise self._lost(error) from error
+        self._sent = time.monotonic()
+
+    def _read_what_is_there(self) -> None:
+        readable, _, _ = (
+            select.select([self._socket], [], [], 0) if self._socket.fileno() < 1024 else ([], [], [])
+        )
+        if readable:
+            self._keep(self._read(0.001))
+
+    def _keep(self, frames: list[Frame]) -> None:
+        """Keep messages and receipts, those beside an ERROR too. Raises on ERROR."""
+        messages = [frame for frame in frames if frame.command == b"MESSAGE"]
+        self._inbox.extend(messages)
+        self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
+        self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
+        errors = [headers_of(frame.head) for frame in frames if frame.command == b"ERROR"]
+        self._refused |= {headers.get("receipt-id", ""): self.refusal(headers) for headers in errors}
+        for headers in errors:
+            raise self.refusal(headers)
+        if self._kept > _MOST_KEPT or len(self._receipts) > self._reader.receipts + _SPARE:
+            raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
+
+    def receive(self, wait: float) -> list[Frame]:
+        """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
+        until = time.monotonic() + _IN_PIECES
+        while not self._inbox:
+            heard = self._heard
+            frames = self._read(wait)
+            if not frames and self._reader.pending and not self._asked:
+                self._asked = True
+                self.send(self._ping(self._reader.receipt()))
+            self._keep(frames)
+            if self._heard == heard or self._heard > until:
+                break
+        messages = list(self._inbox)
+        self.discard()
+        return messages
+
+    def discard(self) -> None:
+        """Forget messages that were received and not asked for yet."""
+        self._inbox.clear()
+        self._kept = 0
+
+    def _ping(self, receipt: str) -> bytes:
+        """Something harmless that both brokers answer with a receipt."""
+        begin = encode("BEGIN", {"transaction": receipt, "receipt": receipt})
+        return begin + encode("ABORT", {"transaction": receipt})
+
+    def _read(self, wait: float) -> list[Frame]:
+        self._socket.settimeout(max(wait, 0.001))
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except TimeoutError:
+            self._check_silence()
+            return []
+        except OSError as error:
+            raise self._lost(error) from error
+        finally:
+            self._socket.settimeout(self.timeout)
+        if not data:
+            raise self._lost(None)
+        self._heard = time.monotonic()
+        frames = self._reader.feed(data)
+        self._asked = self._asked and not frames
+        return frames
+
+    def _check_silence(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > _SILENCE:
+            raise ConnectionLost(f"{self.place}: nothing was heard from the broker for {_SILENCE:.0f} s")
+        if now - self._sent > _OWN_BEAT:
+            self.send(b"\n")
+
+    def _lost(self, error: OSError | None) -> ConnectionLost:
+        said = self._reader.last_error()
+        silent = (error.strerror or str(error)) if error else "closed by the broker"
+        hint = "" if self._greeted else "; is this the STOMP port?"
+        reason = shorten(for_terminal(said), 300) if said else silent + hint
+        return ConnectionLost(f"{self.place}: the connection ended: {reason}")
+
+    def refusal(self, headers: Mapping[str, str]) -> BrokerError:
+        """An ERROR frame as one of our errors."""
+        return refusal(self.place, _said(headers))
+
+    def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
+        """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""
+        receipt = self._reader.receipt()
+        self.send(encode(command, {**headers, "receipt": receipt}, body))
+        self.wait_for(receipt)
+
+    def ping(self) -> None:
+        """Wait until the broker has done all that was sent before."""
+        receipt = self._reader.receipt()
+        self.send(self._ping(receipt))
+        self.wait_for(receipt)
+
+    def new_receipt(self) -> str:
+        """A receipt id for a frame that the caller writes itself."""
+        return self._reader.receipt()
+
+    def wait_for(self, receipt: str) -> None:
+        """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
+        BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
+        line = f"receipt-id:{receipt}".encode()
+        deadline = time.monotonic() + self.patience
+        while line not in self._receipts:
+            if receipt in self._refused:
+                raise self._refused[receipt]
+            if time.monotonic() > deadline:
+                raise unanswered(self.place, self.patience)
+            self._keep(self._read(1.0))
+        self._receipts.discard(line)
+
+    def was_refused(self, receipt: str) -> bool:
+        """Whether the command with this receipt was answered by an ERROR."""
+        return receipt in self._refused
+
+    @property
+    def patience(self) -> float:
+        """Seconds of silence after which an answer is not waited for any more."""
+        return max(self.timeout, 30.0)
+
+    def close(self) -> None:
+        """Let go of the connection in order; never raises."""
+        with contextlib.suppress(BrokerError, OSError):
+            self.send(encode("DISCONNECT", {}))
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+
+def refusal(place: str, said: str) -> BrokerError:
+    """What a broker says against a command, as one of our errors."""
+    lower = said.lower()
+    if "not authorized" in lower or "does not have permission" in lower or "security" in lower:
+        return AccessDenied(f"{place}: {said}")
+    if "does not exist" in lower or "AMQ339001" in said:
+        return NotFound(f"{place}: {said}")
+    return BrokerError(f"{place}: {said}")
+
+
+def unanswered(place: str, patience: float) -> ConnectionLost:
+    """A command that should have been answered by now."""
+    said = f"no answer for {patience:.0f} s"
+    return ConnectionLost(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")
+
+
+def _said(headers: Mapping[str, str]) -> str:
+    return shorten(for_terminal(headers.get("message", "no reason given")), 300)

@@ -1,0 +1,247 @@
+"""Reading one queue: `take` consumes with acknowledgements held back, `browse` (Classic only) looks.
+
+On Classic acknowledgements are cumulative (`client`), a third of the broker's work, until a letter comes
+that must stay, such as one that STOMP cannot carry. A cumulative acknowledgement could not leave it out, so
+all is given back from there and read again, each letter to be acknowledged by itself (`client-individual`,
+as always on Artemis).
+NACK is never sent: in a DLQ it destroys the letter. What is not acknowledged goes back by UNSUBSCRIBE,
+which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
+"""
+
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dlq.connectors.activemq.acks import PAGE, Acks
+from dlq.connectors.activemq.lossy_messages import INNER_NUL
+from dlq.connectors.activemq.records import Maker
+from dlq.connectors.activemq.stomp import Frame, encode
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.base import Batch, Left, ReadRequest
+from dlq.core.errors import BrokerError
+from dlq.core.record import Record
+
+BATCH_ROWS = 1000
+_POLL = 0.05
+_IDLE_END = 2.0
+_STALLED_END = 6.0
+_UNACKED_END = 60.0
+"""Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
+of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
+
+_FULL = 1.0
+"""Seconds of silence after which the window is taken to be full of letters that no acknowledgement names."""
+
+
+class Started(NamedTuple):
+    """A connection, what to subscribe with and how often, how its frames become records, and what wakes
+    the queue.
+
+    Classic holds what a consumer has not acknowledged in an array, from whose front each acknowledgement
+    takes one letter and moves all others (PrefetchSubscription#acknowledge). Where each is acknowledged by
+    itself, letters that wait by the thousand for their segment are spread over several consumers, which
+    costs the broker a sixth less; one connection keeps the queue's order.
+    """
+
+    link: Link
+    subscribe: Mapping[str, str]
+    make: Maker
+    nudge: bytes = b""
+    consumers: int = 1
+    cumulative: bool = False
+
+
+@dataclass
+class Walk:
+    """How one queue is read; `start` is given the number of letters that may still be read."""
+
+    request: ReadRequest
+    queue: str
+    start: Callable[[int | None], Started]
+    browse: bool
+    depth: int | None
+    lossy: Callable[[Frame], str | None]
+    topology: Mapping[str, Any]
+    notes: Sequence[str]
+
+    def begin(self, limit: int | None) -> "StompReading":
+        """Connect, and read at most so many letters. Raises BrokerError."""
+        return StompReading(self, limit)
+
+
+class StompReading:
+    """One walk over one queue; owns its connection. Positions count from 1."""
+
+    def __init__(self, walk: Walk, limit: int | None) -> None:
+        """Connects. Raises BrokerError."""
+        self._walk = walk
+        bounds = [bound for bound in (walk.depth, limit) if bound is not None]
+        self._goal = min(bounds) if bounds else None
+        started = walk.start(self._goal)
+        self._link, self._subscribe, self._make, self._nudge, self._number, cumulative = started
+        self._acks = Acks(self._link, cumulative)
+        self._consumers: list[str] = []
+        self._opened = 0
+        self._must_switch = False
+        self.complete = False
+        self.seen = self.position = 0
+        self._ended = False
+        self._stays = 0
+        """Letters that are not acknowledged, whatever the caller does."""
+        self._held: list[Frame] = []
+        """Those of them that are archived."""
+        self._frames: deque[Frame] = deque()
+        self._quiet = 0.0
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        if self._goal == 0:
+            self.complete = True
+            return
+        self._consume()
+        while not self._is_over():
+            if self._must_switch or self._is_full_of_unnamed():
+                yield from self._begin_again()
+            records, left = self._some()
+            yield Batch(records, self.position, left=left)
+        if self._acks.has_unnamed():
+            yield from self._release()
+        yield from self._held_back()
+        self.complete = self._shown_in_full()
+
+    def _consume(self) -> None:
+        self._consumers = [f"{self._link.token}-{self._opened + n}" for n in range(self._number)]
+        self._opened += self._number
+        for consumer in self._consumers:
+            self._link.request("SUBSCRIBE", {**self._subscribe, "id": consumer})
+
+    def _give_back(self) -> None:
+        for consumer in self._consumers:
+            self._link.request("UNSUBSCRIBE", {"id": consumer})
+        self._consumers = []
+
+    def _is_full_of_unnamed(self) -> bool:
+        """Letters that stay would come a second time, so with them it ends here."""
+        return self._quiet > _FULL and self._acks.has_unnamed() and not (self._acks.pending or self._stays)
+
+    def _release(self) -> Iterator[Batch]:
+        """Give back what is not archived, once all that is archived has been acknowledged."""
+        began = time.monotonic()
+        while self._acks.pending:
+            if time.monotonic() - began > _UNACKED_END:
+                self._ended = True
+                return
+            time.sleep(_POLL)
+            yield Batch((), self.position)
+        self.settled()
+        self._give_back()
+        self._frames.clear()
+        self._link.discard()
+        self._acks.take_unnamed(self._subscribe["destination"])
+
+    def _begin_again(self) -> Iterator[Batch]:
+        """With a new window; after a letter that must stay, each is acknowledged by itself."""
+        yield from self._release()
+        if self._must_switch:
+            self._subscribe = {**self._subscribe, "ack": "client-individual"}
+            self._acks.cumulative = self._must_switch = False
+        self._quiet = 0.0
+        if not self._ended:
+            self._consume()
+
+    def _some(self) -> tuple[Sequence[Record], list[Left]]:
+        """Letters until a batch is full or the broker pauses."""
+        request = self._walk.request
+        rows = min(request.batch_rows, BATCH_ROWS)
+        taken: list[Frame] = []
+        left: list[Left] = []
+        size = 0
+        while len(taken) < rows and size < request.batch_bytes and not self._pauses():
+            if not self._frames and not self._wait():
+                break
+            frame = self._frames.popleft()
+            size += len(frame.body)
+            self._take(frame, taken, left)
+        return self._make(taken) if taken else (), left
+
+    def _wait(self) -> bool:
+        asked = time.monotonic()
+        self._frames.extend(self._link.receive(_POLL))
+        if not self._frames and self._nudge:
+            self._link.send(self._nudge)
+        self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
+        return bool(self._frames)
+
+    def _take(self, frame: Frame, taken: list[Frame], left: list[Left]) -> None:
+        if self._walk.browse and b"browser:end" in frame.head.split(b"\n"):
+            self._ended = True
+            return
+        reason = self._walk.lossy(frame)
+        if self._acks.cumulative and (reason is not None or frame.inner_nul):
+            self._must_switch = True
+            return
+        self.seen += 1
+        if self._nudge and not self._acks.begun and self.seen % PAGE == 0:
+            self._link.send(self._nudge)
+        if reason is not None:
+            self._stays += 1
+            left.append(self._left(frame, reason))
+        elif frame.inner_nul:
+            self._stays += 1
+            self._held.append(frame)
+        else:
+            self.position += 1
+            taken.append(frame)
+            if self._walk.request.mode == "drain":
+                self._acks.owe(self.position, frame.head)
+
+    def _left(self, frame: Frame, reason: str) -> Left:
+        [record] = self._make([frame])
+        return Left(record.physical_id or "", reason)
+
+    def _pauses(self) -> bool:
+        return self._must_switch or self._reached()
+
+    def _reached(self) -> bool:
+        return self._ended or (self._goal is not None and self.seen >= self._goal)
+
+    def _is_over(self) -> bool:
+        silence = _IDLE_END if self._walk.depth is None else _STALLED_END
+        return self._reached() or self._quiet > (_UNACKED_END if self._acks.pending else silence)
+
+    def _held_back(self) -> Iterator[Batch]:
+        """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""
+        if self._held:
+            yield Batch((), self.position)
+            self.position += len(self._held)
+            left = [self._left(frame, INNER_NUL) for frame in self._held]
+            yield Batch(self._make(self._held), self.position, left=left)
+
+    def _shown_in_full(self) -> bool:
+        if self._goal is not None:
+            return self.seen >= self._goal
+        return not self._walk.browse
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`."""
+        if self._acks.acknowledge(position):
+            self._quiet = 0.0
+
+    def settled(self) -> int:
+        """See `Reading`."""
+        return self._acks.settled()
+
+    def close(self) -> None:
+        """See `Reading`."""
+        with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
+            self._give_back()
+        self._link.close()
+
+
+def nudge(destination: Mapping[str, str], token: str) -> bytes:
+    """An event that changes nothing: a consumer comes, takes nothing, and goes."""
+    headers = {**destination, "id": f"{token}-nudge", "ack": "client", "selector": "1=0"}
+    return encode("SUBSCRIBE", headers) + encode("UNSUBSCRIBE", {"id": headers["id"]})

@@ -1,0 +1,259 @@
+"""Publishing in transactions of about a hundred, each with a marker, on Classic three under way.
+
+BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
+took all of them, and when the transaction before is committed, which keeps the order. A broker does one
+thing at a time for a connection, so transactions take two in turn: while it commits on one, it reads the
+next from the other. A receipt on every SEND would be six to ten times slower. When the broker refuses
+something, all that is not being committed is given up and sent again, in the end one by one, so that only
+the culprit is refused.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from dlq.connectors.activemq.senders import ROLLED_BACK, Lane
+from dlq.connectors.base import Outgoing, Sent
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError
+
+BATCH = 100
+_UNDER_WAY = 3
+"""Transactions: one being committed, one that the broker has taken, one being filled. On Artemis one alone:
+it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
+_CONNECTIONS = 2
+_BATCH_BYTES = 4 * 2**20
+_BATCH_SECONDS = 0.5
+"""A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
+_PAUSES = (0.1, 0.4, 1.0)
+"""Seconds between tries of the first connection."""
+_PIECE = 32 * 2**10
+_USED_ID = "AMQ339013"
+"""Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
+_NOTHING_STORED = (_USED_ID, ROLLED_BACK)
+"""Answers to COMMIT that say so."""
+
+
+class _Transaction(NamedTuple):
+    """`taken` and `finished` are the receipts of its marker and of its COMMIT."""
+
+    lane: Lane
+    name: str
+    taken: str
+    finished: str
+    letters: list[Outgoing]
+
+
+class TransactionPublisher:
+    """Up to two connections that send; see `Publisher`."""
+
+    def __init__(self, connect: Callable[[], Lane], plan: str, window: int) -> None:
+        """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
+        self._connect, self._plan = connect, plan
+        self._checked: set[str] = set()
+        """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
+        self._lanes = deque([self._first()])
+        self._under_way = 1 if self._lanes[0].artemis else min(_UNDER_WAY, window)
+        self._batch = max(1, min(BATCH, window // self._under_way))
+        self._open: deque[_Transaction] = deque()
+        """In order; of the first COMMIT may have been sent, of the others it has not."""
+        self._committing = False
+        self._connections = _CONNECTIONS
+        self._begun = 1
+        """Number of the last transaction, the first being that of a check. Short: every letter bears it."""
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """See `Publisher`."""
+        more = True
+        while more:
+            done: list[Sent] = []
+            try:
+                more = self._step(outgoing, done)
+            except ConnectionLost as error:
+                yield from done
+                yield from self._in_doubt(error, {sent.number for sent in done})
+                raise
+            yield from done
+
+    def _in_doubt(self, error: ConnectionLost, answered: set[int]) -> Iterator[Sent]:
+        letters = [letter for transaction in self._open for letter in transaction.letters]
+        return (Sent(o.number, "in_doubt", str(error)) for o in letters if o.number not in answered)
+
+    def _step(self, outgoing: Iterator[Outgoing], done: list[Sent]) -> bool:
+        """Send one transaction's letters, then let the broker commit the one before. False at the end.
+
+        Letters of a slow giver, and the last ones, are committed at once.
+        """
+        newest = self._new()
+        self._open.append(newest)
+        try:
+            is_full = self._fill(newest, outgoing)
+            if not newest.letters:
+                self._open.pop()
+            while self._open and (not is_full or len(self._open) >= self._under_way):
+                self._commit_first()
+                self._confirm_first(done)
+            if len(self._open) > 1:
+                self._commit_first()
+        except ConnectionLost:
+            raise
+        except BrokerError:
+            self._give_up_and_resend(done)
+        return bool(newest.letters)
+
+    def _new(self) -> _Transaction:
+        """On the connection that was not used last; the second is made when it is of use."""
+        if self._open and len(self._lanes) < self._connections:
+            self._connect_once_more()
+        self._lanes.rotate()
+        lane = self._lanes[0]
+        self._begun += 1
+        return _Transaction(lane, str(self._begun), lane.new_receipt(), lane.new_receipt(), [])
+
+    def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
+        """Send letters as they are given, the broker working alongside, and the marker; nothing without
+        letters. False when the giver was slow or has no more."""
+        lane, name, letters = transaction.lane, transaction.name, transaction.letters
+        data = bytearray(lane.begin(name))
+        began, size = time.monotonic(), 0
+        is_full = is_old = False
+        for letter in outgoing:
+            letters.append(letter)
+            data += lane.letter(letter, name)
+            size += letter.record.body_size
+            if len(data) >= _PIECE:
+                lane.send(bytes(data))
+                data.clear()
+            is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
+            is_old = time.monotonic() - began > _BATCH_SECONDS
+            if is_full or is_old:
+                break
+        if letters:
+            ids = [letter.provenance["dlq_replay_id"] for letter in letters]
+            data += lane.marker(self._plan, ids, name, transaction.taken)
+            lane.send(bytes(data))
+        return is_full and not is_old
+
+    def _commit_first(self) -> None:
+        if not self._committing:
+            self._commit(self._open[0])
+            self._committing = True
+
+    def _confirm_first(self, done: list[Sent]) -> None:
+        if self._committing:
+            refusal = self._confirm(self._open[0], done)
+            self._open.popleft()
+            self._committing = False
+            if refusal is not None:
+                raise refusal
+
+    def _commit(self, transaction: _Transaction) -> None:
+        """COMMIT, once the broker has taken the marker and so all that was sent before it."""
+        lane = transaction.lane
+        lane.wait_for(transaction.taken)
+        lane.send(lane.commit(transaction.name, transaction.finished))
+
+    def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:
+        """Wait for COMMIT's answer; returns the ERROR that another command was answered with meanwhile.
+
+        A BrokerError that is raised means that nothing of this transaction is there.
+        """
+        of_another = None
+        while True:
+            try:
+                transaction.lane.wait_for(transaction.finished)
+                break
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                if not transaction.lane.was_refused(transaction.finished):
+                    of_another = error
+                elif any(mark in str(error) for mark in _NOTHING_STORED):
+                    raise
+                else:
+                    said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
+                    raise ConnectionLost(said) from error
+        done += [Sent(letter.number, "confirmed") for letter in transaction.letters]
+        return of_another
+
+    def _give_up_and_resend(self, done: list[Sent]) -> None:
+        """After an ERROR: nothing that is not being committed may be committed any more."""
+        try:
+            self._confirm_first(done)
+        except ConnectionLost:
+            raise
+        except BrokerError:
+            pass  # nothing of it is there, or it concerns what is given up now
+        self._reconnect()
+        self._committing = False
+        while self._open:
+            self._resend(self._open[0].letters, done)
+            self._open.popleft()
+
+    def _resend(self, letters: Sequence[Outgoing], done: list[Sent]) -> None:
+        """In transactions that are waited for; when one is refused, each of its letters alone."""
+        rest = iter(letters)
+        while True:
+            transaction = self._new()
+            try:
+                self._fill(transaction, rest)
+                if not transaction.letters:
+                    return
+                self._commit(transaction)
+                self._confirm(transaction, done)
+            except ConnectionLost:
+                raise
+            except BrokerError as error:
+                self._reconnect()
+                if len(letters) == 1:
+                    done.append(_alone(letters[0], error))
+                    return
+                for letter in transaction.letters:
+                    self._resend([letter], done)
+
+    def _first(self) -> Lane:
+        """A broker that allows few connections counts one that has just ended a moment longer."""
+        for pause in _PAUSES:
+            try:
+                return self._connected()
+            except ConnectionLost:
+                time.sleep(pause)
+        return self._connected()
+
+    def _connected(self) -> Lane:
+        lane = self._connect()
+        if lane.node not in self._checked:
+            try:
+                lane.check(self._plan)
+            except DlqError:
+                lane.close()
+                raise
+            self._checked.add(lane.node)
+        return lane
+
+    def _reconnect(self) -> None:
+        """Closing the old connections gives up their transactions."""
+        self.close()
+        try:
+            self._lanes = deque([self._connected()])
+        except DlqError as error:
+            raise ConnectionLost(str(error)) from error
+
+    def _connect_once_more(self) -> None:
+        """A broker that allows no second connection gets everything over the first."""
+        try:
+            self._lanes.append(self._connected())
+        except DlqError:
+            self._connections = 1
+
+    def close(self) -> None:
+        """See `Publisher`."""
+        for lane in self._lanes:
+            lane.close()
+
+
+def _alone(letter: Outgoing, error: BrokerError) -> Sent:
+    """What an error means for the only letter of a transaction."""
+    if _USED_ID in str(error):
+        return Sent(letter.number, "confirmed", "the broker had taken this replay before (duplicate id)")
+    return Sent(letter.number, "refused", str(error))

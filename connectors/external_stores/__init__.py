@@ -1,0 +1,1 @@
+"""Stores outside that know what became of a message: what `[evidence]` asks."""

@@ -1,0 +1,108 @@
+"""What RocketMQDedupListener and shine-mq keep in Redis, read with SCAN: nothing blocks the server.
+
+Layouts: RedisPersist.buildDedupMessageRedisKey of Jaskey/RocketMQDedupListener; RedisCoordinator and
+MqConstant of 7le/shine-mq 2.2. Spring's default template writes Java-serialized strings, others JSON
+or plain text: all three are read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from dlq.connectors.credentials import password_of
+from dlq.core import clock
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
+from dlq.core.evidence import Fact
+from dlq.core.settings import Evidence
+
+if TYPE_CHECKING:
+    from redis import Redis
+
+_KEYS, _FIELDS = 1000, 100
+"""How many a SCAN step looks at: a field of shine-mq holds a whole message."""
+_SECONDS = 10
+_JAVA_STRING = b"\xac\xed\x00\x05t"
+_HASHES: Mapping[str, tuple[str, str]] = {
+    "distributed_msg_prepare": ("work", "prepared"),
+    "distributed_msg_ready": ("message", "ready"),
+    "distributed_msg_rollback": ("message", "rolled_back"),
+    "receive_retries": ("message", "retries"),
+}
+"""Hash of shine-mq -> what its fields are ids of, and what being in it means."""
+
+
+def dedup(settings: Evidence) -> Iterator[Fact]:
+    """The consumption records of RocketMQDedupListener."""
+    prefix = f"{settings.prefix or 'MSGDEDUP'}:"
+    application = f"{settings.application}:" if settings.application else ""
+    pattern = re.sub(r"([*?\[\]\\])", r"\\\1", prefix + application) + "*"
+    with _connected(settings) as client:
+        found = client.scan_iter(pattern, count=_KEYS)
+        while keys := list(islice(found, _KEYS)):
+            yield from _records(client, keys, len(prefix.encode()))
+
+
+def _records(client: "Redis", keys: list[bytes], cut: int) -> Iterator[Fact]:
+    asked = client.pipeline(transaction=False)
+    asked.mget(keys)
+    for key in keys:
+        asked.pttl(key)
+    states, *lives = asked.execute()
+    moment = clock.now()
+    for key, state, life in zip(keys, states, lives, strict=True):
+        if state is not None:  # else it has expired since
+            until = moment + life * 1000 if life >= 0 else None
+            yield Fact(_text(key[cut:]), _text(state), until)
+
+
+def shine(settings: Evidence) -> Iterator[Fact]:
+    """The hashes of shine-mq's coordinator, and its counters of failed deliveries."""
+    with _connected(settings) as client:
+        for name, (kind, state) in _HASHES.items():
+            text = f"{settings.prefix or ''}{name}".encode()
+            for key in (text, _JAVA_STRING + len(text).to_bytes(2) + text):
+                for field, value in client.hscan_iter(key, count=_FIELDS):
+                    yield Fact(f"{kind}:{_text(field)}", state, None, _number(value))
+
+
+def _text(stored: bytes) -> str:
+    """A string, however Spring has written it."""
+    if stored.startswith(_JAVA_STRING):
+        stored = stored[len(_JAVA_STRING) + 2 :]
+    elif len(stored) > 1 and stored[:1] == stored[-1:] == b'"':
+        stored = stored[1:-1]
+    return stored.decode("utf-8", "backslashreplace")
+
+
+def _number(stored: bytes) -> int | None:
+    """A counter (HINCRBYFLOAT writes 3 or 3.0); None for anything else, such as a message."""
+    return int(float(stored)) if re.fullmatch(rb"\d{1,9}(\.\d{1,9})?", stored) else None
+
+
+@contextmanager
+def _connected(settings: Evidence) -> Iterator["Redis"]:
+    place = f"evidence.{settings.name}"
+    try:
+        import redis
+        from redis.backoff import ConstantBackoff
+        from redis.retry import Retry
+    except ImportError as error:
+        raise UsageError(f"{place} needs the Redis client: pip install 'dlq[redis]'") from error
+    options: dict[str, Any] = {"socket_timeout": _SECONDS, "socket_connect_timeout": _SECONDS}
+    options["retry"] = Retry(ConstantBackoff(1), retries=2)
+    secret = password_of(place, settings)
+    try:
+        client = redis.Redis.from_url(settings.url, **options, **({"password": secret} if secret else {}))
+    except ValueError as error:
+        raise ConfigError(f"{place}.url: {error}") from error
+    try:
+        with client:
+            yield client
+    except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
+        raise AccessDenied(f"{place}: Redis refused: {error}") from error
+    except (redis.ConnectionError, redis.TimeoutError) as error:
+        raise Unreachable(f"{place}: Redis does not answer: {error}") from error
+    except redis.RedisError as error:
+        raise BrokerError(f"{place}: Redis failed: {error}") from error

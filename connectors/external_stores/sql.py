@@ -1,0 +1,59 @@
+"""The table of RocketMQDedupListener in PostgreSQL, MySQL or MariaDB, read through a server-side cursor.
+
+Layout: JDBCPersit of Jaskey/RocketMQDedupListener. Expired rows stay until the same message comes
+again, so that they can still say what became of it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from dlq.connectors.credentials import password_of
+from dlq.connectors.external_stores.sql_drivers import DRIVERS
+from dlq.core.errors import BrokerError, ConfigError, Unreachable
+from dlq.core.evidence import Fact
+from dlq.core.settings import Evidence
+
+_PATIENCE = {"connect_timeout": 10}
+_COLUMNS = ("application_name", "topic", "tag", "msg_uniq_key", "status", "expire_time")
+_ROWS = 5000
+
+
+def dedup(settings: Evidence) -> Iterator[Fact]:
+    """The consumption records of RocketMQDedupListener."""
+    engine = _engine(settings)
+    try:
+        with engine.connect().execution_options(stream_results=True, yield_per=_ROWS) as connection:
+            for application, topic, tag, key, state, until in connection.execute(_query(settings)):
+                named = ":".join(part for part in (application, topic, tag, key) if part)
+                yield Fact(named, state, None if until is None else int(until) * 1000)
+    except sa.exc.SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        kind = Unreachable if isinstance(error, sa.exc.OperationalError) else BrokerError
+        raise kind(
+            f"evidence.{settings.name}: {engine.url.set(query={}).render_as_string()} failed: {reason}"
+        ) from error
+    finally:
+        engine.dispose()
+
+
+def _engine(settings: Evidence) -> sa.Engine:
+    place = f"evidence.{settings.name}"
+    try:
+        url = sa.make_url(settings.url)
+        url = url.set(drivername=DRIVERS[url.drivername], password=password_of(place, settings))
+        return sa.create_engine(url, connect_args={} if url.drivername == "sqlite" else _PATIENCE)
+    except (sa.exc.ArgumentError, ValueError) as error:
+        raise ConfigError(f"{place}.url is no URL; write it like postgresql://user@host/database") from error
+    except ImportError as error:
+        raise ConfigError(f"{place} needs a database driver: pip install 'dlq[postgres,mysql]'") from error
+
+
+def _query(settings: Evidence) -> sa.Select[Any]:
+    schema, _, name = (settings.table or "t_rocketmq_dedup").rpartition(".")
+    table = sa.table(name, *map(sa.column, _COLUMNS), schema=schema or None)
+    query = sa.select(*(table.c[column] for column in _COLUMNS))
+    if settings.application is not None:
+        query = query.where(table.c.application_name == settings.application)
+    return query

@@ -1,0 +1,1 @@
+"""Letters as JSONL: what `dlq export` writes and `dlq import` reads."""

@@ -1,0 +1,218 @@
+"""JSONL letters: one object a line, to records and back.
+
+`headers` and `properties` hold what the broker kind calls so. A line that `dlq export` wrote carries
+`record`, the columns that a foreign file lacks; with it, export then import is the identity.
+"""
+
+import base64
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from dlq.connectors.interchange.kinds import FIELDS_OF_KIND
+from dlq.connectors.interchange.values import escaped, fitting, moment
+from dlq.core.clock import iso
+from dlq.core.errors import UsageError
+from dlq.core.identity import content_id
+from dlq.core.keys import KeyReader
+from dlq.core.record import COLUMNS, Death, Record
+from dlq.core.suggestions import suggest
+from dlq.core.text import encodable
+
+MASKED = "masked"
+"""The field of a line that `dlq export --mask` wrote: not all that it holds is what was captured."""
+_TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
+_TIMES = ("published_at", "dead_at")
+_KNOWN = (
+    "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text",
+    "record", MASKED,
+)  # fmt: skip
+_ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
+_OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
+_AT_TOP = ("broker_kind", "dead_letter_queue", "headers", "properties", "body", *_TEXTS, *_TIMES)
+
+
+def parse_line(line: str | bytes) -> dict[str, Any]:
+    """One line as a checked object; raises UsageError in words, without the line number."""
+    try:
+        document = _read(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise UsageError("not a JSON object")
+    for name in document:
+        if name not in _KNOWN:
+            raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
+    if document.get("broker_kind") not in tuple(FIELDS_OF_KIND):
+        raise UsageError(
+            f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}"
+        )
+    for name in ("headers", "properties", "record"):
+        if not isinstance(document.get(name, {}), dict):
+            raise UsageError(f"{name} must be an object")
+    if document.get(MASKED):
+        raise UsageError("it is masked, so it is not the letter that died; export it without --mask")
+    return document
+
+
+def _read(line: str | bytes) -> Any:
+    """The JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere else."""
+    document = json.loads(line)
+    if not isinstance(document, dict):
+        return document
+    return {
+        encodable(name): value if name == "body_text" else escaped(value) for name, value in document.items()
+    }
+
+
+def body_of(document: Mapping[str, Any]) -> bytes:
+    """The body's bytes; raises UsageError for bad base64 or for both forms at once."""
+    if "body_base64" in document and "body_text" in document:
+        raise UsageError("body_base64 and body_text exclude each other")
+    try:
+        if "body_base64" in document:
+            return base64.b64decode(document["body_base64"], validate=True)
+        return str(document.get("body_text", "")).encode("utf-8", "surrogatepass")
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"body_base64 is not base64: {error}") from error
+
+
+def to_text(value: Any) -> str:
+    """A header of any JSON type as text: strings as they are, the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def record_of(document: Mapping[str, Any], source: str, broker: str, place: str, key: KeyReader) -> Record:
+    """The record of a checked object; `place` (a line number, a position) tells equal lines apart."""
+    body = body_of(document)
+    headers = {name: to_text(value) for name, value in document.get("headers", {}).items()}
+    properties = {name: to_text(value) for name, value in document.get("properties", {}).items()}
+    fields: dict[str, Any] = {
+        "source": source,
+        "broker": broker,
+        "broker_kind": document["broker_kind"],
+        "dead_letter_queue": str(document.get("queue") or document.get("topic") or ""),
+        "headers": headers,
+        "properties": properties,
+        "body": body,
+        "body_size": len(body),
+        "body_sha256": sha256(body).hexdigest(),
+    }
+    if "record" not in document:
+        derived = FIELDS_OF_KIND[document["broker_kind"]](document, headers, properties)
+        fields |= {name: value for name, value in derived.items() if value is not None}
+    fields |= {name: to_text(document[name]) for name in _TEXTS if document.get(name) is not None}
+    fields |= {name: moment(name, document[name]) for name in _TIMES if document.get(name) is not None}
+    if "record" in document:
+        fields |= _carried(document["record"])
+    else:
+        fields["key"] = key(fields.get("message_id"), headers, properties, body)
+    return Record(**{"record_id": _identity(source, place, document, fields["body_sha256"]), **fields})
+
+
+def _identity(source: str, place: str, document: Mapping[str, Any], body_sha256: str) -> str:
+    rest = {name: value for name, value in document.items() if not name.startswith("body_")}
+    return content_id(
+        source.encode(), place.encode(), json.dumps(rest, sort_keys=True).encode(), body_sha256.encode()
+    )
+
+
+def _carried(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns that an export carried along."""
+    known = {*COLUMNS, "raw_properties_base64"} - {"body", "raw_properties"}
+    for name in record:
+        if name not in known:
+            raise UsageError(f"unknown field 'record.{name}'{suggest(name, known)}")
+    carried = {
+        name: value for name, value in record.items() if name not in _OF_THE_CAPTURE and value is not None
+    }
+    try:
+        if (raw := carried.pop("raw_properties_base64", None)) is not None:
+            carried["raw_properties"] = base64.b64decode(raw, validate=True)
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"record.raw_properties_base64 is not base64: {error}") from error
+    columns = {name: _column(name, value) for name, value in carried.items()}
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def _column(name: str, value: Any) -> Any:
+    if name == "raw_properties":
+        return value
+    if name in _ALL_TIMES:
+        return moment(f"record.{name}", value)
+    checked = fitting(name, value)
+    if isinstance(checked, dict):
+        return {each: to_text(text) for each, text in checked.items()}
+    if name == "deaths":
+        return tuple(map(_death, checked))
+    return tuple(checked) if isinstance(checked, list) else checked
+
+
+def _death(entry: Any) -> Death:
+    if not isinstance(entry, dict):
+        raise UsageError(f"record.deaths must hold objects, not {entry!r}")
+    known = Death._fields
+    for name in entry:
+        if name not in known:
+            raise UsageError(f"unknown field 'record.deaths.{name}'{suggest(name, known)}")
+    said = {name: value for name, value in entry.items() if value is not None}
+    time = said.pop("time", None)
+    parts = {name: fitting(name, value) for name, value in said.items()}
+    parts["routing_keys"] = tuple(parts.get("routing_keys", ()))
+    return Death(**parts, time=None if time is None else moment("record.deaths.time", time))
+
+
+def line_of(record: Record) -> dict[str, Any]:
+    """The object that `dlq export` writes for a record; `json.dumps` makes the line."""
+    document: dict[str, Any] = {
+        "broker_kind": record.broker_kind,
+        "queue": record.dead_letter_queue,
+        **{name: value for name in _TEXTS if (value := getattr(record, name)) is not None},
+        **{name: iso(value) for name in _TIMES if (value := getattr(record, name)) is not None},
+        "headers": {name: _json_value(value) for name, value in record.headers.items()},
+        "properties": dict(record.properties),
+        **body_fields(record.body),
+    }
+    document["record"] = {
+        name: _portable(name, value)
+        for name, value in record._asdict().items()
+        if name not in (*_OF_THE_CAPTURE, *_AT_TOP, "raw_properties") and value is not None
+    }
+    if record.raw_properties is not None:
+        document["record"]["raw_properties_base64"] = base64.b64encode(record.raw_properties).decode()
+    return document
+
+
+def masked_line(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A masked line that says so: it is nothing to send or to import."""
+    return {MASKED: True, **line}
+
+
+def body_fields(body: bytes) -> dict[str, str]:
+    """A body as `body_text` where it is UTF-8, else as `body_base64`."""
+    try:
+        return {"body_text": body.decode("utf-8")}
+    except UnicodeDecodeError:
+        return {"body_base64": base64.b64encode(body).decode()}
+
+
+def _json_value(text: str) -> Any:
+    """Nested values (x-death) as JSON where the text is exactly what `to_text` makes of them."""
+    if text[:1] not in ("[", "{"):
+        return text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if to_text(value) == text else text
+
+
+def _portable(name: str, value: Any) -> Any:
+    if name in _ALL_TIMES:
+        return iso(value)
+    if name == "deaths":
+        return [
+            {**death._asdict(), "time": None if death.time is None else iso(death.time)} for death in value
+        ]
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,97 @@
+"""A link that reads while it writes: a publisher that only wrote would stop the broker's answers.
+
+With large returns, or an alarm, both directions can be full at once; neither side may wait then.
+"""
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pika
+
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
+from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.core.errors import DlqError
+
+_WRITE_BYTES = 256 * 1024
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class DuplexLink(Link):
+    """A `Link` with an outbox. Between `start` and `stop` no method that waits for an answer may be used."""
+
+    def __init__(
+        self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], DlqError]
+    ) -> None:
+        self._asking = True
+        self._outbox = bytearray()
+        super().__init__(choices, refusal)
+        self._poll = select.poll()
+
+    def start(self) -> None:
+        """From now on every method that comes is the caller's, by `take_methods`."""
+        self._asking = False
+
+    def stop(self) -> None:
+        """Back to questions and answers; the outbox must be empty."""
+        self._asking = True
+
+    def put(self, data: bytes) -> None:
+        """Frames to be written by the next turns."""
+        self._outbox += data
+
+    @property
+    def unsent(self) -> int:
+        """Bytes in the outbox."""
+        return len(self._outbox)
+
+    def turn(self, seconds: float, writing: bool = True) -> None:
+        """Wait at most `seconds` until something can be read or written; do it. Raises LinkLostError."""
+        if not self._outbox and time.monotonic() - self._last_sent > self.heartbeat / 2:
+            self._outbox += HEARTBEAT
+        writing = writing and bool(self._outbox)
+        self._poll.register(self._socket, select.POLLIN | (select.POLLOUT if writing else 0))
+        pending = isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+        ready = dict(self._poll.poll(0 if pending else seconds * 1000)).get(self._socket.fileno(), 0)
+        if writing and ready & select.POLLOUT:
+            self._write()
+        if pending or ready & ~select.POLLOUT:
+            self.receive(0.001)
+
+    def _write(self) -> None:
+        self._socket.settimeout(0)
+        try:
+            with memoryview(self._outbox)[:_WRITE_BYTES] as data:
+                written = self._socket.send(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError as error:
+            self.dead = True
+            raise LinkLostError(str(error)) from error
+        del self._outbox[:written]
+        self._last_sent = time.monotonic()
+
+    def take_methods(self) -> list[Any]:
+        """The methods that have come, in order."""
+        methods = [method for _, method in self._frames.methods]
+        self._frames.methods.clear()
+        return methods
+
+    def _heed(self) -> None:
+        if self._asking:
+            super()._heed()
+
+    def cut(self) -> None:
+        """End the connection without a word, and drop what the kernel has not sent yet.
+
+        A polite close would wait for a broker that has stopped reading, and would lose its last acks.
+        """
+        self.dead = True
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        self._socket.close()

@@ -1,0 +1,203 @@
+"""How to reach a RabbitMQ node, and what its refusals mean in our words.
+
+Everything that talks to RabbitMQ starts here: `parameters` for a connection, `refusal` for a reply
+code of the broker, `translated` for an exception of pika.
+"""
+
+import contextlib
+import re
+import ssl
+from collections.abc import Iterator, Mapping
+from urllib.parse import unquote, urlsplit
+
+import pika
+from pika import exceptions
+from pika.adapters.utils.connection_workflow import AMQPConnectorException, AMQPConnectorStackTimeout
+
+from dlq.connectors import credentials as secrets
+from dlq.connectors.rabbitmq.bounds import BoundedConnection
+from dlq.core import units
+from dlq.core.errors import (
+    AccessDenied,
+    BrokerError,
+    ConfigError,
+    ConnectionLost,
+    DlqError,
+    NotFound,
+    Unreachable,
+    UsageError,
+)
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal
+
+HEARTBEAT = 120
+"""Seconds. The broker gives up after two of them without a byte, so a slow disk has four minutes."""
+
+_PORTS = {"amqp": 5672, "amqps": 5671}
+_STACK = 2
+"""Times `timeout`, for TCP, TLS and AMQP's handshake together."""
+_TCP = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
+
+
+def parameters(broker: Broker) -> list[pika.ConnectionParameters]:
+    """Where and how to connect, one for each host of `url`, to be tried in order. Raises ConfigError."""
+    place = f"brokers.{broker.name}.url"
+    url = urlsplit(broker.url)
+    if url.scheme not in _PORTS or not url.netloc:
+        raise ConfigError(
+            f"{place} = {_shown(broker.url)!r}: write it like amqp://user@host:5672/vhost (or amqps)"
+        )
+    user, _, hosts = url.netloc.rpartition("@")
+    if ":" in user:
+        raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
+    context = _tls(broker) if url.scheme == "amqps" else None
+    return [_one(broker, host, unquote(user), url.path, url.scheme, context) for host in hosts.split(",")]
+
+
+def _one(
+    broker: Broker, address: str, user: str, path: str, scheme: str, context: ssl.SSLContext | None
+) -> pika.ConnectionParameters:
+    try:
+        host = urlsplit(f"//{address}")
+        name, port = host.hostname, host.port or _PORTS[scheme]
+    except ValueError as error:
+        raise ConfigError(f"brokers.{broker.name}.url: {address!r} is no host:port") from error
+    if not name:
+        raise ConfigError(f"brokers.{broker.name}.url has an empty host name")
+    timeout = units.seconds(broker.timeout)
+    secret = secrets.password(broker)
+    if secret is None and user not in ("", "guest"):
+        raise ConfigError(f"brokers.{broker.name} has no password; set password_file, _command or _env")
+    return pika.ConnectionParameters(
+        host=name,
+        port=port,
+        virtual_host=unquote(path[1:]) or "/",
+        credentials=pika.PlainCredentials(user or "guest", "guest" if secret is None else secret),
+        ssl_options=pika.SSLOptions(context, name) if context else None,
+        heartbeat=HEARTBEAT,
+        socket_timeout=timeout,
+        stack_timeout=_STACK * timeout,
+        blocked_connection_timeout=None,
+        client_properties={"connection_name": "dlq", "product": "dlq"},
+        tcp_options=_TCP,
+    )
+
+
+def _shown(url: str) -> str:
+    """A URL without what stands before its @."""
+    scheme, separator, rest = url.partition("://")
+    return scheme + separator + rest.rpartition("@")[2]
+
+
+def _tls(broker: Broker) -> ssl.SSLContext:
+    place = f"brokers.{broker.name}"
+    try:
+        context = ssl.create_default_context(cafile=broker.ca_file)
+        if broker.cert_file:
+            context.load_cert_chain(broker.cert_file, broker.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"{place}: ca_file, cert_file or key_file is unusable: {_reason(error)}") from error
+    return context
+
+
+def place_of(broker: Broker) -> str:
+    """The broker as error texts name it: shop (rabbit.example:5672, virtual host /)."""
+    url = urlsplit(broker.url)
+    vhost = unquote(url.path[1:]) or "/"
+    return f"{broker.name} ({url.netloc.rpartition('@')[2]}, virtual host {for_terminal(vhost)})"
+
+
+def connect(broker: Broker) -> pika.BlockingConnection:
+    """A connection for questions and small things. Raises a DlqError that names the broker."""
+    try:
+        return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
+    except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
+        raise translated(error, broker) from error
+
+
+_CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
+
+
+@contextlib.contextmanager
+def asking(broker: Broker) -> Iterator[pika.BlockingConnection]:
+    """A connection for some questions, closed after them; what pika raises within is translated."""
+    connection = connect(broker)
+    try:
+        yield connection
+    except exceptions.AMQPError as error:
+        raise translated(error, broker) from error
+    finally:
+        with contextlib.suppress(exceptions.AMQPError):
+            connection.close()
+
+
+_LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
+_BY_CODE: Mapping[int, type[BrokerError]] = {
+    402: AccessDenied, 403: AccessDenied, 404: NotFound, 405: AccessDenied, 530: AccessDenied,
+}  # fmt: skip
+_HINTS = {
+    403: "check the user, the password and its rights (rabbitmqctl list_permissions)",
+    405: "another connection holds it exclusively; read it from there or wait until that one ends",
+    320: "the broker is shutting down or an operator closed the connection",
+    541: "the broker failed inside; see its log",
+}
+
+
+def refusal(code: int, text: str, broker: Broker) -> DlqError:
+    """The reply code and text of a connection.close or channel.close as one of our errors."""
+    said = for_terminal(text).strip()
+    where = place_of(broker)
+    if code == 530 and "not found" in text:
+        return NotFound(f"{where}: there is no such virtual host: {said}")
+    if code == 540:
+        return UsageError(f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}")
+    if code == 406 and "timed out" in text:
+        return ConnectionLost(
+            f"{where}: the broker's consumer timeout ran out before the letters were acknowledged; "
+            f"use a smaller --limit or a longer consumer_timeout: {said}"
+        )
+    hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+    return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
+
+
+def translated(error: BaseException, broker: Broker) -> DlqError:
+    """An exception of pika or of the socket as one of our errors; raise it `from error`."""
+    if isinstance(error, exceptions.ConnectionClosedByBroker | exceptions.ChannelClosedByBroker):
+        return refusal(error.reply_code, error.reply_text, broker)
+    inner = _innermost(error)
+    if isinstance(inner, exceptions.ConnectionClosedByBroker):
+        return refusal(inner.reply_code, inner.reply_text, broker)
+    where = place_of(broker)
+    if isinstance(error, exceptions.ProbableAuthenticationError | exceptions.ProbableAccessDeniedError):
+        said = _CLOSED.search(str(error))  # pika keeps the code and the text of the refusal as text only
+        if said:
+            return refusal(int(said[1]), said[2], broker)
+        return AccessDenied(f"{where}: the broker refused the user, the password or the virtual host")
+    if isinstance(inner, ssl.SSLError):
+        return Unreachable(f"{where}: TLS failed: {_reason(inner)}; is ca_file right, and is it a TLS port?")
+    if isinstance(inner, AMQPConnectorStackTimeout):
+        seconds = _STACK * units.seconds(broker.timeout)
+        return Unreachable(f"{where}: no connection: no answer within {seconds:g} s (is it AMQP's port?)")
+    if isinstance(error, _LOST):
+        return ConnectionLost(f"{where}: the connection ended: {_reason(inner)}")
+    return Unreachable(f"{where}: no connection: {_reason(inner)}")
+
+
+def _innermost(error: BaseException) -> BaseException:
+    """The exception that pika wrapped, however deep, as far as its arguments hold it."""
+    for _ in range(5):
+        inner = getattr(error, "exception", None) or next(
+            (a for a in error.args if isinstance(a, BaseException)), None
+        )
+        if inner is None:
+            return error
+        error = inner
+    return error
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLError):
+        return for_terminal(getattr(error, "verify_message", "") or error.reason or str(error))
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return for_terminal(str(error)) or type(error).__name__

@@ -1,0 +1,225 @@
+"""RabbitMQ: the connector. The way out is in `rabbitmq_reading`, the way in in `rabbitmq_publishing`."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pika
+from pika import spec
+
+from dlq.connectors.base import (
+    Consumption,
+    DeadLetterPlace,
+    Gauge,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    Publisher,
+    Reading,
+    ReadRequest,
+    Target,
+)
+from dlq.connectors.chain import ChainReading
+from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
+from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
+from dlq.connectors.rabbitmq import witness as rabbitmq_witness
+from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.connection import asking, parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
+from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
+from dlq.core.patterns import is_pattern
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+from dlq.core.text import for_terminal
+
+_MESSAGE_CONTAINERS = (3, 13)
+"""Since then the broker converts messages between protocols when it delivers them."""
+_RETURN_SECONDS = 2.0
+_ASK_AGAIN_SECONDS = 0.1
+
+
+class RabbitConnector:
+    """See `dlq.connectors.base.Connector`. Connects when it is asked something."""
+
+    window = 1000
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._choices = parameters(broker)
+
+    def inspect(self, source: Source) -> Inspection:
+        """See `Connector.inspect`."""
+        try:
+            look = queue_pattern.inspect if is_pattern(source.queue) else inspection.inspect
+            found = look(self._broker, source.queue or "")
+        except NotFound as error:
+            raise self._with_name_meant(error, source) from error
+        return (
+            replace(found, warnings=[*found.warnings, *self.obstacles(True)])
+            if self._broker.witness
+            else found
+        )
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector.gauge`."""
+        queue = source.queue or ""
+        names = queue_pattern.resolve(self._broker, queue)[0] if is_pattern(queue) else [queue]
+        return rabbitmq_consumption.gauge(self._broker, names)
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """See `Connector.discover`."""
+        return discovery.discover(self._broker)
+
+    def read(self, request: ReadRequest) -> Reading:
+        """See `Connector.read`. Raises UsageError for a stream, of which nothing can be removed."""
+        pattern = request.source.queue or ""
+        if not is_pattern(pattern):
+            return self._read_one(request)
+        names, notes = queue_pattern.resolve(self._broker, pattern)
+        walks = [self._walk(request, name) for name in names]
+        reading = ChainReading(walks, request.mode, request.limit, queue_pattern.of_the_host(walks))
+        reading.notes = [*reading.notes, *notes]
+        return reading
+
+    def _walk(self, request: ReadRequest, queue: str) -> queue_pattern.QueueWalk:
+        """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
+        to again when its turn comes: hundreds of queues must not be hundreds of connections."""
+        alone = replace(request, source=replace(request.source, queue=queue))
+        try:
+            seen = self._read_one(alone)
+        except HarmRefused as refused:
+            raise HarmRefused(f"{refused} (queue {for_terminal(queue)})") from refused
+        seen.close()
+        depth = seen.snapshot or 0
+
+        def begin(limit: int | None) -> RabbitReading:
+            return RabbitReading(self._link(), replace(alone, limit=limit), depth, seen.topology, seen.notes)
+
+        return queue_pattern.QueueWalk(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
+
+    def _read_one(self, request: ReadRequest) -> RabbitReading:
+        link = self._link()
+        try:
+            return self._reading(link, request)
+        except LinkLostError as error:
+            link.close()
+            raise translated(pika.exceptions.StreamLostError(str(error)), self._broker) from error
+        except NotFound as error:
+            link.close()
+            raise self._with_name_meant(error, request.source) from error
+        except BaseException:
+            link.close()
+            raise
+
+    def _with_name_meant(self, error: NotFound, source: Source) -> NotFound:
+        if is_pattern(source.queue):
+            return error
+        return NotFound(f"{error}{discovery.meant(self._broker, source.queue or '')}")
+
+    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:
+        queue = request.source.queue or ""
+        found = _state(link, queue)
+        version = link.server_version
+        topology = self._learn(queue, version)
+        if topology.kind == "stream":
+            raise UsageError(f"source {request.source.name}: {queue} is a stream; dlq reads queues only")
+        harm = inspection.harm_of_copy(topology) if request.mode == "copy" else None
+        if harm and not request.force:
+            raise HarmRefused(f"source {request.source.name}: {harm}")
+        notes = [
+            *inspection.notes_on(topology, request.mode, version, found.consumer_count),
+            *topology.notes,
+        ]
+        depth = _returned(link, queue) if topology.kind == "quorum" else found.message_count
+        return RabbitReading(link, request, depth, topology.document(), notes)
+
+    def _learn(self, queue: str, version: str) -> Topology:
+        """What must fail closes its channel, so it gets a connection of its own."""
+        if self._broker.management_url:
+            return learn(self._broker, queue, version, None)
+        with asking(self._broker) as connection:
+            return learn(self._broker, queue, version, connection.channel)
+
+    def _link(self) -> Link:
+        versions: list[str] = []
+
+        def refused(code: int, text: str) -> DlqError:
+            if code == 541 and versions and version_of(versions[0]) >= _MESSAGE_CONTAINERS:
+                return _poison(self._broker)
+            return refusal(code, text, self._broker)
+
+        try:
+            link = Link(self._choices, refused)
+        except (OSError, LinkLostError) as error:
+            raise translated(error, self._broker) from error
+        versions.append(link.server_version)
+        return link
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """See `Connector.target_of`."""
+        return republishing.target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """See `Connector.outline`."""
+        return republishing.outline(record, target, provenance, keep_headers)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector.audience`."""
+        return consumers.audience(self._broker, targets)
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """See `Connector.missing`."""
+        return rabbitmq_consumption.missing(self._broker, targets)
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """See `Connector.consumption`."""
+        return rabbitmq_consumption.consumption(self._broker, targets)
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+        """See `Connector.publisher`."""
+        made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
+        return made_as(self._broker, plan, window)
+
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
+        """See `Connector.find`."""
+        return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
+
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        """See `Connector.obstacles`."""
+        return rabbitmq_witness.obstacles(self._broker, witness, plan, since)
+
+    def forget(self, plan: str, witness: bool = False) -> None:
+        """See `Connector.forget`."""
+        if witness:
+            rabbitmq_witness.forget(self._broker, plan)
+
+    def close(self) -> None:
+        """See `Connector.close`. Readings and publishers hold the connections; each closes its own."""
+
+
+def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
+    return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+
+
+def _returned(link: Link, queue: str) -> int:
+    """Ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
+    taken back what a consumer held that has just gone; so 0 is believed when it lasts."""
+    deadline = time.monotonic() + _RETURN_SECONDS
+    while not (ready := int(_state(link, queue).message_count)) and time.monotonic() < deadline:
+        time.sleep(_ASK_AGAIN_SECONDS)
+    return ready
+
+
+def _poison(broker: Broker) -> PoisonMessage:
+    return PoisonMessage(
+        f"{place_of(broker)}: the broker closed the connection (541) over a letter that it cannot convert to "
+        "AMQP 0-9-1: an AMQP 1.0 message with a uuid or char property. Trying again in a loop removes the "
+        "letters beside it from a quorum queue. Take it out with an AMQP 1.0 client or an amqp10 shovel"
+    )

@@ -1,0 +1,227 @@
+"""One walk over a RabbitMQ queue: exact at the snapshot, nothing rejected, nothing acknowledged early.
+
+The walk goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
+is acknowledged of it; acknowledgements stop short by the prefetch, so it gets exactly the window. Then it
+is cancelled, with nothing in flight, and the next one begins. The sum of the windows is the snapshot. In
+a drain a window is many prefetches, in a copy, which acknowledges nothing, just one. All of it
+happens on one channel that consumes nothing else, so a delivery tag is the letter's position, and what
+was not acknowledged goes back with one basic.nack (a reject, a close or a crash would count as a failed
+delivery on quorum queues, and a limit kills what has failed too often).
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pika import spec
+
+from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.records import record_maker
+from dlq.core.errors import ConnectionLost, DlqError, UsageError
+from dlq.core.record import Record
+
+IDLE_SECONDS = 3.0
+_FIRST_PREFETCH = 64
+_GROWTH = 16
+_SLIDE = 8
+"""Prefetches to a window: then sizes are looked at again."""
+_MOST_LETTERS = 6_000
+_MOST_BYTES = 64 * 2**20
+_YIELD_SECONDS = 1.0
+_WAIT_SECONDS = 0.2
+_POLL_SECONDS = 0.01
+
+
+class RabbitReading:
+    """See `dlq.connectors.base.Reading`."""
+
+    unique_ids = False
+
+    def __init__(
+        self,
+        link: Link,
+        request: ReadRequest,
+        snapshot: int,
+        topology: Mapping[str, Any],
+        notes: Sequence[str],
+    ) -> None:
+        self.snapshot: int | None = snapshot
+        self.complete = False
+        self.topology = topology
+        self.notes = notes
+        self._link = link
+        self._request = request
+        self._queue = request.source.queue or ""
+        self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
+        self._make = record_maker(request, link.server_version)
+        self._windows = 0
+        self._start = self._end = self._prefetch = 0
+        self._consuming = False
+        self._records: list[Record] = []
+        self._received = 0
+        self._size = self._yielded_size = 0
+        self._yielded = time.monotonic()
+        self._durable = 0
+        self._acknowledged = 0
+
+    @property
+    def position(self) -> int:
+        """See `dlq.connectors.chain.Part`."""
+        return self._received
+
+    @property
+    def seen(self) -> int:
+        """See `dlq.connectors.chain.Part`: every letter is delivered."""
+        return self._received
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading.batches`. When the connection ends, what had come by then is yielded first."""
+        try:
+            try:
+                yield from self._walk()
+                self.complete = self._received >= self._wanted
+            except (LinkLostError, DlqError):
+                yield from self._rest()
+                raise
+        except LinkLostError as error:
+            raise self._lost(error) from error
+        finally:
+            self._finish()
+
+    def _walk(self) -> Iterator[Batch]:
+        idle = 0.0
+        while self._received < self._wanted and idle < IDLE_SECONDS:
+            if self._received == self._end:
+                self._stop_consuming()
+                if self._request.careful and self._acknowledged < self._received:
+                    yield from self._waiting()
+                    continue
+                self._open_window()
+            if self._is_starved():
+                yield from self._waiting()
+                continue
+            came = self._link.receive(_WAIT_SECONDS)
+            idle = 0.0 if came else idle + _WAIT_SECONDS
+            while self._take():
+                if self._is_full():
+                    yield self._batch()
+            if time.monotonic() - self._yielded >= _YIELD_SECONDS:
+                yield self._batch()
+        self._stop_consuming()
+        yield from self._rest()
+
+    def _take(self) -> bool:
+        """Take what has come, as far as the batch has room."""
+        came = self._link.take_deliveries(self._request.batch_rows - len(self._records))
+        records = [self._make(delivery) for delivery in came]
+        if records and not self._received:
+            self._refuse_stream(records[0])
+        self._records += records
+        self._received += len(records)
+        self._size += sum([record.body_size for record in records])
+        return bool(came)
+
+    def _refuse_stream(self, first: Record) -> None:
+        """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
+        if self.topology.get("queue_type") is None and "x-stream-offset" in first.headers:
+            raise UsageError(
+                f"source {self._request.source.name}: {self._queue} is a stream; dlq reads queues only"
+            )
+
+    def _is_full(self) -> bool:
+        size = self._size - self._yielded_size
+        return len(self._records) >= self._request.batch_rows or size >= self._request.batch_bytes
+
+    def _batch(self) -> Batch:
+        records, self._records = self._records, []
+        self._yielded, self._yielded_size = time.monotonic(), self._size
+        return Batch(records, self._received)
+
+    def _rest(self) -> Iterator[Batch]:
+        while self._take():
+            if self._is_full():
+                yield self._batch()
+        if self._records:
+            yield self._batch()
+
+    def _is_starved(self) -> bool:
+        return self._received - max(self._acknowledged, self._start) >= self._prefetch
+
+    def _waiting(self) -> Iterator[Batch]:
+        """An empty batch tells the caller that only its acknowledgement can bring more."""
+        yield from self._rest()
+        time.sleep(_POLL_SECONDS)
+        yield self._batch()
+
+    def _open_window(self) -> None:
+        before, self._prefetch = self._prefetch, self._next_prefetch()
+        slides = self._request.mode == "drain" and 1 < self._prefetch < before * _GROWTH
+        window = self._prefetch * (_SLIDE if slides else 1)
+        self._windows += 1
+        self._link.call(spec.Basic.Qos(prefetch_count=self._prefetch), spec.Basic.QosOk)
+        consume = spec.Basic.Consume(queue=self._queue, consumer_tag=self._consumer_tag())
+        self._link.call(consume, spec.Basic.ConsumeOk)
+        self._start, self._end = self._received, min(self._received + window, self._wanted)
+        self._consuming = True
+
+    def _consumer_tag(self) -> str:
+        """The tags sort like the windows: letters of several windows go back in the order of their tags."""
+        return f"dlq-{self._windows:08d}"
+
+    def _next_prefetch(self) -> int:
+        """Letters that may wait for their acknowledgement: by the sizes seen so far, carefully grown."""
+        rest = self._wanted - self._received
+        if self._request.careful:
+            return 1
+        if not self._received:
+            return min(_FIRST_PREFETCH, rest)
+        fitting = _MOST_BYTES // max(1, self._size // self._received)
+        return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
+
+    def _stop_consuming(self) -> None:
+        if self._consuming:
+            self._link.call(spec.Basic.Cancel(consumer_tag=self._consumer_tag()), spec.Basic.CancelOk)
+            self._consuming = False
+            self._release()
+
+    def _finish(self) -> None:
+        """However the walk ended: no more letters are wanted, so all acknowledgements may go."""
+        if not self._link.dead:
+            with contextlib.suppress(LinkLostError, DlqError):
+                self._stop_consuming()
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading.acknowledge`. What would let the broker exceed the window waits for its end."""
+        self._durable = position
+        try:
+            self._release()
+        except LinkLostError as error:
+            raise self._lost(error) from error
+
+    def _release(self) -> None:
+        most = max(self._start, self._end - self._prefetch)
+        tag = min(self._durable, most) if self._consuming else self._durable
+        if tag > self._acknowledged:
+            self._link.send(spec.Basic.Ack(delivery_tag=tag, multiple=True))
+            self._acknowledged = tag
+
+    def settled(self) -> int:
+        """See `Reading.settled`: the queue answers a question that it got after the acknowledgements."""
+        try:
+            self._link.call(spec.Queue.Declare(queue=self._queue, passive=True), spec.Queue.DeclareOk)
+        except LinkLostError as error:
+            raise self._lost(error) from error
+        return self._acknowledged
+
+    def _lost(self, error: LinkLostError) -> ConnectionLost:
+        return ConnectionLost(f"source {self._request.source.name}: the connection ended: {error}")
+
+    def close(self) -> None:
+        """See `Reading.close`."""
+        self._finish()
+        if not self._link.dead:
+            with contextlib.suppress(LinkLostError, DlqError):
+                self._link.send(spec.Basic.Nack(delivery_tag=0, multiple=True, requeue=True))
+        self._link.close()

@@ -1,0 +1,74 @@
+"""Questions to RabbitMQ's management API: read-only, and every answer may be missing."""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.web import NoAnswerError, Site, document
+from dlq.core.errors import BrokerError
+from dlq.core.settings import Broker
+
+_PORTS = {"http": 15672, "https": 15671}
+_UNAUTHORIZED = (
+    "its user needs the tag management, of nodes the tag monitoring, and a right in the virtual host"
+)
+
+
+class ManagementError(BrokerError):
+    """The management API did not answer; what it would have said stays unknown."""
+
+
+class Management:
+    """The API at a broker's `management_url`, seen from the broker's virtual host."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Raises ConfigError when the URL is wrong; connects only when asked something."""
+        self._place = f"brokers.{broker.name}.management_url"
+        url = broker.management_url or ""
+        self._site = Site(broker, self._place, url, _PORTS, "https://rabbit.example:15671")
+        choice = parameters(broker)[0]
+        login = f"{choice.credentials.username}:{choice.credentials.password}".encode()
+        self._headers = {"Authorization": "Basic " + base64.b64encode(login).decode()}
+        self._prefix = urlsplit(url).path.rstrip("/")
+        self.vhost = str(choice.virtual_host)
+
+    def get(self, *path: str) -> Mapping[str, Any] | None:
+        """The object at /api/path, each part quoted; None where there is nothing. Raises ManagementError."""
+        found = self._get(*path)
+        if not isinstance(found, dict | None):
+            raise ManagementError(f"{self._place} answers something that is no object")
+        return found
+
+    def get_all(self, *path: str, **query: str) -> list[Mapping[str, Any]]:
+        """The objects of the list at /api/path; none where there is nothing. Raises ManagementError."""
+        found = self._get(*path, **query) or []
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise ManagementError(f"{self._place} answers something that is no list of objects")
+        return found
+
+    def _get(self, *path: str, **query: str) -> Any:
+        address = "/".join([self._prefix, "api", *(quote(part, safe="") for part in path)])
+        if query:
+            address += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
+        try:
+            answer = self._site.ask("GET", address, self._headers)
+            if answer.status == 404:
+                return None
+            if answer.status == 401:
+                raise NoAnswerError(f"HTTP 401 {answer.reason}; {_UNAUTHORIZED}")
+            if answer.status != 200:
+                raise NoAnswerError(f"HTTP {answer.status} {answer.reason}")
+            return document(answer.content)
+        except NoAnswerError as error:
+            raise ManagementError(f"{self._place} does not answer: {error}") from error
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._site.close()
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A table in an answer; the management API writes an empty list for an empty one."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,121 @@
+"""A source that is a pattern over the queues of a RabbitMQ virtual host, which its management API lists."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from dlq.connectors.base import Inspection
+from dlq.connectors.rabbitmq import inspection
+from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.witness import queue_of
+from dlq.core.errors import NotFound
+from dlq.core.patterns import matches
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal
+
+_SUMMED = ("letters ready", "letters held by consumers", "consumers")
+_OF_THE_HOST = ("delivery_limits", "dead_letter_exchanges")
+"""What `Topology.document` says of all queues of the virtual host, by queue."""
+
+
+class Found(NamedTuple):
+    """The queues that a pattern means, and a sentence about those that it matches but that are not read."""
+
+    names: Sequence[str]
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class QueueWalk:
+    """See `dlq.connectors.chain.Walk`; `open` connects anew."""
+
+    queue: str
+    depth: int | None
+    topology: Mapping[str, Any]
+    notes: Sequence[str]
+    open: Callable[[int | None], RabbitReading]
+
+    def begin(self, limit: int | None) -> RabbitReading:
+        """See `Walk.begin`."""
+        return self.open(limit)
+
+
+def resolve(broker: Broker, pattern: str) -> Found:
+    """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
+    with closing(Management(broker)) as management:
+        listed = management.get_all("queues", management.vhost, columns="name,type,exclusive")
+    found = {str(one.get("name")): one for one in listed if matches(str(one.get("name")), pattern)}
+    left_out = {name: reason for name, one in found.items() if (reason := _why_not(name, one))}
+    names = sorted(found.keys() - left_out.keys())
+    said = ", ".join(for_terminal(f"{name} ({reason})") for name, reason in sorted(left_out.items()))
+    notes = [f"left out of {pattern!r}: {said}"] if left_out else []
+    if not names:
+        raise NotFound("; ".join([f"brokers.{broker.name} has no queue that matches {pattern!r}", *notes]))
+    return Found(names, notes)
+
+
+def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
+    reasons = {
+        "a stream": queue.get("type") == "stream",
+        "exclusive": queue.get("exclusive") is True,
+        "of a replay": name.startswith(queue_of("")),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def of_the_host(walks: Iterable[QueueWalk]) -> dict[str, Any]:
+    """What the queues' topologies say of the virtual host as a whole."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in _OF_THE_HOST}
+    for walk in walks:
+        for name in _OF_THE_HOST:
+            found[name] |= walk.topology.get(name) or {}
+    return found
+
+
+def inspect(broker: Broker, pattern: str) -> Inspection:
+    """Look at all queues of a pattern. Raises NotFound, BrokerError."""
+    names, notes = resolve(broker, pattern)
+    seen = {name: inspection.inspect(broker, name) for name in names}
+    first = next(iter(seen.values()))
+    return Inspection(
+        version=first.version,
+        depth=sum(one.depth or 0 for one in seen.values()),
+        facts={"version": first.version, "queues": ", ".join(names), **_facts(list(seen.values()))},
+        changes={mode: _distinct(one.changes[mode] for one in seen.values()) for mode in first.changes},
+        harm=_harm(seen),
+        warnings=[*_warnings(seen), *notes],
+    )
+
+
+def _facts(seen: Sequence[Inspection]) -> dict[str, Any]:
+    """Numbers of letters and consumers are summed; of the rest each value is named once."""
+    facts: dict[str, Any] = {}
+    for name in dict.fromkeys(name for one in seen for name in one.facts if name != "version"):
+        values = [one.facts[name] for one in seen if one.facts.get(name) is not None]
+        facts[name] = sum(values) if name in _SUMMED else _distinct(map(str, values))
+    return facts
+
+
+def _distinct(texts: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(texts))
+
+
+def _harm(seen: Mapping[str, Inspection]) -> dict[str, str]:
+    """A pull stops at the first queue that refuses its mode."""
+    harm: dict[str, str] = {}
+    for name, one in seen.items():
+        for mode, why in one.harm.items():
+            harm.setdefault(mode, f"{name}: {why}")
+    return harm
+
+
+def _warnings(seen: Mapping[str, Inspection]) -> list[str]:
+    queues: dict[str, list[str]] = {}
+    for name, one in seen.items():
+        for warning in one.warnings:
+            queues.setdefault(warning, []).append(name)
+    return [
+        text if len(names) == len(seen) else f"{', '.join(names)}: {text}" for text, names in queues.items()
+    ]

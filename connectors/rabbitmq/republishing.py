@@ -1,0 +1,204 @@
+"""What of a RabbitMQ letter goes back, and where to. No I/O.
+
+Sent again as it lies in the DLQ, a letter would carry broker-made headers that servers up to 3.12
+and 3.13.3+ believe (a kept x-death can make the broker drop the message), an `expiration` that ends
+it at once, a `user_id` that closes the channel, CC keys that send it to more queues than the one
+that failed, and the traces of the framework that parked it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from dlq.connectors.base import Outline, Target
+from dlq.connectors.rabbitmq.amqp import edits, table
+from dlq.core.clock import from_iso
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+
+MAX_FRAME = 131_072
+"""Octets of a frame where nothing else is configured; a header frame cannot be split."""
+CAUTIOUS_BODY = 16 * 2**20
+"""The largest body that every server takes: max_message_size of RabbitMQ 4 (3.x: 128 MiB)."""
+LARGEST_BODY = 512 * 2**20
+"""No server can be configured to take more (release notes 3.8.0)."""
+
+_FRAME_OVERHEAD = 8 + 12
+_DIRECT_REPLY = "amq.rabbitmq.reply-to"
+_DROPPED_PROPERTIES = ("expiration", "user_id")
+_BROKER_OWNED = re.compile(
+    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC",
+    re.DOTALL,
+)
+_FAILURE = re.compile(
+    r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|x-shovelled.*"
+    r"|MT-Fault-.*|MT-Reason|MT-Redelivery-Count"
+    r"|NServiceBus\.(ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries)"
+    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)",
+    re.DOTALL,
+)
+_TARGETS = ("queue", "exchange")
+
+
+@lru_cache(maxsize=4096)
+def is_broker_owned(name: str) -> bool:
+    """Headers that a broker makes or acts on; a replay never sends them."""
+    return _BROKER_OWNED.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=4096)
+def is_stripped(name: str) -> bool:
+    """The same, and headers in which a framework tells of the failure."""
+    return is_broker_owned(name) or _FAILURE.fullmatch(name) is not None
+
+
+def _stripper(keep_headers: bool) -> Callable[[str], bool]:
+    return is_broker_owned if keep_headers else is_stripped
+
+
+def target_of(record: Record, to: str) -> Target | None:
+    """Where `record` goes for `--to`; None when nothing says where it came from.
+
+    `origin` is the queue where it died, by the default exchange, so that no other queue gets it; an
+    unroutable letter has none and goes to its exchange again. `exchange:NAME` without a key takes
+    the key that the letter was first published with. Raises UsageError.
+    """
+    kind, _, name = to.partition(":")
+    if to == "origin":
+        return _origin(record)
+    if kind not in _TARGETS or (kind == "queue" and not name):
+        raise UsageError(
+            f"--to {to!r}: RabbitMQ has queues and exchanges; use origin, queue:NAME or exchange:NAME/KEY"
+        )
+    if kind == "queue":
+        return Target("queue", name)
+    exchange, slash, key = name.partition("/")
+    wanted = key if slash else _first_key(record)
+    return None if wanted is None else Target("exchange", exchange, wanted)
+
+
+def _origin(record: Record) -> Target | None:
+    if record.origin_kind == "exchange":
+        exchange = record.origin if record.origin_exchange is None else record.origin_exchange
+        return None if exchange is None else Target("exchange", exchange, _first_key(record) or "")
+    if record.origin_kind in ("queue", None) and record.origin:
+        return Target("queue", record.origin)
+    return None
+
+
+def _first_key(record: Record) -> str | None:
+    """An alternate exchange keeps the key; a dead-letter exchange does not, but x-death has it."""
+    return record.routing_key if record.origin_routing_key is None else record.origin_routing_key
+
+
+def address_of(target: Target) -> tuple[str, str]:
+    """(exchange, routing key): a queue is reached by its name through the default exchange."""
+    return (target.name, target.routing_key) if target.kind == "exchange" else ("", target.name)
+
+
+def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: bool) -> bytes:
+    """The property block of a replay: what is not stripped stays byte for byte as it was stored.
+
+    Raises ValueError when it cannot be encoded.
+    """
+    block = record.raw_properties
+    return edits.edit(
+        _encoded(record) if block is None else block,
+        _stripper(keep_headers),
+        provenance,
+        (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
+        _PERSISTENT,
+    )
+
+
+_PERSISTENT: Mapping[str, str | int] = {"delivery_mode": 2}
+
+
+def _replies_directly(record: Record) -> bool:
+    """The asker's connection is gone, and with it the pseudo-queue that it listened on."""
+    block = record.raw_properties
+    if block is None:
+        return record.properties.get("reply_to", "").startswith(_DIRECT_REPLY)
+    if _DIRECT_REPLY.encode() not in block:
+        return False
+    return table.decode(block).properties.get("reply_to", "").startswith(_DIRECT_REPLY)
+
+
+def _encoded(record: Record) -> bytes:
+    """A block for a letter that came without one (imported, or edited): all headers as text."""
+    fields = {name: getattr(record, name) for name in ("message_id", "correlation_id", "content_type")}
+    fields |= {"content_encoding": record.content_encoding, "priority": record.priority}
+    properties = {name: value for name, value in fields.items() if value is not None} | dict(
+        record.properties
+    )
+    timestamp = str(properties.get("timestamp", "0"))
+    micros = None if timestamp.isdigit() else from_iso(timestamp)
+    if micros is not None:
+        properties["timestamp"] = micros // 1_000_000
+    headers = {name: value for name, value in record.headers.items() if not is_broker_owned(name)}
+    return edits.edit(edits.EMPTY, set_headers=headers, set_properties=properties)
+
+
+def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
+    """See `Connector.outline`. Knows `record.body_size`; needs no body."""
+    try:
+        properties, headers = _seen(record)
+        block = block_to_send(record, provenance, keep_headers)
+    except ValueError as error:
+        return Outline(problem=f"its properties cannot be sent: {error}")
+    strip = _stripper(keep_headers)
+    stripped = [name for name in headers if strip(name)]
+    stripped += [name for name in _DROPPED_PROPERTIES if name in properties]
+    if _replies_directly(record):
+        stripped.append("reply_to")
+    warnings = [text for applies, text in _WARNINGS if applies(record, properties, headers, target)]
+    return Outline(stripped, _problem(record, target, block), warnings)
+
+
+def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    if record.raw_properties is None:
+        return record.properties, record.headers
+    decoded = table.decode(record.raw_properties)
+    return decoded.properties, decoded.headers
+
+
+def _problem(record: Record, target: Target, block: bytes) -> str | None:
+    if any(len(name.encode("utf-8", "surrogatepass")) > 255 for name in address_of(target)):
+        return "the name of its target is longer than the 255 bytes that AMQP allows"
+    if len(block) + _FRAME_OVERHEAD > MAX_FRAME:
+        return (
+            f"its headers take {len(block)} bytes with ours, more than fits a frame of {MAX_FRAME}; "
+            "shorten them with --edit"
+        )
+    if record.body_size > LARGEST_BODY:
+        return f"its body of {record.body_size} bytes is larger than any RabbitMQ takes"
+    return None
+
+
+_Applies = Callable[[Record, Mapping[str, str], Mapping[str, str], Target], bool]
+_WARNINGS: tuple[tuple[_Applies, str], ...] = (
+    (
+        lambda _record, properties, _headers, _target: (
+            "EasyNetQ.SystemMessages.Error" in properties.get("type", "")
+        ),
+        "an EasyNetQ error letter wraps the original message in its body; a consumer of the origin "
+        "cannot read the wrapper: put the original back with --edit",
+    ),
+    (
+        lambda record, _properties, _headers, _target: record.body_size > CAUTIOUS_BODY,
+        "a body larger than 16 MiB is refused by RabbitMQ 4 unless max_message_size was raised; "
+        "such letters are sent one at a time",
+    ),
+    (
+        lambda _record, _properties, headers, target: target.kind == "exchange" and "x-delay" in headers,
+        "x-delay is kept: an x-delayed-message exchange delays the letter again and confirms it unrouted",
+    ),
+    (
+        lambda _record, properties, _headers, _target: "reply_to" in properties,
+        "reply_to is in some letters: whoever asked may no longer listen for the answer",
+    ),
+    (
+        lambda record, _properties, headers, _target: record.raw_properties is None and bool(headers),
+        "letters that were imported or whose headers were edited are sent with all headers as text",
+    ),
+)

@@ -1,0 +1,209 @@
+"""What can be learned of a queue and its neighbourhood without touching a message.
+
+The management API says most. Without it, a declare whose arguments differ from the queue's is refused
+with 406 and a text that names one difference; answering each of them ends in the queue's own arguments
+(never its policies). That needs the right to configure the queue.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pika.exceptions import ChannelClosedByBroker
+
+from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.core.settings import Broker
+
+DEFAULT_LIMIT = 20
+"""Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
+
+_MOST_DIFFERENCES = 24
+_DIFFERENCE = re.compile(
+    r"inequivalent arg '([^']+)' for queue .* but current is "
+    r"(?:none|'(?P<plain>.*)'|the value '(?P<value>.*)' of type '(?P<type>\w+)')"
+)
+_NOT_SEEN_YET = (
+    "the management API does not know the queue's policies: it is new (look again in 10 s), or statistics "
+    "are switched off (management_agent.disable_metrics_collector)"
+)
+_FLAGS = ("durable", "auto_delete", "exclusive")
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One queue: `kind` is classic, quorum, stream or None (unknown). Limits in the broker's units
+    (ms, bytes, letters). `policies_known` is False where only the queue's own arguments are known."""
+
+    kind: str | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    policies_known: bool = False
+    delivery_limit: int | None = None
+    unacknowledged: int | None = None
+    bindings: tuple[str, ...] = ()
+    alternate_exchanges: tuple[str, ...] = ()
+    """Alternate exchanges of other exchanges that route to this queue."""
+    delivery_limits: Mapping[str, int] = field(default_factory=dict)
+    """The limits of all quorum queues of the virtual host that have one, by queue."""
+    dead_letter_exchanges: Mapping[str, str] = field(default_factory=dict)
+    """The dead-letter exchanges of all queues of the virtual host that have one, by queue."""
+    notes: tuple[str, ...] = ()
+
+    def setting(self, name: str) -> Any:
+        """The value in force of e.g. `message-ttl`: of a policy and an argument the smaller number."""
+        found = [v for v in (self.arguments.get(f"x-{name}"), self.policy.get(name)) if v is not None]
+        numbers = [v for v in found if isinstance(v, int)]
+        return min(numbers) if numbers and len(numbers) == len(found) else next(iter(found), None)
+
+    def document(self) -> dict[str, Any]:
+        """As the archive keeps it beside the pull."""
+        return {
+            "queue_type": self.kind,
+            "arguments": dict(self.arguments),
+            "policy": dict(self.policy),
+            "policies_known": self.policies_known,
+            "delivery_limit": self.delivery_limit,
+            "message_ttl": self.setting("message-ttl"),
+            "expires": self.setting("expires"),
+            "max_length": self.setting("max-length"),
+            "max_length_bytes": self.setting("max-length-bytes"),
+            "bindings": list(self.bindings),
+            "alternate_exchanges": list(self.alternate_exchanges),
+            "delivery_limits": dict(self.delivery_limits),
+            "dead_letter_exchanges": dict(self.dead_letter_exchanges),
+        }
+
+
+def limit_in_force(
+    kind: str | None, arguments: Mapping[str, Any], policy: Mapping[str, Any], version: tuple[int, ...]
+) -> int | None:
+    """Failed deliveries after which a quorum queue removes a letter; None: never.
+
+    RabbitMQ 4 has a default and takes a negative number for "never"; for 3.x it is a limit of nothing.
+    """
+    if kind != "quorum":
+        return None
+    said = [
+        v for v in (arguments.get("x-delivery-limit"), policy.get("delivery-limit")) if isinstance(v, int)
+    ]
+    if version < (4,):
+        return min(said, default=None)
+    limit = max(said) if any(v < 0 for v in said) else min(said, default=DEFAULT_LIMIT)
+    return None if limit < 0 else limit
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """`4.3.6` or `3.13.0-rc.1` as numbers."""
+    return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
+
+
+def learn(broker: Broker, queue: str, version: str, new_channel: Callable[[], Any] | None) -> Topology:
+    """All that the management API says, else what declares can find out on channels of `new_channel`."""
+    reasons = []
+    if broker.management_url:
+        management = Management(broker)
+        try:
+            return _from_management(management, queue, version_of(version))
+        except ManagementError as error:
+            reasons.append(f"{error}; policies, bindings and limits stay unknown")
+        finally:
+            management.close()
+    found = declared_arguments(new_channel, queue) if new_channel else None
+    if found is None:
+        return Topology(notes=tuple(reasons))
+    kind = str(found.get("x-queue-type", "classic"))
+    limit = limit_in_force(kind, found, {}, version_of(version))
+    return Topology(kind, found, delivery_limit=limit, notes=tuple(reasons))
+
+
+def _from_management(management: Management, queue: str, version: tuple[int, ...]) -> Topology:
+    vhost = management.vhost
+    found = management.get("queues", vhost, queue)
+    if found is None:
+        return Topology(notes=(f"the management API does not show the queue {queue}",))
+    seen = "effective_policy_definition" in found
+    policy = mapping(found.get("effective_policy_definition"))
+    bindings = management.get_all("queues", vhost, queue, "bindings")
+    sources = {
+        str(binding["source"]): str(binding.get("routing_key", ""))
+        for binding in bindings
+        if binding.get("source")
+    }
+    others = management.get_all("queues", vhost, columns="name,type,arguments,effective_policy_definition")
+    limits = {str(other.get("name")): _limit_of(other, version) for other in others}
+    targets = {str(other.get("name")): _dead_letter_exchange(other) for other in others}
+    return Topology(
+        kind=str(found.get("type", "classic")),
+        arguments=mapping(found.get("arguments")),
+        policy=policy,
+        policies_known=seen,
+        notes=() if seen else (_NOT_SEEN_YET,),
+        delivery_limit=_limit_of(found, version),
+        unacknowledged=found.get("messages_unacknowledged"),
+        bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
+        alternate_exchanges=tuple(sorted(_alternates(management) & set(sources))),
+        delivery_limits={name: limit for name, limit in limits.items() if limit is not None},
+        dead_letter_exchanges={name: target for name, target in targets.items() if target is not None},
+    )
+
+
+def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
+    policy = mapping(queue.get("effective_policy_definition"))
+    return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version)
+
+
+def _dead_letter_exchange(queue: Mapping[str, Any]) -> str | None:
+    """An argument of the queue wins over a policy."""
+    arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
+    found = arguments.get("x-dead-letter-exchange", policy.get("dead-letter-exchange"))
+    return None if found is None else str(found)
+
+
+def _alternates(management: Management) -> set[str]:
+    """Exchanges that are the alternate exchange of another, by argument or by policy."""
+    exchanges = management.get_all("exchanges", management.vhost, columns="name,arguments,policy")
+    policies = management.get_all("policies", management.vhost)
+    by_policy = {str(p.get("name")): mapping(p.get("definition")).get("alternate-exchange") for p in policies}
+    names = [mapping(exchange.get("arguments")).get("alternate-exchange") for exchange in exchanges]
+    names += [by_policy.get(str(exchange.get("policy"))) for exchange in exchanges]
+    return {str(name) for name in names if name}
+
+
+def declared_arguments(new_channel: Callable[[], Any], queue: str) -> dict[str, Any] | None:
+    """The arguments that an existing queue was declared with; None where the right to ask is missing."""
+    arguments: dict[str, Any] = {"x-queue-type": "quorum"}
+    flags = {"durable": True, "auto_delete": False, "exclusive": False}
+    for _ in range(_MOST_DIFFERENCES):
+        try:
+            channel = new_channel()
+            channel.queue_declare(queue, passive=True)
+            channel.queue_declare(queue, arguments=arguments, **flags)
+        except ChannelClosedByBroker as refused:
+            difference = _DIFFERENCE.search(refused.reply_text) if refused.reply_code == 406 else None
+            if difference is None or not _answer(difference, arguments, flags):
+                return None
+        else:
+            channel.close()
+            return arguments
+    return None
+
+
+def _answer(difference: re.Match[str], arguments: dict[str, Any], flags: dict[str, bool]) -> bool:
+    """Take over what the queue has; False when that changes nothing."""
+    name, plain, value, kind = difference.group(1, "plain", "value", "type")
+    if name in _FLAGS:
+        before: object = flags[name]
+        flags[name] = plain == "true"
+        return flags[name] != before
+    before = arguments.pop(name, None)
+    text = value if plain is None else plain
+    if text is not None:
+        arguments[name] = _typed(text, kind)
+    return arguments.get(name) != before
+
+
+def _typed(text: str, kind: str | None) -> Any:
+    if kind == "bool":
+        return text == "true"
+    return int(text) if kind not in (None, "longstr") and re.fullmatch(r"-?\d+", text) else text

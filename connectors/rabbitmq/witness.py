@@ -1,0 +1,268 @@
+"""Proof of a replay that RabbitMQ itself keeps: a queue that gets whatever the target gets.
+
+A plan publishes through an exchange of its own that is bound to the target queue and to a witness
+queue; routing to both is one step of the broker. So after a dead client or a cut connection the
+witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
+lack some of them: see `_may_lack`. After a node restart the witness proves nothing: of unconfirmed letters
+either queue may then hold some that the other lost. The same is so after a cluster's nodes lost each other
+for a while, which nothing tells of later.
+
+Letters for an exchange go without a witness: it would take even those that the exchange cannot
+route, and the broker would confirm them instead of returning them.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import closing
+from typing import Any
+
+from pika import exceptions, spec
+
+from dlq.connectors.base import Outgoing, Presence, Sent, Target
+from dlq.connectors.rabbitmq.amqp import edits
+from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.connection import connect, parameters, refusal, translated
+from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.publisher import REPLAY_ID, RabbitPublisher, connection_name
+from dlq.connectors.rabbitmq.republishing import address_of
+from dlq.connectors.rabbitmq.topology import version_of
+from dlq.core.clock import now
+from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.settings import Broker
+from dlq.core.text import for_terminal
+
+_CLOCKS_DIFFER_BY = 5_000_000
+"""Microseconds. A node that started this shortly before the first send counts as restarted."""
+_SILENT_SECONDS = 10
+_LISTED_SECONDS = 6
+"""A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
+_GONE_SECONDS = 15
+_DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
+
+
+def exchange_of(plan: str) -> str:
+    """The plan's exchange."""
+    return f"dlq.replay.{plan}"
+
+
+def queue_of(plan: str) -> str:
+    """The plan's witness queue."""
+    return f"dlq.witness.{plan}"
+
+
+class WitnessedPublisher:
+    """A `RabbitPublisher` whose letters for queues leave proof."""
+
+    def __init__(self, broker: Broker, plan: str, window: int) -> None:
+        """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
+        self._broker, self._plan = broker, plan
+        self._bound: dict[Target, tuple[str, str]] = {}
+        with _Channel(broker) as channel:
+            channel.exchange_declare(exchange_of(plan), "direct", durable=True)
+            channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+        self._inner = RabbitPublisher(broker, plan, window, self._route)
+
+    def _route(self, target: Target) -> tuple[str, str]:
+        if target.kind == "exchange":
+            return address_of(target)
+        if target not in self._bound:
+            self._bound[target] = self._bind(target.name)
+        return self._bound[target]
+
+    def _bind(self, target: str) -> tuple[str, str]:
+        """A queue that is not there is published to directly, so that the broker returns its letters."""
+        try:
+            with _Channel(self._broker) as channel:
+                for queue in (target, queue_of(self._plan)):
+                    channel.queue_bind(queue, exchange_of(self._plan), target)
+        except NotFound:
+            return "", target
+        return exchange_of(self._plan), target
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
+        yield from self._inner.publish(outgoing)
+        for target, (exchange, _) in self._bound.items():
+            if exchange:
+                self._check(target.name)
+
+    def _check(self, queue: str) -> None:
+        """A deleted queue loses its binding, and the witness alone makes the broker confirm."""
+        try:
+            with _Channel(self._broker) as channel:
+                channel.queue_declare(queue, passive=True)
+        except NotFound as error:
+            raise NotFound(
+                f"queue {for_terminal(queue)} was deleted while letters were sent to it: some that were "
+                f"confirmed lie in the witness queue {queue_of(self._plan)} alone"
+            ) from error
+
+    def close(self) -> None:
+        """See `Publisher.close`."""
+        self._inner.close()
+
+
+def forget(broker: Broker, plan: str) -> None:
+    """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
+    with _Channel(broker) as channel:
+        channel.exchange_delete(exchange_of(plan))
+        channel.queue_delete(queue_of(plan))
+
+
+def find(
+    broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+) -> Mapping[int, Presence]:
+    """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
+    found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
+    asked = [letter for letter in outgoing if letter.target.kind == "queue"]
+    if not broker.management_url:
+        return found
+    with closing(Management(broker)) as management:
+        try:
+            if any(_against(management, plan, since, _late_seconds(last))):
+                return found
+            doubtful = _may_lack(management, {letter.target.name for letter in asked})
+        except ManagementError:
+            return found
+    seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
+    if seen is not None:
+        for letter in asked:
+            there: Presence = "unknown" if letter.target.name in doubtful else "sent"
+            found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else "not_sent"
+    return found
+
+
+def obstacles(broker: Broker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+    """See `Connector.obstacles`."""
+    if not witness:
+        return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
+    if not broker.management_url:
+        return [f"without management_url {_NO_PROOF}"]
+    with closing(Management(broker)) as management:
+        try:
+            nodes = management.get_all("nodes")
+        except ManagementError as error:
+            return [f"{error}; {_NO_PROOF}"]
+        if not all(isinstance(node.get("uptime"), int) for node in nodes) or not nodes:
+            return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
+        try:
+            return [*_against(management, plan, since, 0), *_of_old_versions(management)] if plan else []
+        except ManagementError as error:
+            return [str(error)]
+
+
+_NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+
+
+def _against(management: Management, plan: str, since: int, late: int) -> Iterator[str]:
+    """What speaks against the witness of a plan whose first letter was sent at `since`."""
+    if not _wait_for_the_end_of(connection_name(plan), management, late):
+        yield "the connection that sent is still there, so that letters may still arrive: ask again later"
+    nodes = management.get_all("nodes")
+    if not nodes or not all(_was_up(node, since) for node in nodes):
+        yield "a node restarted, or is down, since the first letter was sent: the witness proves nothing then"
+    witness = management.get("queues", management.vhost, queue_of(plan)) or {}
+    if any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
+        yield "a policy removes letters from the witness queue"
+
+
+def _of_old_versions(management: Management) -> list[str]:
+    old = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
+    return [old] if _version(management) < (4,) else []
+
+
+def _was_up(node: Mapping[str, Any], since: int) -> bool:
+    uptime = node.get("uptime")
+    return (
+        bool(node.get("running"))
+        and isinstance(uptime, int)
+        and now() - uptime * 1000 < since - _CLOCKS_DIFFER_BY
+    )
+
+
+def _may_lack(management: Management, queues: set[str]) -> set[str]:
+    """Those of the queues that may lack a letter that the witness holds.
+
+    Before 4.0 a quorum queue may hear of a publisher's death before it takes what came last from it, and then
+    drops that as out of sequence (rabbitmq/ra issue 393; mended in ra 2.14 of 4.0.5; one of 14,801 letters
+    seen on 3.10.8).
+    """
+    if _version(management) >= (4,):
+        return set()
+    described = {name: management.get("queues", management.vhost, name) or {} for name in queues}
+    return {name for name, queue in described.items() if queue.get("type") == "quorum"}
+
+
+def _version(management: Management) -> tuple[int, ...]:
+    return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
+
+
+def _late_seconds(last: int | None) -> int:
+    """How long the connection that sent last may be missing from the list; 0 when it is old enough."""
+    is_old = last is not None and now() - last > _CLOCKS_DIFFER_BY + _LISTED_SECONDS * 1_000_000
+    return 0 if is_old else _LISTED_SECONDS
+
+
+def _wait_for_the_end_of(connection: str, management: Management, late: int) -> bool:
+    """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
+    for second in range(_GONE_SECONDS):
+        listed = management.get_all("connections")
+        names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
+        if second >= late and connection not in names:
+            return True
+        time.sleep(1)
+    return False
+
+
+def _seen(broker: Broker, plan: str, wanted: Set[str]) -> set[str] | None:
+    """The wanted replays that lie in the witness queue; None when there is none, or not all of it came.
+
+    They are read without an acknowledgement and go back when the connection ends.
+    """
+    try:
+        link = Link(parameters(broker), lambda code, text: refusal(code, text, broker))
+    except (OSError, LinkLostError) as error:
+        raise translated(error, broker) from error
+    try:
+        return _read(link, queue_of(plan), wanted)
+    except NotFound:
+        return None
+    except LinkLostError as error:
+        raise ConnectionLost(
+            f"{broker.name}: the connection ended while the witness was read: {error}"
+        ) from error
+    finally:
+        link.close()
+
+
+def _read(link: Link, queue: str, wanted: Set[str]) -> set[str] | None:
+    left: int = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk).message_count
+    link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
+    seen: set[str] = set()
+    silent = 0
+    while left > 0 and silent < _SILENT_SECONDS:
+        deliveries = link.take_deliveries(10_000)
+        for delivery in deliveries:
+            replay_id = edits.text_header(delivery.block, REPLAY_ID)
+            if replay_id is not None and replay_id in wanted:
+                seen.add(replay_id)
+        left -= len(deliveries)
+        silent = 0 if deliveries or link.receive(1.0) else silent + 1
+    return None if left > 0 else seen
+
+
+class _Channel:
+    """A channel on a connection of its own, for a few declarations; errors are ours."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._connection = connect(broker)
+
+    def __enter__(self) -> Any:
+        return self._connection.channel()
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if self._connection.is_open:
+            self._connection.close()
+        if isinstance(error, exceptions.AMQPError):
+            raise translated(error, self._broker) from error

@@ -1,0 +1,1 @@
+"""RocketMQ: the remoting protocol, dead-letter topics and transaction checks."""

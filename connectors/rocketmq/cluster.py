@@ -1,0 +1,243 @@
+"""The cluster behind a `rocketmq://` URL: name servers, masters, routes, and refusals in our words."""
+
+import ssl
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from dlq.connectors import credentials, lenient_json
+from dlq.connectors.rocketmq.answers import understood
+from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.remoting import Ask, Code, Credential, Frame, version_name
+from dlq.core import units
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
+from dlq.core.settings import Broker
+
+_SCHEMES = {"rocketmq": False, "rocketmq+tls": True}
+_PORT = "9876"
+
+
+class Queues(NamedTuple):
+    """A topic on one broker. `permission` has the bits 4 (read) and 2 (write)."""
+
+    readable: int
+    writable: int
+    permission: int
+
+
+class Cluster:
+    """Connections to the name servers and the masters, made when they are needed and kept."""
+
+    def __init__(self, broker: Broker) -> None:
+        """Reads the secrets; connects to nothing yet. Raises ConfigError."""
+        self.name = broker.name
+        self._name_servers, tls = _addresses(broker)
+        self._access = Access(
+            _credential(broker), units.seconds(broker.timeout), _tls(broker) if tls else None
+        )
+        self.timeout = self._access.timeout
+        self._links: dict[str, Link] = {}
+        self._masters: dict[str, str] = {}
+        self.headless: Sequence[str] = ()
+        """Brokers of which slaves alone were registered when `masters` last asked."""
+
+    @property
+    def signs(self) -> bool:
+        """See `Access.signs`."""
+        return self._access.signs
+
+    def masters(self, refresh: bool = False) -> Mapping[str, str]:
+        """Broker name -> address of its master, over all name servers.
+
+        Raises Unreachable when no name server answers, or none knows a master.
+        """
+        if refresh or not self._masters:
+            answers = self._ask_name_servers(Ask.CLUSTER, {})
+            with understood(self._name_server):
+                tables = [lenient_json.loads(answer.body.decode()) for answer in answers]
+                known = [entry for table in tables for entry in _masters(table)]
+            found = {name: master for name, master in known if master is not None}
+            if not found:
+                raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
+            self._masters = dict(sorted(found.items()))
+            self.headless = sorted({name for name, _ in known} - found.keys())
+        return self._masters
+
+    def topics(self) -> set[str]:
+        """All topics that the name servers know; empty when they keep the list to themselves."""
+        answers = self._ask_name_servers(Ask.ALL_TOPICS, {})
+        with understood(self._name_server):
+            documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == Code.OK]
+            return {str(topic) for document in documents for topic in document.get("topicList") or ()}
+
+    def route(self, topic: str) -> Mapping[str, "Queues"]:
+        """Broker name -> its queues of `topic`; empty when the name servers know no route."""
+        found: dict[str, Queues] = {}
+        answers = self._ask_name_servers(Ask.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
+        with understood(self._name_server):
+            for answer in answers:
+                document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
+                for data in document.get("queueDatas") or ():
+                    numbers = (int(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
+                    found[str(data["brokerName"])] = Queues(*numbers)
+        return dict(sorted(found.items()))
+
+    def groups_of(self, topic: str) -> set[str] | None:
+        """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
+        masters = self.masters()
+        nodes = [node for node in self.route(topic) if node in masters]
+        return self._listed(nodes, Ask.TOPIC_GROUPS, {"topic": topic}, "groupList")
+
+    def topics_of(self, group: str) -> set[str]:
+        """The topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
+        return self._listed(self.masters(), Ask.GROUP_TOPICS, {"group": group}, "topicList") or set()
+
+    def _listed(
+        self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
+    ) -> set[str] | None:
+        """What brokers list under `name`, all together; None where none answers."""
+        answers = [self.call(node, code, fields) for node in nodes]
+        with understood(f"a broker of {self.name}"):
+            lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
+            return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
+
+    def link(self, node: str) -> Link:
+        """The connection to the master of `node`, a new one when the last has ended."""
+        masters = self.masters()
+        if node not in masters:
+            masters = self.masters(refresh=True)
+        if node not in masters:
+            raise Unreachable(f"no master of {node} is registered at {', '.join(self._name_servers)}")
+        return self._link(masters[node])
+
+    def new_link(self, node: str, brief: bool = False) -> Link:
+        """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
+        return Link(self.link(node).address, self._access, brief)
+
+    def call(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+        """One question to the master of `node`, whatever the answer's code.
+
+        Asked again on a new connection when the old one had ended: not for what must not happen twice.
+        """
+        link = self.link(node)
+        try:
+            return link.call(code, fields, body)
+        except ConnectionLost:
+            self.masters(refresh=True)
+            return self.link(node).call(code, fields, body)
+
+    def ok(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+        """Like `call`; raises BrokerError unless the answer's code is 0."""
+        answer = self.call(node, code, fields, body)
+        if answer.code != Code.OK:
+            raise refusal(node, answer)
+        return answer
+
+    def version(self, node: str) -> str:
+        """The release of `node`, from the version that its answers carry."""
+        answer = self.call(node, Ask.MAX_OFFSET, {"topic": "TBW102", "queueId": 0})
+        return version_name(answer.version)
+
+    def configuration(self, node: str) -> Mapping[str, str]:
+        """The broker's configuration, or nothing when we may not read it."""
+        answer = self.call(node, Ask.BROKER_CONFIG, {})
+        with understood(node):
+            lines = answer.body.decode().splitlines() if answer.code == Code.OK else []
+        return dict(line.split("=", 1) for line in lines if "=" in line)
+
+    @property
+    def _name_server(self) -> str:
+        return f"a name server of {self.name}"
+
+    def close(self) -> None:
+        """Let go of all connections. Never raises."""
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    def _link(self, address: str) -> Link:
+        known = self._links.get(address)
+        if known is None or not known.is_open:
+            self._links[address] = Link(address, self._access)
+        return self._links[address]
+
+    def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:
+        """The answers of all name servers that answer; brokers may be registered at some of them only."""
+        answers, problems = [], []
+        for address in self._name_servers:
+            try:
+                answers.append(self._link(address).call(code, fields))
+            except (Unreachable, ConnectionLost) as error:
+                problems.append(str(error))
+        if not answers:
+            raise Unreachable(f"no name server of {self.name} answers: {'; '.join(problems)}")
+        return answers
+
+
+def refusal(node: str, answer: Frame) -> BrokerError:
+    """A broker's no, as our error. Code 16 and 1 mean several things: the remark decides, and is shown."""
+    remark = " ".join(answer.remark.split())[:300]
+    said = f"{node} refused with code {answer.code}: {remark or 'no remark'}"
+    if answer.code == Code.NO_PERMISSION or "AclException" in remark or "Signature" in remark:
+        return AccessDenied(f"{said}{_hint(remark)}")
+    if answer.code in (Code.NO_TOPIC, Code.NO_GROUP):
+        return NotFound(said)
+    return BrokerError(said)
+
+
+def _hint(remark: str) -> str:
+    if "is forbidden" in remark:
+        return " (the topic's or broker's permission bits, not the user's rights)"
+    return (
+        " (check access_key, the secret key, and the user's rights on the topic and on group TOOLS_CONSUMER)"
+    )
+
+
+def _masters(table: Any) -> Iterator[tuple[str, str | None]]:
+    """Each broker with the address of its master; None where slaves alone are registered."""
+    brokers = table.get("brokerAddrTable") or {} if isinstance(table, dict) else {}
+    for name, data in brokers.items():
+        address = (data.get("brokerAddrs") or {}).get("0")
+        yield str(name), None if address is None else str(address)
+
+
+def _addresses(broker: Broker) -> tuple[list[str], bool]:
+    parts = urlsplit(broker.url)
+    if parts.scheme not in _SCHEMES or not parts.netloc or "@" in parts.netloc:
+        raise ConfigError(
+            f"brokers.{broker.name}.url: write it like rocketmq://ns1:9876,ns2:9876 (or rocketmq+tls://…)"
+        )
+    hosts = [host.strip() for host in parts.netloc.split(",") if host.strip()]
+    with_port = [host if ":" in host.rpartition("]")[2] else f"{host}:{_PORT}" for host in hosts]
+    return with_port, _SCHEMES[parts.scheme] or broker.ca_file is not None
+
+
+def _credential(broker: Broker) -> Credential | None:
+    if broker.access_key is None:
+        return None
+    place = f"brokers.{broker.name}"
+    if broker.secret_key_file is not None:
+        return Credential(
+            broker.access_key, credentials.from_file(f"{place}.secret_key_file", broker.secret_key_file)
+        )
+    if broker.secret_key_env is not None:
+        return Credential(
+            broker.access_key, credentials.from_environment(f"{place}.secret_key_env", broker.secret_key_env)
+        )
+    secret = credentials.password(broker)
+    if secret is None:
+        raise ConfigError(f"{place} has an access_key; add secret_key_file or secret_key_env")
+    return Credential(broker.access_key, secret)
+
+
+def _tls(broker: Broker) -> ssl.SSLContext:
+    """Name and chain are checked. Brokers are found by the bare addresses they register, which certificates
+    often lack: where `verify_host` is false, it must be a certificate under `ca_file` (see `core.checks`)."""
+    try:
+        context = ssl.create_default_context(cafile=broker.ca_file)
+        context.check_hostname = broker.verify_host
+        if broker.cert_file is not None:
+            context.load_cert_chain(broker.cert_file, broker.key_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"brokers.{broker.name}: cannot read the TLS files: {error}") from error
+    return context

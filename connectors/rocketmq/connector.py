@@ -1,0 +1,212 @@
+"""Apache RocketMQ 4.x and 5.x: dead letters of consumer groups, and half messages of transactions."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dlq.connectors.base import (
+    Checkpoint,
+    Consumption,
+    DeadLetterPlace,
+    Gauge,
+    Inspection,
+    Outgoing,
+    Outline,
+    Presence,
+    ReadRequest,
+    Target,
+)
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.consumption import consumption
+from dlq.connectors.rocketmq.facts import broker_facts, unread_halves, without_index
+from dlq.connectors.rocketmq.find import find
+from dlq.connectors.rocketmq.inspection import inspect
+from dlq.connectors.rocketmq.publisher import RocketPublisher
+from dlq.connectors.rocketmq.queue_scan import Place
+from dlq.connectors.rocketmq.reading import RocketReading
+from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, FINISHED, HALF
+from dlq.connectors.rocketmq.republishing import outline, target_of
+from dlq.connectors.rocketmq.routes import topic_of, way_to, why_unread
+from dlq.connectors.rocketmq.snapshot import (
+    Extent,
+    begun_anew,
+    check_group,
+    dead_letter_topics,
+    extents,
+    message_at,
+    own_extent,
+    plan_of,
+    unread_nodes,
+)
+from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
+from dlq.core.record import Record
+from dlq.core.settings import Broker, Source
+
+_OP_BATCH_MS = 3000
+"""How long a broker since 5.1 gathers op records before it writes them (transactionOpBatchInterval)."""
+_MARGIN = 0.2
+
+
+class RocketConnector:
+    """One RocketMQ cluster."""
+
+    window = 4000
+
+    def __init__(self, broker: Broker) -> None:
+        """Connects lazily. Raises ConfigError."""
+        self._cluster = Cluster(broker)
+        self._obstacles: list[str] = []
+
+    def inspect(self, source: Source) -> Inspection:
+        """Look without changing anything."""
+        found, facts, notes = self._look(source)
+        return inspect(self._cluster, source.group, found, facts, [*notes, *self._unread(source, facts, {})])
+
+    def gauge(self, source: Source) -> Gauge:
+        """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        if source.transactions:
+            return Gauge(sum(_half_messages(cluster)))
+        topics = dead_letter_topics(cluster, str(source.group))
+        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        check_group(cluster, str(source.group), found)
+        first = [message_at(cluster, extent, extent.lowest) for extent in found if _size(extent)]
+        oldest = min((one.stored_at * 1000 for one in first if one), default=None)
+        return Gauge(sum(map(_size, found)), oldest=oldest)
+
+    def discover(self) -> list[DeadLetterPlace]:
+        """The dead letters of all groups, and half messages with what became of them."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        groups = [_dead_letters(cluster, topic) for topic in dead_letter_topics(cluster, "*")]
+        pending, discarded = _half_messages(cluster)
+        halves = f"half messages, and {discarded:,} that the broker gave up"
+        return [
+            *groups,
+            DeadLetterPlace(HALF, {"transactions": True}, "transactions", halves, pending + discarded),
+        ]
+
+    def read(self, request: ReadRequest) -> RocketReading:
+        """Start a reading; it changes nothing on the broker, in either mode."""
+        cluster, source = self._cluster, request.source
+        found, facts, notes = self._look(source)
+        plan = plan_of(found, request.resume, begun_anew(cluster, found, request.resume))
+        unread = self._unread(source, facts, request.resume)
+        plan.complete = plan.complete and not unread
+        plan.notes += [*notes, *unread]
+        topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
+        return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
+        return target_of(record, to)
+
+    def outline(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> Outline:
+        """What sending it would strip, warn of, or fail on; all that is stripped is the broker's own."""
+        del keep_headers  # no framework leaves failure headers in RocketMQ
+        return outline(record, target, provenance)
+
+    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """The groups that subscribe to a topic, as its brokers know them. A group is its own audience, or
+        nobody is, where it does not read its retry topic."""
+        found = {target: _audience(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups is not None}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        """Topics that no broker has for writing, and groups that would not read their retry topic."""
+        asked = [target for target in targets if target.kind in ("topic", "group")]
+        closed = {target: way_to(self._cluster, target, topic_of(target)).closed for target in asked}
+        return {target: why for target, why in closed.items() if why is not None}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        """The groups that read a target, by the offsets that they have committed."""
+        found = {target: consumption(self._cluster, target) for target in targets}
+        return {target: groups for target, groups in found.items() if groups}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> RocketPublisher:
+        """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
+        del plan, witness
+        return RocketPublisher(self._cluster, window)
+
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
+        """Look each replay up by its unique key, on every broker."""
+        del plan, last
+        self._obstacles.clear()
+        return find(self._cluster, outgoing, since, self._obstacles)
+
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        """See `Connector.obstacles`. Each letter is looked up by itself: what the last `find` met with."""
+        del witness, plan, since
+        return self._obstacles
+
+    def forget(self, plan: str, witness: bool = False) -> None:
+        """A publisher leaves nothing behind but its messages."""
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._cluster.close()
+
+    def _look(self, source: Source) -> tuple[list[Extent], Mapping[str, Mapping[str, object]], list[str]]:
+        """What there is to read of a source, what its brokers are, and what an empty answer means."""
+        cluster = self._cluster
+        cluster.masters(refresh=True)
+        facts = broker_facts(cluster)
+        if source.transactions:
+            return _transaction_extents(cluster, facts), facts, without_index(facts)
+        topics = dead_letter_topics(cluster, str(source.group))
+        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        return found, facts, check_group(cluster, str(source.group), found)
+
+    def _unread(
+        self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
+    ) -> list[str]:
+        """What may be there and is not read, in words."""
+        return [*unread_nodes(self._cluster, resume), *(unread_halves(facts) if source.transactions else ())]
+
+
+def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
+    group = topic.removeprefix(DEAD_LETTERS)
+    depth = sum(map(_size, extents(cluster, topic)))
+    return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
+
+
+def _half_messages(cluster: Cluster) -> tuple[int, int]:
+    """Those that are there, and those that the broker gave up."""
+    pending = sum(_size(own_extent(cluster, Place(HALF, node, 0))) for node in cluster.masters())
+    return pending, sum(map(_size, extents(cluster, DISCARDED)))
+
+
+def _size(extent: Extent) -> int:
+    return extent.highest - extent.lowest
+
+
+def _audience(cluster: Cluster, target: Target) -> list[str] | None:
+    if target.kind == "group":
+        return [] if why_unread(cluster, target.name) else [f"group {target.name}"]
+    groups = cluster.groups_of(target.name) if target.kind == "topic" else None
+    return [f"group {group}" for group in sorted(groups)] if groups else None
+
+
+def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:
+    """The half topic first, then what ended: an op record that is still being gathered is waited for."""
+    halves = [own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
+    if any(half.highest > half.lowest for half in halves):
+        batching = [f["op_batch_interval_ms"] for f in facts.values() if str(f["version"]) >= "5.1"]
+        longest = max((_OP_BATCH_MS if ms is None else int(str(ms)) for ms in batching), default=0)
+        time.sleep(longest / 1000 + _MARGIN)
+    ended = [own_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
+    return [*halves, *ended, *extents(cluster, DISCARDED)]
+
+
+def _queue_facts(extent: Extent) -> dict[str, object]:
+    return {
+        "place": str(extent.place),
+        "lowest": extent.lowest,
+        "highest": extent.highest,
+        "pullable": extent.pullable,
+    }

@@ -1,0 +1,71 @@
+"""Whether letters are consumed: how far a group's committed offsets are behind the ends of its queues.
+
+Consumers commit every few seconds, and brokers keep the offsets of groups that are gone.
+"""
+
+from collections.abc import Iterator
+
+from dlq.connectors import lenient_json
+from dlq.connectors.base import Consumption, Target
+from dlq.connectors.rocketmq.answers import understood
+from dlq.connectors.rocketmq.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.remoting import Ask, Code
+from dlq.connectors.rocketmq.routes import topic_of
+from dlq.core.errors import AccessDenied
+
+_INTERVAL = 5.0
+"""Seconds between two commits of a consumer where nothing else is set (persistConsumerOffsetInterval)."""
+_NOT_ONLINE = 206
+
+
+def consumption(cluster: Cluster, target: Target) -> list[Consumption]:
+    """The groups that receive what is sent to `target`; nothing where no broker tells of one, or may not."""
+    groups = cluster.groups_of(target.name) if target.kind == "topic" else None
+    asked = [target.name] if target.kind == "group" else sorted(groups or ())
+    try:
+        return [_of_group(cluster, topic_of(target), group) for group in asked]
+    except AccessDenied:
+        return []
+
+
+def _of_group(cluster: Cluster, topic: str, group: str) -> Consumption:
+    reached = list(_reached(cluster, topic, group))
+    read, waiting = sum(at for at, _ in reached), sum(end - at for at, end in reached)
+    return Consumption(f"group {group}", waiting, _consumers(cluster, group), read, _INTERVAL)
+
+
+def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, int]]:
+    """(committed offset, end) of each queue; what was never committed is all unread."""
+    masters = cluster.masters()
+    for node, queues in cluster.route(topic).items():
+        for queue in range(queues.readable if node in masters else 0):
+            place = {"topic": topic, "queueId": queue}
+            end = _offset(cluster, node, Ask.MAX_OFFSET, place)
+            committed = _offset(cluster, node, Ask.CONSUMER_OFFSET, {**place, "consumerGroup": group})
+            yield min(committed, end), end
+
+
+def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -> int:
+    answer = cluster.call(node, code, fields)
+    if answer.code == Code.QUERY_NOT_FOUND:
+        return 0
+    if answer.code != Code.OK:
+        raise refusal(node, answer)
+    with understood(node):
+        return max(0, int(answer.fields["offset"]))
+
+
+def _consumers(cluster: Cluster, group: str) -> int | None:
+    """Connected clients of a group; None where no broker tells."""
+    answers = [
+        cluster.call(node, Ask.CONSUMER_CONNECTIONS, {"consumerGroup": group}) for node in cluster.masters()
+    ]
+    told = [answer for answer in answers if answer.code in (Code.OK, _NOT_ONLINE)]
+    with understood(f"a broker of {cluster.name}"):
+        clients = {
+            str(client.get("clientId"))
+            for answer in told
+            if answer.code == Code.OK
+            for client in lenient_json.loads(answer.body.decode()).get("connectionSet") or ()
+        }
+    return len(clients) if told else None

@@ -1,0 +1,232 @@
+"""From a stored RocketMQ message to a record. Field names in `headers` are Java's (design section 9)."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
+from hashlib import sha256
+from itertools import groupby
+from operator import itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
+from dlq.connectors.rocketmq.columns import Cut, Numbers, cut, numbers, parse_blocks, texts, views
+from dlq.connectors.rocketmq.message import host_name
+from dlq.connectors.rocketmq.remoting import ProtocolError
+from dlq.core.clock import now
+from dlq.core.columns import Column, Columns, Maps, Packed, Same, each, same
+from dlq.core.identity import ID_HEX_DIGITS, framed
+from dlq.core.record import Record
+
+DEAD_LETTERS = "%DLQ%"
+RETRY = "%RETRY%"
+HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
+FINISHED = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
+_END_OF_TIME = 253_402_300_800_000
+_ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
+"""HTTP's names; its `deflate` is the zlib format."""
+
+Maker = Callable[[Sequence[bytes]], Sequence[Record]]
+_host_name = lru_cache(maxsize=4096)(host_name)
+
+
+def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> Maker:
+    """The function that makes records of stored messages of one broker node, for one pull.
+
+    It raises ProtocolError where one of them is damaged.
+    """
+    source, pull_id, mode = request.source.name, request.pull_id, request.mode
+
+    def make(messages: Sequence[bytes]) -> Sequence[Record]:
+        if not messages:
+            return []
+        found = cut(messages)
+        if len(found.topic.unique()) == 1:
+            return columns(found)
+        runs = groupby(zip(found.topic.to_pylist(), messages, strict=True), itemgetter(0))
+        return [record for _, run in runs for record in columns(cut([message for _, message in run]))]
+
+    def columns(found: Cut) -> Columns:
+        topic: str = found.topic[0].as_py()
+        rows, group = len(found.topic), _group(topic)
+        sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
+        store_hosts = same(found.store_host.to_pylist())
+        physical_ids = [
+            f"{host}{position}"
+            for host, position in zip(
+                each(_hex, store_hosts), _hex_numbers(found.commit_log_offset), strict=True
+            )
+        ]
+        headers = Maps({
+            "msgId": physical_ids,
+            "queueId": texts(found.queue_id),
+            "queueOffset": texts(found.queue_offset),
+            "commitLogOffset": texts(found.commit_log_offset),
+            "preparedTransactionOffset": texts(found.prepared_transaction_offset),
+            "sysFlag": texts(found.sys_flag),
+            "flag": texts(found.flag),
+            "reconsumeTimes": texts(found.reconsume_times),
+            "bornTimestamp": texts(found.born_at),
+            "bornHost": each(_host_name, same(found.born_host.to_pylist())),
+            "storeTimestamp": texts(found.stored_at),
+            "storeHost": each(_host_name, store_hosts),
+        }, rows)  # fmt: skip
+        properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
+        unique_keys = _values(properties, "UNIQ_KEY")
+        origins = _origins(topic, group, properties)
+        digests = [sha256(body).digest() for body in views(found.body)]
+        places = zip(
+            found.queue_id.tolist(),
+            found.queue_offset.tolist(),
+            found.commit_log_offset.tolist(),
+            strict=True,
+        )
+
+        def all_the(value: object) -> Same:
+            return Same(value, rows)
+
+        return Columns((
+            _identities(source, node, topic, zip(places, blocks, digests, strict=True)),
+            all_the(source),
+            all_the(broker),
+            all_the("rocketmq"),
+            all_the(topic),
+            all_the(version),
+            all_the(node),
+            numbers(found.queue_id),
+            numbers(found.queue_offset),
+            unique_keys,
+            physical_ids,
+            _values(properties, "CORRELATION_ID"),
+            each(_words, _values(properties, "KEYS")),
+            _keys(request, unique_keys, headers, properties, found),
+            each(_kind, origins),
+            origins,
+            all_the(None),  # origin_exchange
+            all_the(None),  # origin_routing_key
+            all_the(group),
+            all_the(None),  # exchange
+            all_the(None),  # routing_key
+            all_the(now()),
+            _micros(found.born_at),
+            all_the(None),  # first_dead_at
+            _micros(found.stored_at),
+            all_the(None),  # expires_at
+            all_the(None),  # failure_text
+            all_the(()),  # deaths
+            all_the(None) if group is None else attempts,
+            all_the(None),  # redelivered
+            headers,
+            blocks,
+            properties,
+            Packed(found.body),
+            Packed(pc.binary_length(found.body)),
+            [digest.hex() for digest in digests],
+            all_the(None),  # content_type
+            each(_encoding, sys_flag),
+            all_the(None),  # persistent
+            all_the(None),  # priority
+            sys_flag,
+            all_the(pull_id),
+            all_the(mode),
+        ))  # fmt: skip
+
+    return make
+
+
+def _group(topic: str) -> str | None:
+    return topic[len(DEAD_LETTERS) :] if topic.startswith(DEAD_LETTERS) else None
+
+
+def _hex(host: bytes) -> str:
+    return host.hex().upper()
+
+
+def _words(keys: str | None) -> list[str]:
+    return keys.split() if keys else []
+
+
+def _kind(origin: str | None) -> str | None:
+    return "topic" if origin else None
+
+
+def _encoding(sys_flag: int) -> str | None:
+    return _ENCODINGS.get(sys_flag >> 8 & 7) if sys_flag & COMPRESSED else None
+
+
+def _values(properties: Column, name: str) -> Column:
+    if isinstance(properties, Maps):
+        return properties.columns.get(name, Same(None, len(properties)))
+    return [found.get(name) for found in properties]
+
+
+def _identities(
+    source: str, node: str, topic: str, letters: Iterable[tuple[tuple[int, int, int], bytes, bytes]]
+) -> list[str]:
+    """`content_id` of source, node and topic in one part, then place, properties and the body's digest:
+    framed here, at a third of its price.
+    """
+    start = framed("\0".join((source, node, topic)).encode())
+    found = []
+    for place, block, digest in letters:
+        at = b"%d:%d:%d" % place
+        content = b"%b%d:%b%d:%b32:%b" % (start, len(at), at, len(block), block, digest)
+        found.append(sha256(content).hexdigest()[:ID_HEX_DIGITS])
+    return found
+
+
+def _keys(
+    request: ReadRequest,
+    unique_keys: Column,
+    headers: Maps,
+    properties: Column,
+    found: Cut,
+) -> Column:
+    if request.source.key == "message_id":
+        return unique_keys
+    bodies = map(_readable, found.body.to_pylist(), found.sys_flag.tolist())
+    return [*map(request.key_reader(), unique_keys, headers, properties, bodies)]
+
+
+def _origins(topic: str, group: str | None, properties: Column) -> Column:
+    if topic in (HALF, DISCARDED):
+        return _values(properties, "REAL_TOPIC")
+    if group is None:
+        return Same(None if topic == FINISHED else topic, len(properties))
+    told = zip(_values(properties, "DLQ_ORIGIN_TOPIC"), _values(properties, "RETRY_TOPIC"), strict=True)
+    return each(partial(_origin, group=group), same([first or second for first, second in told]))
+
+
+def origin_of(properties: Mapping[str, str], group: str) -> str | None:
+    """The topic that a dead letter of `group` came from."""
+    return _origin(properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC"), group)
+
+
+def _origin(topic: str | None, group: str) -> str | None:
+    """REAL_TOPIC is no evidence: after a delayed retry it is the retry topic. A POP consumer's retry topic
+    holds the origin: `%RETRY%<group>_<topic>`, or with `+` (common/KeyBuilder.parseNormalTopic).
+    """
+    if not topic or not topic.startswith(RETRY):
+        return topic or None
+    marked = topic.removeprefix(f"{RETRY}{group}")
+    return marked[1:] or None if marked[:1] in ("+", "_", "") else topic
+
+
+def _hex_numbers(values: Numbers) -> list[str]:
+    digits = values.astype(">i8").tobytes().hex().upper()
+    return [digits[at : at + 16] for at in range(0, len(digits), 16)]
+
+
+def _micros(millis: Numbers) -> Packed:
+    """Producers may send any time; what no calendar has stays in `headers` alone."""
+    return Packed(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
+
+
+def _readable(body: bytes, sys_flag: int) -> bytes:
+    """The body for the business key: as the producer wrote it, where it can be had."""
+    try:
+        return plain_body(body, sys_flag)
+    except ProtocolError:
+        return body

@@ -1,0 +1,66 @@
+"""Where a message for a topic may be put, and whether anybody would read it there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dlq.connectors.base import Target
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.records import RETRY
+from dlq.core.errors import AccessDenied, NotFound
+
+Place = tuple[str, int]
+"""(broker name, queue)."""
+
+
+@dataclass
+class Way:
+    """Writable queues, as Java's clients count them; `closed` says why none may be used."""
+
+    places: Sequence[Place] = ()
+    closed: str | None = None
+    _near: dict[str | None, Sequence[Place]] = field(default_factory=dict)
+
+    def near(self, node: str | None) -> Sequence[Place]:
+        """Those on the broker that a letter comes from, so that this broker alone can say whether the letter
+        was sent; all where it has none."""
+        if node not in self._near:
+            self._near[node] = [place for place in self.places if place[0] == node] or self.places
+        return self._near[node]
+
+
+def topic_of(target: Target) -> str:
+    """Where a target's letters are stored: a group's lie in its retry topic."""
+    return f"{RETRY}{target.name}" if target.kind == "group" else target.name
+
+
+def way_to(cluster: Cluster, target: Target, topic: str) -> Way:
+    """The way to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
+    try:
+        places = _writable(cluster, topic)
+        if not places:
+            return Way(closed=f"no broker has a writable topic {topic}")
+        return Way(places, why_unread(cluster, target.name) if target.kind == "group" else None)
+    except (AccessDenied, NotFound) as error:
+        return Way(closed=str(error))
+
+
+def _writable(cluster: Cluster, topic: str) -> list[Place]:
+    masters = cluster.masters()
+    route = {node: q for node, q in cluster.route(topic).items() if node in masters and q.permission & 2}
+    return [(node, queue) for node, q in route.items() for queue in range(q.writable)]
+
+
+def why_unread(cluster: Cluster, group: str) -> str | None:
+    """Why a message in the group's retry topic would lie there unread; None where somebody reads it, or
+    nobody tells.
+
+    Push consumers subscribe to that topic and commit offsets of it; POP and gRPC consumers have others. A
+    group that has read nothing here may be either, and the message waits for its first consumer.
+    """
+    topic = f"{RETRY}{group}"
+    readers = cluster.groups_of(topic)
+    if readers is None or group in readers or not cluster.topics_of(group):
+        return None
+    return (
+        f"{group} reads other topics and has never read {topic}: it consumes by POP or gRPC; use --to origin"
+    )

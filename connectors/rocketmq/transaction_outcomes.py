@@ -1,0 +1,122 @@
+"""What became of transactions: the real messages that a commit wrote, found by their unique key.
+
+A commit writes the real message on the broker that holds the half message, and an op record after it. So
+with the half topic's end taken first, then the op topic's, every ended transaction of a reading has its real
+message by the time its op record is read. Rollbacks write none.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dlq.connectors.rocketmq.answers import understood
+from dlq.connectors.rocketmq.cluster import refusal
+from dlq.connectors.rocketmq.connection import Link
+from dlq.connectors.rocketmq.message import (
+    COMMITTED,
+    TRANSACTION,
+    StoredMessage,
+    decode,
+    parse,
+    parse_properties,
+)
+from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, pull_fields, queue_walk
+from dlq.connectors.rocketmq.records import DISCARDED, FINISHED, HALF
+from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError
+from dlq.core.errors import ConnectionLost
+
+_IN_FLIGHT = 64
+_REMEMBERED = 200_000
+_FOR_EVER = 2**62
+Key = tuple[str, str]
+"""(real topic, unique key)."""
+
+
+class Outcomes:
+    """Looks up each transaction of a reading once."""
+
+    def __init__(self) -> None:
+        self._asked: set[tuple[str, Key]] = set()
+
+    def of(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+        """The real messages of the transactions that `messages` of the half, op or discard topic belong to.
+
+        Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.
+        """
+        halves = [m for m in messages if m.topic in (HALF, DISCARDED)]
+        offsets = {n for m in messages if m.topic == FINISHED for n in finished_offsets(m.body)}
+        halves += _at_offsets(link, node, sorted(offsets))
+        if len(self._asked) > _REMEMBERED:
+            self._asked.clear()
+        keys = {(node, key) for key in map(_key, halves) if key} - self._asked
+        self._asked |= keys
+        return [m for found in _query(link, node, sorted(key for _, key in keys)) for m in found]
+
+
+def finished_offsets(body: bytes) -> list[int]:
+    """The half offsets that an op record ends: `7` up to 5.0, `7,12,` since 5.1."""
+    return [int(part) for part in body.split(b",") if part.strip().isdigit()]
+
+
+def _key(message: StoredMessage) -> Key | None:
+    properties = parse_properties(message.properties)
+    topic, unique = properties.get("REAL_TOPIC"), properties.get("UNIQ_KEY")
+    return (topic, unique) if topic and unique else None
+
+
+def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[StoredMessage]:
+    """Half messages that op records of this reading name. Most were read by an earlier pull."""
+    place = Place(HALF, node, 0)
+    for first, last in _runs(offsets):
+        answer = link.call(Ask.PULL, pull_fields(place, first, 1))
+        with understood(node):
+            lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
+        steps: Iterable[Step] = ()
+        if answer.code == Code.NO_TOPIC:
+            steps = queue_walk(link, place, first, last + 1)
+        elif first < highest and last >= lowest:
+            steps = PullWalk(link, place, max(first, lowest), min(last + 1, highest), 2**24)
+        for step in steps:
+            yield from map(parse, step.messages)
+
+
+def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Offsets as runs without holes of more than a few answers."""
+    start = 0
+    for i, offset in enumerate(offsets):
+        if i + 1 == len(offsets) or offsets[i + 1] - offset > 64:
+            yield offsets[start], offset
+            start = i + 1
+
+
+def _query(link: Link, node: str, keys: Sequence[Key]) -> Iterator[list[StoredMessage]]:
+    """Several look-ups in flight; what the hash index returns is checked."""
+    for i in range(0, len(keys), _IN_FLIGHT):
+        asked = {link.ask(Ask.QUERY_MESSAGE, query_fields(*key)): key for key in keys[i : i + _IN_FLIGHT]}
+        for _ in range(len(asked)):
+            answer = link.receive()
+            if answer is None:
+                raise ConnectionLost(f"{link.address} has stopped answering")
+            with understood(node):
+                topic, key = asked[answer.opaque]
+            yield [m for m in query_answer(node, answer, topic, key) if _is_committed(m)]
+
+
+def query_fields(topic: str, key: str) -> dict[str, object]:
+    """A look-up by UNIQ_KEY or one of KEYS. The unique flag is left out: one signature then fits all ACLs."""
+    return {"topic": topic, "key": key, "maxNum": 64, "beginTimestamp": 0, "endTimestamp": _FOR_EVER}
+
+
+def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
+    """The messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
+    if answer.code == Code.QUERY_NOT_FOUND:
+        return []
+    if answer.code != Code.OK:
+        raise refusal(node, answer)
+    try:
+        found = list(decode(answer.body))
+    except ProtocolError as error:
+        raise ConnectionLost(f"{node} sent what is no message: {error}") from error
+    return [m for m in found if m.topic == topic and parse_properties(m.properties).get("UNIQ_KEY") == key]
+
+
+def _is_committed(message: StoredMessage) -> bool:
+    return message.sys_flag & TRANSACTION == COMMITTED
