@@ -9,7 +9,7 @@ from dlq.core.errors import DlqError
 from dlq.core.text import shorten
 from dlq.core.units import human_seconds
 from dlq.replay import ledger, planfile, status
-from dlq.replay.ledger import Ledger
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES
 

@@ -2,14 +2,18 @@
 the next step does what it still can."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import bounded_json
-from dlq.cli import alarm
 from dlq.cli.at_once import Stop, at_once
 from dlq.cli.commands.pull import ENDING, KEYS, in_turns
 from dlq.cli.connecting import connect
@@ -17,9 +21,40 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of, worst
 from dlq.cli.profile import Task
 from dlq.cli.time_limit import Clock, time_limit
+from dlq.core import units
 from dlq.core.clock import iso, now
-from dlq.core.errors import DlqError
+from dlq.core.errors import DlqError, UsageError
 from dlq.core.logs import Log
+
+_SHORTEST = 5.0
+"""Seconds that a hook has even when the run's time is over: an alarm must get out."""
+
+
+def send(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
+    """Run `command`, never by a shell, with `document` as JSON on its standard input.
+
+    Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;
+    then it is killed with all that it has started.
+    """
+    seconds = units.seconds(limit)
+    seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
+    try:
+        process = subprocess.Popen(  # noqa: S603 (the profile's own command, as a list: no shell reads it)
+            list(command), stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), start_new_session=True
+        )
+    except OSError as error:
+        raise UsageError(f"{command[0]} does not start: {error.strerror}") from error
+    try:
+        process.communicate(json.dumps(document, default=str).encode(), timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{command[0]} did not end within {units.human_seconds(seconds)}") from error
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode:
+        raise UsageError(f"{command[0]} ended with code {process.returncode}")
+
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -284,5 +319,5 @@ class Run:
             "counts": (self._report or {}).get("counts", {}),
             "reports": outcome.reports,
         }
-        alarm.send(profile.on_alarm, document, profile.alarm_timeout, self._clock.left())
+        send(profile.on_alarm, document, profile.alarm_timeout, self._clock.left())
         self._log("alarm_sent", command=profile.on_alarm[0])

@@ -117,7 +117,7 @@ def chosen(
 ) -> str | None:
     """The condition of the letters that are named by `ids`, else of those selected. Raises UsageError."""
     from dlq.archive.short_ids import record_id
-    from dlq.replay.wanted import named
+    from dlq.replay.plan import named
 
     if not ids:
         return selection.condition(context, connection)

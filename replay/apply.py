@@ -19,8 +19,8 @@ from dlq.replay import edits, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination
 from dlq.replay.edits import Edits
-from dlq.replay.ledger import Ledger
 from dlq.replay.ledger.claims import Claims
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
 from dlq.replay.pace import Pace, Stop

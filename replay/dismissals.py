@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from dlq.core.clock import Clock, now
-from dlq.replay.ledger import Ledger
+from dlq.replay.ledger.contract import Ledger
 
 PLAN = "dismissed"
 """Stands where a replay has its plan."""

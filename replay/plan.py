@@ -4,9 +4,10 @@ Nothing is sent and no letter is changed; the plan is a new file of the archive.
 """
 
 import math
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -25,12 +26,59 @@ from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations
-from dlq.replay.ledger import Ledger
+from dlq.replay.edits import NO_EDITS, Edits
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
 from dlq.replay.load import OUTLINE_COLUMNS, Loader
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
-from dlq.replay.wanted import Wanted
+
+DEFAULT_TARGET = "failed"
+"""`--to` unless told: back to the failed queue (its origin), or to RocketMQ's failed group alone, because a
+topic would deliver again to every group that subscribes to it."""
+_SAFE_TARGETS = {"rocketmq": "group"}
+_NAMES_IDS = re.compile(
+    r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
+)
+
+
+def named(record_ids: Iterable[str]) -> str:
+    """The condition that names these letters."""
+    quoted = ("'{}'".format(record_id.replace("'", "''")) for record_id in sorted(record_ids))
+    return f"record_id in ({', '.join(quoted)})"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the user asked for. `rate` is messages a second."""
+
+    where: str | None = None
+    to: str = DEFAULT_TARGET
+    rate: float | None = None
+    limit: int | None = None
+    any_advice: bool = False
+    fixed: bool = False
+    """The cause is mended: letters whose advice is fix_first go, too."""
+    keep_headers: bool = False
+    witness: bool = False
+    edits: Edits = NO_EDITS
+
+    def condition(self) -> str | None:
+        """Which letters are looked at: those of `where`, and those that are edited."""
+        if not self.edits.changed:
+            return self.where
+        edited = named(self.edits.changed)
+        return edited if self.where is None else f"({self.where}\n) or {edited}"
+
+    def takes(self, record_id: str) -> bool:
+        """The user insists, or names this letter, also by editing it: advice does not leave it out."""
+        is_named = record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
+        return self.any_advice or is_named
+
+    def to_for(self, record: Record) -> str:
+        """`to` as this letter's broker reads it."""
+        return _SAFE_TARGETS.get(record.broker_kind, "origin") if self.to == DEFAULT_TARGET else self.to
+
 
 ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 NO_VERDICT = "no_verdict"

@@ -18,7 +18,7 @@ from dlq.core.errors import BrokerError, UsageError
 from dlq.replay import edits, planfile, status
 from dlq.replay.apply import forget, outgoing
 from dlq.replay.brokers import Brokers
-from dlq.replay.ledger import Entry, Ledger
+from dlq.replay.ledger.contract import Entry, Ledger
 from dlq.replay.letters import REPLAY_ID
 from dlq.replay.load import Loader
 from dlq.replay.planfile import Header

@@ -6,7 +6,7 @@ from itertools import islice
 
 from dlq.archive.store import Store
 from dlq.replay import planfile
-from dlq.replay.ledger import Ledger
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.planfile import Header
 from dlq.replay.states import MAY_SEND_AGAIN, STATES, State
 

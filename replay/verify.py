@@ -23,6 +23,7 @@ from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import still_queued
+from dlq.replay.ledger.contract import REPLAYS
 
 _OPEN = ("sending", "in_doubt")
 _NAMED = 3
@@ -67,7 +68,7 @@ class _Replays:
     """Record ids by what the ledger says of them."""
 
     def __init__(self, table: pa.Table | None) -> None:
-        table = ledgers.REPLAYS.empty_table() if table is None else table
+        table = REPLAYS.empty_table() if table is None else table
         self._table = table
         self.open = self._ids(_OPEN)
         self.replayed = self._ids(("confirmed",))

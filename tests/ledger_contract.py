@@ -12,7 +12,7 @@ import pytest
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
 from dlq.replay import dismissals
-from dlq.replay.ledger import REPLAYS, Ledger, Settlement
+from dlq.replay.ledger.contract import REPLAYS, Ledger, Settlement
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
 

@@ -33,13 +33,12 @@ from dlq.core.settings import Settings, Source
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
-from dlq.replay.ledger import Ledger
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import REPLAY_ID
 from dlq.replay.pace import Stop
-from dlq.replay.plan import make
+from dlq.replay.plan import Wanted, make
 from dlq.replay.reconcile import Words, reconcile
 from dlq.replay.status import counts
-from dlq.replay.wanted import Wanted
 
 Fate = Callable[[int], Outcome]
 

@@ -12,13 +12,16 @@
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dlq.analyzers import changes, topology
+import pyarrow.parquet as pq
+
+from dlq.analyzers import topology
 from dlq.analyzers.spark import (
     bursts,
     client_log,
@@ -39,8 +42,8 @@ from dlq.analyzers.spark.files import (
     written,
 )
 from dlq.analyzers.spark.judging import JUDGED, Part, Terms, judge_segments
-from dlq.analyzers.spark.node_facts import node_facts
 from dlq.analyzers.spark.session import session
+from dlq.analyzers.spark.transactions import node_facts
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import BURSTS, INCIDENTS, TABLES, VERDICTS, Analysis
 from dlq.archive.evidence import Snapshot
@@ -52,6 +55,40 @@ from dlq.core import clock
 from dlq.core.clock import Clock
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
+
+
+def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str | None]:
+    """How often each value of a column is in these files of verdicts; one batch is in memory at a time."""
+    found: Counter[str | None] = Counter()
+    for values in _values(store, verdicts, column):
+        names, counts = (part.to_pylist() for part in values.value_counts().flatten())
+        found.update(dict(zip(names, counts, strict=True)))
+    return found
+
+
+def _values(store: Store, files: Iterable[str], column: str) -> Iterator[Any]:
+    for name in files:
+        with pq.ParquetFile(store.parquet(name), read_dictionary=[column]) as file:
+            yield from (batch.column(0) for batch in file.iter_batches(columns=[column]))
+
+
+def changed_since(
+    store: Store, last: Analysis | None, causes: Mapping[str, int], verdicts: Iterable[str]
+) -> dict[str, Any]:
+    """`{since: analysis, causes: {cause: difference}, new_fingerprints: n}`; empty for the first one."""
+    if last is None:
+        return {}
+    names = sorted({*causes, *last.causes})
+    differences = {name: causes.get(name, 0) - last.causes.get(name, 0) for name in names}
+    before, now = (
+        counted(store, files, "fingerprint").keys() for files in (last.tables["verdicts"], verdicts)
+    )
+    return {
+        "since": last.analysis,
+        "causes": {name: difference for name, difference in differences.items() if difference},
+        "new_fingerprints": len(now - before - {None}),
+    }
+
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +193,7 @@ def _summary(
 ) -> Analysis:
     store = asked.store
     tables = {table: written(store, f"{asked.folder}/{table}/") for table in TABLES}
-    counts = changes.counted(store, tables["verdicts"], "cause")
+    counts = counted(store, tables["verdicts"], "cause")
     causes = {cause: count for cause, count in counts.items() if cause is not None}
     return Analysis(
         analysis=asked.name,
@@ -171,7 +208,7 @@ def _summary(
             "parts": [part._asdict() for part in parts],
             "conditions": _conditions(asked.settings, asked.since, asked.logs),
             "broken": sum(part.broken for part in parts),
-            "changed": changes.against(store, last, causes, tables["verdicts"]),
+            "changed": changed_since(store, last, causes, tables["verdicts"]),
             "incidents": rows_of(store, tables["incidents"]),
             **log_counts,
             **stores.summary(asked.snapshots),

@@ -11,7 +11,7 @@ from dlq.cli.context import Context
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlq.replay.ledger import Ledger
+    from dlq.replay.ledger.contract import Ledger
 
 _OPEN = ("returned", "refused", "planned", None)
 """What the ledger says of letters that may be closed: of others a replay has an effect, or may have."""

@@ -93,8 +93,7 @@ def plan(
     from dlq.cli.replay_output import plan_document, show_plan
     from dlq.replay import edits, still_queued
     from dlq.replay.brokers import Brokers
-    from dlq.replay.plan import make
-    from dlq.replay.wanted import Wanted
+    from dlq.replay.plan import Wanted, make
 
     context: Context = ctx.obj
     asks = apply_now and not yes

@@ -16,7 +16,7 @@ from itertools import count
 
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.marker import check_rights, committed, marker_body, marker_queue
-from dlq.connectors.activemq.openwire_answers import Reader
+from dlq.connectors.activemq.openwire import Reader
 from dlq.connectors.activemq.republishing import content, types_of
 from dlq.connectors.activemq.senders import ROLLED_BACK
 from dlq.connectors.activemq.sockets import open_socket, openwire_address_of, password_for

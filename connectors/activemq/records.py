@@ -1,18 +1,94 @@
 """From STOMP MESSAGE frames to records, for ActiveMQ Classic and Artemis."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
-from dlq.connectors.activemq.heads import Heads, by_kind
-from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
 from dlq.core.clock import datable, now
-from dlq.core.columns import Column, Columns, Same, each, same
+from dlq.core.columns import Column, Columns, Maps, Same, each, same
 from dlq.core.identity import content_id, framed
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
+
+_PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
+"""Header lines that differ from one delivery to the next (Artemis' message-id begins with the consumer)."""
+
+
+class Heads(NamedTuple):
+    """Header lines of many frames of one kind, a column for each header: their places among all frames, their
+    headers, and what each keeps for life. They have the same headers in the same order, most with the same
+    values, so what all of them share is decoded once."""
+
+    places: Sequence[int]
+    headers: Column
+    stable: Column
+
+    def of(self, name: str) -> Column:
+        """One header; None where there is none."""
+        if isinstance(self.headers, Maps):
+            return self.headers.columns.get(name, Same(None, len(self.places)))
+        return [headers.get(name) for headers in self.headers]
+
+
+def by_kind(heads: Sequence[bytes]) -> Iterator[Heads]:
+    """The heads, those of one kind together."""
+    lines = [head.split(b"\n") for head in heads]
+    if (found := _alike(range(len(heads)), lines)) is not None:
+        yield found
+        return
+    kinds: dict[tuple[bytes, ...], list[int]] = {}
+    for place, some in enumerate(lines):
+        kinds.setdefault(tuple([line.partition(b":")[0] for line in some]), []).append(place)
+    for places in kinds.values():
+        alike = _alike(places, [lines[place] for place in places])
+        yield alike or _one_by_one(places, [heads[place] for place in places])
+
+
+def _one_by_one(places: Sequence[int], heads: Sequence[bytes]) -> Heads:
+    return Heads(places, list(map(headers_of, heads)), list(map(stable_lines, heads)))
+
+
+def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
+    """None where headers differ, come twice, or are no headers."""
+    if len(set(map(len, heads))) != 1:
+        return None
+    columns: dict[bytes, Column] = {}
+    for lines in zip(*heads, strict=True):
+        column = same(lines)
+        name, colon, _ = lines[0].partition(b":")
+        begin = name + colon
+        if not colon or not (isinstance(column, Same) or all(line.startswith(begin) for line in lines)):
+            return None
+        columns[begin] = column
+    headers = {name[:-1].decode("utf-8", "replace"): _values(name, lines) for name, lines in columns.items()}
+    if len(headers) != len(heads[0]):
+        return None
+    return Heads(places, Maps(headers, len(places)), _stable(columns, len(places)))
+
+
+def _values(begin: bytes, lines: Column) -> Column:
+    skipped = len(begin)
+
+    def value(line: bytes) -> str:
+        text = line[skipped:].decode("utf-8", "replace")
+        return unescape(text) if "\\" in text else text
+
+    return each(value, lines)
+
+
+def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
+    """A name ends with its colon and is there once, so the order of names is the order of lines."""
+    kept = [columns[name] for name in sorted(columns) if name not in _PER_DELIVERY]
+    return same(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Same(b"", rows)
+
+
+def stable_lines(head: bytes) -> bytes:
+    """The header lines that a message keeps for life, sorted: Classic's order is a hash map's."""
+    return b"\n".join(sorted([line for line in head.split(b"\n") if not line.startswith(_PER_DELIVERY)]))
+
 
 Maker = Callable[[Sequence[Frame]], Sequence[Record]]
 _NUMBERS = {str(n): n for n in range(256)}

@@ -9,20 +9,173 @@ which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 """
 
 import contextlib
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dlq.connectors.activemq.acks import PAGE, Acks
 from dlq.connectors.activemq.lossy_messages import INNER_NUL
 from dlq.connectors.activemq.records import Maker
-from dlq.connectors.activemq.stomp import Frame, encode
+from dlq.connectors.activemq.stomp import Frame, encode, escape, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Batch, Left, ReadRequest
-from dlq.core.errors import BrokerError
+from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
+
+PAGE = 200
+"""Classic pages in 200 letters (maxPageSize) at each event of a queue, such as an acknowledgement or a new
+consumer, and then stops, however large the window: seen on 5.18.6 and 6.3.1. So one acknowledgement covers
+no more, and until the first one the queue is nudged."""
+
+
+class Acks:
+    """Acknowledgements of one reading: what is owed to the broker, in blocks.
+
+    Positions are the reading's. With `cumulative` an acknowledgement covers all letters before it. The last
+    letter's goes alone and with a receipt: Classic syncs the disk for every letter that a receipt covers
+    (KahaDBStore#removeMessage), and one sync holds all before it.
+    """
+
+    def __init__(self, link: Link, cumulative: bool) -> None:
+        self._link, self.cumulative = link, cumulative
+        self._open: deque[tuple[int, bytes]] = deque()
+        """Position and head."""
+        self._unnamed: list[tuple[int, bytes]] = []
+        """Those of them that are durable, but that no acknowledgement names nor covers yet."""
+        self._awaited: tuple[str, int] | None = None
+        self._settled = 0
+        self.begun = False
+
+    def owe(self, position: int, head: bytes) -> None:
+        """A letter that is to be acknowledged once it is durable."""
+        self._open.append((position, head))
+
+    @property
+    def pending(self) -> bool:
+        """Whether the caller holds letters that are not durable yet."""
+        return bool(self._open)
+
+    def acknowledge(self, position: int) -> bool:
+        """Send what is owed up to there; whether that was anything."""
+        ids, reached = self._durable(position)
+        if not ids:
+            return False
+        self.begun = True
+        self._awaited = (self._link.new_receipt(), reached)
+        before = ids[-2 :: -PAGE if self.cumulative else -1][::-1]
+        last = b"ACK\nid:%b\nreceipt:%b\n\n\0" % (ids[-1], self._awaited[0].encode())
+        self._link.send(b"".join([b"ACK\nid:%b\n\n\0" % ack_id for ack_id in before]) + last)
+        return True
+
+    def _durable(self, position: int) -> tuple[list[bytes], int]:
+        """Ack ids up to there, and how far they reach: before what they neither name nor cover."""
+        ids: list[bytes] = []
+        reached = 0
+        while self._open and self._open[0][0] <= position:
+            place, head = self._open.popleft()
+            if is_unnamed(head, self._link.artemis):
+                self._unnamed.append((place, head))
+                continue
+            reached = place
+            ids.append(ack_id(head))
+            if self.cumulative:
+                self._unnamed.clear()
+        return ids, min(reached, self._unnamed[0][0] - 1) if self._unnamed else reached
+
+    def settled(self) -> int:
+        """Wait for the answer; the position that it covers. Raises BrokerError."""
+        if self._awaited is not None:
+            receipt, position = self._awaited
+            self._link.wait_for(receipt)
+            self._settled, self._awaited = position, None
+        return self._settled
+
+    def has_unnamed(self) -> bool:
+        """Whether some are owed that no acknowledgement can name."""
+        return bool(self._unnamed) or any(is_unnamed(head, self._link.artemis) for _, head in self._open)
+
+    def take_unnamed(self, destination: str) -> None:
+        """Remove them, once no consumer holds them any more and nothing is pending. Raises BrokerError."""
+        if self._unnamed:
+            take(self._link, destination, [head for _, head in self._unnamed])
+            self._settled = max(self._settled, self._unnamed[-1][0])
+            self._unnamed.clear()
+
+
+def ack_id(head: bytes) -> bytes:
+    """The `ack` header as it came: it goes back escaped as it is."""
+    begin = 4 if head.startswith(b"ack:") else head.find(b"\nack:") + 5
+    end = head.find(b"\n", begin)
+    return head[begin:] if end < 0 else head[begin:end]
+
+
+_NAMED = re.compile(rb"^message-id:[^\n]*\\c-?\d+\\c-?\d+\\c\d+$", re.MULTILINE)
+_SELECTOR_BYTES = 9000
+"""Classic closes the connection at a header line of more than 10 KiB."""
+_WAIT = 3.0
+_SELECTED_POLL = 0.01
+
+
+def is_unnamed(head: bytes, artemis: bool) -> bool:
+    """Whether no STOMP acknowledgement can name this letter: one of an AMQP producer on Classic.
+
+    Classic (5.18.6, 6.3.1) reads the id of an ACK as one that it has made itself, session, producer and
+    number at its end, and an ACK of another id ends the connection. A cumulative ACK of a later letter covers
+    it; where none comes, it is archived first and then taken (`take`). Artemis has ids for that alone.
+    """
+    return not (artemis or _NAMED.search(head))
+
+
+def take(link: Link, destination: str, heads: Sequence[bytes]) -> None:
+    """Remove letters that are archived, and that no consumer holds, by a consumer that acknowledges by
+    itself and selects them by id and time, so that no other letter comes to it.
+
+    Raises ConnectionLost when the broker does not give them: another consumer may have them now, and the next
+    reading will tell.
+    """
+    for number, (selector, letters) in enumerate(_selectors([headers_of(head) for head in heads])):
+        consumer = f"{link.token}-unnamed-{number}"
+        select = {"destination": destination, "id": consumer, "ack": "auto", "selector": selector}
+        link.request("SUBSCRIBE", select)
+        heard = time.monotonic()
+        while letters > 0 and time.monotonic() - heard < _WAIT:
+            if frames := link.receive(_SELECTED_POLL):
+                letters -= len(frames)
+                heard = time.monotonic()
+        link.request("UNSUBSCRIBE", {"id": consumer})
+        if letters > 0:
+            why = "the broker did not give them back to be acknowledged, so they stay in the queue"
+            raise ConnectionLost(
+                f"{link.place}: {letters} letter(s) of AMQP producers are archived, but {why}"
+            )
+
+
+def _selectors(letters: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, int]]:
+    """Selectors of a length that the broker takes, and how many letters each selects."""
+    clauses: list[str] = []
+    size = 0
+    for letter in letters:
+        clause = _clause(letter)
+        own = len(escape(f"{clause} OR ").encode())
+        if size + own > _SELECTOR_BYTES and clauses:
+            yield " OR ".join(clauses), len(clauses)
+            clauses, size = [], 0
+        clauses.append(clause)
+        size += own
+    if clauses:
+        yield " OR ".join(clauses), len(clauses)
+
+
+def _clause(letter: Mapping[str, str]) -> str:
+    """Id and time: a letter that was sent meanwhile under an id that its producer uses again must not be
+    taken. A user's property may stand in the place of the time; then the id must do."""
+    quoted = letter["message-id"].replace("'", "''")
+    sent = letter["timestamp"]
+    at_that_time = f" AND JMSTimestamp = {sent}" if sent.isascii() and sent.isdecimal() else ""
+    return f"(JMSMessageID = '{quoted}'{at_that_time})"
+
 
 BATCH_ROWS = 1000
 _POLL = 0.05

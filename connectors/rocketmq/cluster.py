@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dlq.connectors import credentials, lenient_json
-from dlq.connectors.rocketmq.answers import understood
 from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.remoting import Ask, Code, Credential, Frame, version_name
+from dlq.connectors.rocketmq.remoting import Ask, Code, Credential, Frame, understood, version_name
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
 from dlq.core.settings import Broker

@@ -18,9 +18,8 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption
-from dlq.connectors.rocketmq.facts import broker_facts, unread_halves, without_index
 from dlq.connectors.rocketmq.find import find
-from dlq.connectors.rocketmq.inspection import inspect
+from dlq.connectors.rocketmq.inspection import broker_facts, inspect, unread_halves, without_index
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import Place
 from dlq.connectors.rocketmq.reading import RocketReading

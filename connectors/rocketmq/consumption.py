@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Consumption, Target
-from dlq.connectors.rocketmq.answers import understood
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
-from dlq.connectors.rocketmq.remoting import Ask, Code
+from dlq.connectors.rocketmq.remoting import Ask, Code, understood
 from dlq.connectors.rocketmq.routes import topic_of
 from dlq.core.errors import AccessDenied
 

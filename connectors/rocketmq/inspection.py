@@ -1,13 +1,15 @@
 """What `dlq doctor` says of a RocketMQ source: depth, rights, and above all how long the letters stay."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.rights import losses
+from dlq.connectors.rocketmq.remoting import Ask, Code, understood
 from dlq.connectors.rocketmq.snapshot import Extent, message_at, plan_of
+from dlq.core.errors import AccessDenied
 from dlq.core.units import human_seconds
 
 _DEFAULT_HOURS = 72
@@ -71,3 +73,113 @@ def _in_words(seconds: float | None) -> str:
     if seconds is None:
         return "unknown"
     return human_seconds(seconds) if seconds > 0 else "overdue: at the next cleaning"
+
+
+class _Right(NamedTuple):
+    """`{topic}` is one that letters come from, `{group}` who could not consume them."""
+
+    code: Ask
+    fields: Mapping[str, object]
+    loss: str
+
+
+_RIGHTS: Sequence[_Right] = (
+    _Right(Ask.BROKER_CONFIG, {}, "its settings: retention is taken as 72 hours"),
+    _Right(Ask.RUNTIME_INFO, {}, "since when it runs: a replay in doubt may stay in doubt"),
+    _Right(
+        Ask.TOPIC_GROUPS,
+        {"topic": "{topic}"},
+        "who consumes {topic}: a plan does not name them, and a ramp goes by what comes back",
+    ),
+    _Right(
+        Ask.QUERY_MESSAGE,
+        {"topic": "{topic}", "key": "-", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 0},
+        "for a message of {topic} by its key: a replay in doubt stays in doubt",
+    ),
+    _Right(
+        Ask.CONSUMER_CONNECTIONS,
+        {"consumerGroup": "{group}"},
+        "for the consumers of {group}: a ramp to the group goes by what comes back",
+    ),
+)
+
+
+def losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
+    """What brokers refuse to tell this user, in words. Raises BrokerError where one cannot be reached."""
+    groups = {"group": group} if group else {}
+    names = [groups, *({**groups, "topic": topic} for topic in topics)]
+    questions = {loss: question for known in names for loss, question in _questions(known)}
+    return sorted(
+        f"{node}: the user may not ask {loss}"
+        for node in cluster.masters()
+        for loss, (code, fields) in questions.items()
+        if _is_refused(cluster, node, code, fields)
+    )
+
+
+def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[Ask, Mapping[str, object]]]]:
+    """What is lost without an answer -> what is asked, where all names that it takes are known."""
+    for code, fields, loss in _RIGHTS:
+        try:
+            asked = {k: v.format(**known) if isinstance(v, str) else v for k, v in fields.items()}
+            yield loss.format(**known), (code, asked)
+        except KeyError:
+            continue
+
+
+def _is_refused(cluster: Cluster, node: str, code: Ask, fields: Mapping[str, object]) -> bool:
+    answer = cluster.call(node, code, fields)
+    return answer.code != Code.OK and isinstance(refusal(node, answer), AccessDenied)
+
+
+def broker_facts(cluster: Cluster) -> Mapping[str, Mapping[str, object]]:
+    """What analysis must know of each broker: its release, retention, and how it checks half messages.
+
+    Settings that may not be read are null.
+    """
+    return {node: _facts(cluster, node) for node in cluster.masters()}
+
+
+_FACTS = {
+    "file_reserved_hours": "fileReservedTime",
+    "check_max": "transactionCheckMax",
+    "check_interval_ms": "transactionCheckInterval",
+    "check_timeout_ms": "transactionTimeOut",
+    "op_batch_interval_ms": "transactionOpBatchInterval",
+}
+
+
+def unread_halves(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Brokers whose half messages cannot be read, in words.
+
+    With `transRocksDBEnable` 5.5 keeps them in RocksDB and topics of its own, and in the usual topics besides
+    unless `transWriteOriginTransHalfEnable` is off (seen on 5.5.0).
+    """
+    return [
+        f"{node} keeps half messages in RocksDB alone (transRocksDBEnable without "
+        "transWriteOriginTransHalfEnable): nothing of its new transactions can be read"
+        for node, known in facts.items()
+        if known["rocksdb_transactions"] and not known["usual_transactions"]
+    ]
+
+
+def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Brokers that do not find messages by their key, in words."""
+    return [
+        f"{node} keeps no index (messageIndexEnable=false): nothing tells how an ended transaction ended"
+        for node, known in facts.items()
+        if known["index"] is False
+    ]
+
+
+def _facts(cluster: Cluster, node: str) -> dict[str, object]:
+    settings = cluster.configuration(node)
+    with understood(node):
+        numbers = {name: int(settings[key]) if key in settings else None for name, key in _FACTS.items()}
+    return {
+        "version": cluster.version(node),
+        **numbers,
+        "rocksdb_transactions": settings.get("transRocksDBEnable") == "true",
+        "usual_transactions": settings.get("transWriteOriginTransHalfEnable") != "false",
+        "index": settings["messageIndexEnable"] == "true" if "messageIndexEnable" in settings else None,
+    }

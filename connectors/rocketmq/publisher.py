@@ -5,19 +5,188 @@ A batch that a broker refuses goes again letter by letter: it may have refused i
 """
 
 import select
+import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count
 
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
+from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
-from dlq.connectors.rocketmq.remoting import Code, Frame
+from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, written
 from dlq.connectors.rocketmq.republishing import RESUME, SHARDING_KEY, Message, message_of, queue_by_hash
-from dlq.connectors.rocketmq.resume import Resume
 from dlq.connectors.rocketmq.routes import Place, Way, way_to
-from dlq.connectors.rocketmq.send_batch import Parcel, framed, may_share
 from dlq.core.errors import ConnectionLost, Unreachable
+
+_GROUP = "dlq-replay"
+"""Names us as a producer; brokers keep nothing of it."""
+_MOST_LETTERS = 64
+_MOST_BYTES = 64 * 1024
+_MOST_CHARACTERS = 8_000
+"""Of the properties of a message that goes with others: a batch counts them in 15 bits, as UTF-8."""
+_INNER = struct.Struct(">iiiii")
+_LENGTH = struct.Struct(">h")
+_AROUND = _INNER.size + _LENGTH.size
+
+
+class SendBatch:
+    """Messages for one queue, by the numbers of their letters, that go in one request.
+
+    A batch (code 320) is stored whole or not at all, each message of it under its own offset, flag and
+    properties (CommitLog.asyncPutMessages, MessageExtBatchEncoder); it costs the broker little more than one
+    message. The compression bits are the request's, so those of a batch are alike. Brokers take no batches
+    for retry topics.
+    """
+
+    __slots__ = ("messages", "numbers", "place", "room", "since", "tries")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.numbers: list[int] = []
+        self.messages: list[Message] = []
+        self.room = _MOST_BYTES
+        self.since, self.tries = 0.0, 0
+
+    def add(self, number: int, message: Message) -> None:
+        """One more letter."""
+        self.numbers.append(number)
+        self.messages.append(message)
+        self.room -= len(message.body)
+
+    def apart(self) -> Iterator["SendBatch"]:
+        """Each letter in a batch of its own."""
+        for number, message in zip(self.numbers, self.messages, strict=True):
+            one = SendBatch(self.place)
+            one.add(number, message)
+            yield one
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it should be on its way."""
+        return self.room <= 0 or len(self.numbers) >= _MOST_LETTERS
+
+
+def may_share(message: Message) -> bool:
+    """Whether a message may go with others. Ordered ones go one at a time, and what a broker may refuse for
+    itself goes alone."""
+    properties = message.properties
+    return (
+        message.reconsume_limit is None
+        and 0 < len(message.body) <= _MOST_BYTES
+        and sum(map(len, properties)) + sum(map(len, properties.values())) <= _MOST_CHARACTERS
+        and SHARDING_KEY not in properties
+    )
+
+
+def framed(link: Link, batch: SendBatch) -> tuple[int, bytes]:
+    """The request, not sent yet, and its opaque number."""
+    first, is_batch = batch.messages[0], len(batch.messages) > 1
+    own = {
+        "g": str(time.time_ns() // 1_000_000),
+        "i": "" if is_batch else _properties(first),
+        "m": "true" if is_batch else "false",
+    }
+    body = _batch(batch.messages) if is_batch else first.body
+    code = Ask.SEND_BATCH if is_batch else Ask.SEND_V2
+    shared = (first.topic, batch.place[1], first.sys_flag, first.flag, first.reconsume_limit)
+    if link.signs:
+        return link.frame(code, {**_fields(*shared), **own}, body)
+    return link.frame_of(code, f"{_written(*shared)},{written(own)}", body)
+
+
+def _properties(message: Message) -> str:
+    return "".join([f"{name}\x01{value}\x02" for name, value in message.properties.items()])
+
+
+def _batch(messages: Sequence[Message]) -> bytes:
+    """See MessageDecoder.encodeMessages; magic and checksum are the broker's to fill in."""
+    parts: list[bytes] = []
+    for message in messages:
+        block = _properties(message).encode(errors="replace")
+        size = _AROUND + len(message.body) + len(block)
+        parts += (
+            _INNER.pack(size, 0, 0, message.flag, len(message.body)),
+            message.body,
+            _LENGTH.pack(len(block)),
+            block,
+        )
+    return b"".join(parts)
+
+
+def _fields(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> dict[str, str]:
+    """SEND_MESSAGE_V2's short names. The topic is its own default topic, so that none is made by mistake."""
+    fields = {
+        "a": _GROUP,
+        "b": topic,
+        "c": topic,
+        "d": "1",
+        "e": str(queue),
+        "f": str(sys_flag),
+        "h": str(flag),
+        "j": "0",
+        "k": "false",
+    }
+    return fields if reconsume_limit is None else {**fields, "l": str(reconsume_limit)}
+
+
+@lru_cache(maxsize=4096)
+def _written(topic: str, queue: int, sys_flag: int, flag: int, reconsume_limit: int | None) -> str:
+    return written(_fields(topic, queue, sys_flag, flag, reconsume_limit))
+
+
+_FIRST_SAFE = (5, 3, 2)
+"""Earlier brokers store the plain body under the compressed flag: the resumed message would be damaged."""
+
+
+class Resume:
+    """Resumes checks of half messages (323), one at a time: there are few, and each is a decision.
+
+    The broker puts a fresh copy into its half topic, the producer is asked again and decides; success says
+    nothing of a commit. Each request adds a copy, so it is sent once, and looked for before it is ever sent
+    again.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def send(self, letter: Outgoing) -> Sent:
+        """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
+        record, number = letter.record, letter.number
+        try:
+            node = node_of(self._cluster, record.headers["storeHost"])
+            if (record.flags or 0) & COMPRESSED and _release(self._cluster.version(node)) < _FIRST_SAFE:
+                return Sent(
+                    number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
+                )
+            link = self._cluster.new_link(node)
+        except KeyError:
+            return Sent(number, "refused", "nothing says where it lies in its broker")
+        try:
+            answer = link.call(
+                Ask.RESUME_CHECK, {"msgId": record.headers["msgId"], "topic": record.dead_letter_queue}
+            )
+        except ConnectionLost as error:
+            return Sent(number, "in_doubt", str(error))
+        finally:
+            link.close()
+        if answer.code == Code.OK:
+            return Sent(number, "confirmed", "its check is resumed; the producer decides")
+        return Sent(number, "refused", f"code {answer.code}: {' '.join(answer.remark.split())[:200]}")
+
+
+def node_of(cluster: Cluster, store_host: str) -> str:
+    """The broker that registered the address a message was stored at. Raises Unreachable."""
+    for node, address in cluster.masters(refresh=True).items():
+        if address == store_host:
+            return node
+    raise Unreachable(f"no registered broker has the address {store_host} that holds the half message")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".") if part.isdigit())
+
 
 _STORED: Mapping[int, str | None] = {
     Code.OK: None,
@@ -51,12 +220,12 @@ class RocketPublisher:
     def __init__(self, cluster: Cluster, window: int) -> None:
         self._cluster, self._window = cluster, window
         self._links: dict[str, Link] = {}
-        self._open: dict[_Kind | None, Parcel] = {}
-        self._waiting: dict[tuple[str, int], Parcel] = {}
+        self._open: dict[_Kind | None, SendBatch] = {}
+        self._waiting: dict[tuple[str, int], SendBatch] = {}
         self._unanswered: set[int] = set()
         self._ways: dict[str, Way] = {}
         self._outbox: dict[str, bytearray] = {}
-        self._busy: list[Parcel] = []
+        self._busy: list[SendBatch] = []
         self._done: list[Sent] = []
         self._over = False
         self._turn = count()
@@ -127,13 +296,13 @@ class RocketPublisher:
         # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
         shares = not self._cluster.signs and may_share(message)
         kind = (message.topic, message.sys_flag, node) if shares else None
-        parcel = self._open.pop(kind, None) or Parcel(self._place_for(message, way, node))
-        parcel.add(letter.number, message)
+        batch = self._open.pop(kind, None) or SendBatch(self._place_for(message, way, node))
+        batch.add(letter.number, message)
         self._unanswered.add(letter.number)
-        if kind is None or parcel.is_full:
-            self._send(parcel)
+        if kind is None or batch.is_full:
+            self._send(batch)
         else:
-            self._open[kind] = parcel
+            self._open[kind] = batch
 
     def _place_for(self, message: Message, way: Way, node: str | None) -> Place:
         """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
@@ -142,7 +311,7 @@ class RocketPublisher:
             near = way.near(node)
             return near[next(self._turn) % len(near)]
         place = way.places[queue_by_hash(key, len(way.places))]
-        while any(parcel.place == place for parcel in self._waiting.values()):
+        while any(batch.place == place for batch in self._waiting.values()):
             self._flush()
             self._answers(self._patience())
         return place
@@ -152,14 +321,14 @@ class RocketPublisher:
             self._ways[topic] = way_to(self._cluster, target, topic)
         return self._ways[topic]
 
-    def _send(self, parcel: Parcel) -> None:
+    def _send(self, batch: SendBatch) -> None:
         """Put it into the outbox; what is put together is sent together."""
-        node, _ = parcel.place
+        node, _ = batch.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node, brief=True)
-        parcel.tries, parcel.since = parcel.tries + 1, time.monotonic()
-        opaque, data = framed(self._links[node], parcel)
-        self._waiting[node, opaque] = parcel
+        batch.tries, batch.since = batch.tries + 1, time.monotonic()
+        opaque, data = framed(self._links[node], batch)
+        self._waiting[node, opaque] = batch
         outbox = self._outbox.setdefault(node, bytearray())
         outbox += data
         if len(outbox) > _OUTBOX_BYTES:
@@ -200,21 +369,21 @@ class RocketPublisher:
             busy, self._busy = self._busy, []
             self._again(busy)
 
-    def _take(self, parcel: Parcel, answer: Frame) -> None:
+    def _take(self, batch: SendBatch, answer: Frame) -> None:
         """What a broker was too busy to look at goes again, a little later."""
-        if answer.code == Code.BUSY and parcel.tries <= _BUSY_TRIES:
-            self._busy.append(parcel)
+        if answer.code == Code.BUSY and batch.tries <= _BUSY_TRIES:
+            self._busy.append(batch)
             return
-        outcome, detail = outcome_of(answer, is_empty=not parcel.messages[0].body)
-        if outcome == "refused" and answer.code != Code.BUSY and len(parcel.numbers) > 1:
-            self._again(parcel.apart())
+        outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
+        if outcome == "refused" and answer.code != Code.BUSY and len(batch.numbers) > 1:
+            self._again(batch.apart())
             return
-        self._done += [Sent(number, outcome, detail) for number in parcel.numbers]
-        self._unanswered.difference_update(parcel.numbers)
+        self._done += [Sent(number, outcome, detail) for number in batch.numbers]
+        self._unanswered.difference_update(batch.numbers)
 
-    def _again(self, parcels: Iterable[Parcel]) -> None:
-        for parcel in parcels:
-            self._send(parcel)
+    def _again(self, batches: Iterable[SendBatch]) -> None:
+        for batch in batches:
+            self._send(batch)
         self._write()
 
     def _give_up(self, why: str) -> None:

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Gap
-from dlq.connectors.rocketmq.answers import understood
 from dlq.connectors.rocketmq.cluster import refusal
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError
+from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError, understood
 from dlq.core.errors import ConnectionLost
 
 GROUP = "TOOLS_CONSUMER"

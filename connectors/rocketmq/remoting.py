@@ -12,11 +12,13 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from json.encoder import encode_basestring_ascii
 from typing import NamedTuple
 
 from dlq.connectors.lenient_json import loads
+from dlq.core.errors import BrokerError
 
 MAX_FRAME = 16 * 2**20
 """What every broker takes and sends unless `com.rocketmq.remoting.frameMaxLength` was changed."""
@@ -242,3 +244,14 @@ def version_name(ordinal: int) -> str:
 def dumps(document: object) -> bytes:
     """A request body as JSON."""
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+@contextmanager
+def understood(who: str) -> Iterator[None]:
+    """Around the reading of an answer of `who`. What is missing in it, or of another shape: BrokerError."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise BrokerError(
+            f"{who} sent an answer that cannot be understood ({type(error).__name__}); is it RocketMQ?"
+        ) from error

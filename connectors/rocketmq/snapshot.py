@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.rocketmq.answers import understood
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq.queue_scan import Place, pull_fields, queue_walk
 from dlq.connectors.rocketmq.records import DEAD_LETTERS, RETRY
-from dlq.connectors.rocketmq.remoting import Ask, Code, ProtocolError
+from dlq.connectors.rocketmq.remoting import Ask, Code, ProtocolError, understood
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 
 _IS_PATTERN = frozenset("*?[")

@@ -7,7 +7,6 @@ message by the time its op record is read. Rollbacks write none.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dlq.connectors.rocketmq.answers import understood
 from dlq.connectors.rocketmq.cluster import refusal
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import (
@@ -20,7 +19,7 @@ from dlq.connectors.rocketmq.message import (
 )
 from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, pull_fields, queue_walk
 from dlq.connectors.rocketmq.records import DISCARDED, FINISHED, HALF
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError
+from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError, understood
 from dlq.core.errors import ConnectionLost
 
 _IN_FLIGHT = 64

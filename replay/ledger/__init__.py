@@ -1,11 +1,8 @@
-"""The ledger remembers what was sent, so that nothing is sent twice. This is its contract.
+"""Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` and `redis` do it."""
 
-Every operation is atomic between processes, and between hosts where the ledger is a server.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -15,118 +12,11 @@ from dlq.core.errors import Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.ledger import location
+from dlq.replay.ledger.contract import REPLAYS, Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
-from dlq.replay.letters import Letter
-from dlq.replay.states import State
-
-COLUMNS = (
-    "key", "plan", "number", "record_id", "target", "lap", "state", "owner", "lease_until", "sent_at",
-    "updated_at", "detail",
-)  # fmt: skip
-"""All that a ledger holds of a replay, in the order of `everything` and `adopt`."""
-
-REPLAYS = pa.schema(
-    [
-        ("record_id", pa.string()),
-        ("plan", pa.string()),
-        ("target", pa.string()),
-        ("lap", pa.int32()),
-        ("state", pa.string()),
-        ("key", pa.string()),
-        ("updated_at", pa.timestamp("us", tz="UTC")),
-        ("detail", pa.string()),
-    ]
-)
-"""The `replays` view (`dlq.archive.views`), and why."""
 
 _REDIS = ("redis://", "rediss://")
 """Such `[ledger] url`s mean Redis; the second is TLS. All others are SQL."""
-
-
-class Settlement(NamedTuple):
-    """What became of one claimed replay."""
-
-    key: str
-    state: State
-    detail: str | None = None
-
-
-class Entry(NamedTuple):
-    """One replay as the ledger knows it. Times are microseconds since the epoch."""
-
-    key: str
-    plan: str
-    number: int
-    record_id: str
-    target: str
-    state: State
-    owner: str
-    sent_at: int
-    detail: str | None
-
-
-class Ledger(Protocol):
-    """The store behind replays. Raises ArchiveError when it can't be read or written."""
-
-    def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
-        """Write `settled`, then mark as `sending` what nobody has sent; both or neither.
-
-        Returns the keys that are ours to send. They are durable when this returns, and ours for
-        `lease` seconds.
-        """
-        ...
-
-    def renew(self, keys: Sequence[str]) -> set[str]:
-        """Start the lease of our claims anew; returns those that are still ours."""
-        ...
-
-    def settle(self, settled: Sequence[Settlement]) -> None:
-        """What became of our claims; `planned` gives one back unsent."""
-        ...
-
-    def expire(self) -> int:
-        """Claims whose owner is dead or whose lease has ended become `in_doubt`; returns how many."""
-        ...
-
-    def states(self, keys: Sequence[str]) -> Mapping[str, State]:
-        """The state of each of these keys that the ledger knows."""
-        ...
-
-    def counts(self, plan: str) -> Mapping[State, int]:
-        """How many replays of `plan` are in each state; those that another plan sent are not among them."""
-        ...
-
-    def entries(self, plan: str, state: State) -> list[Entry]:
-        """A plan's replays in one state, in the order of the plan."""
-        ...
-
-    def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        """Reconcile: move replays on by evidence or an operator's word; returns how many moved."""
-        ...
-
-    def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        """Everything, in chunks of columns in the order of REPLAYS."""
-        ...
-
-    def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
-        """All replays with all they hold, in chunks that `adopt` of another ledger takes."""
-        ...
-
-    def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """Take in replays of another ledger; what is known here stays. Returns how many are new."""
-        ...
-
-    def forget(self, keys: Sequence[str]) -> int:
-        """Take dismissals back, as if they had never been; returns how many there were."""
-        ...
-
-    def warnings(self) -> Sequence[str]:
-        """What the store, as it is set up, may forget of what it has confirmed."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the store."""
-        ...
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
@@ -152,7 +42,7 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
             raise UsageError("a ledger in Redis needs its client: pip install 'dlq[redis]'") from error
         return RedisLedger(settings)
     if is_server(settings):
-        from dlq.replay.ledger.sql_engine import server_url
+        from dlq.replay.ledger.sql import server_url
 
         return _sql(server_url(settings), settings)
     path = file_of(settings, store)

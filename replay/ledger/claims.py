@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlq.connectors.base import Sent
 from dlq.core.errors import DlqError
 from dlq.replay import dismissals
-from dlq.replay.ledger import Ledger, Settlement
+from dlq.replay.ledger.contract import Ledger, Settlement
 from dlq.replay.letters import Letter
 
 _FRESH_SHARE = 0.5

@@ -5,26 +5,192 @@ both own it. SQLite runs with a write-ahead log and `synchronous = FULL`: a clai
 anything is sent, and what became of it is written together with the next claim.
 """
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
+from dlq.connectors.credentials import password_of
+from dlq.connectors.external_stores.sql_drivers import DRIVERS
 from dlq.core.clock import Clock, now
-from dlq.core.errors import ArchiveError
-from dlq.replay.ledger import COLUMNS, REPLAYS, Entry, Settlement
-from dlq.replay.ledger import sql_statements as sql
-from dlq.replay.ledger.owner import is_dead, new_owner
-from dlq.replay.ledger.sql_engine import Database
+from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
+from dlq.core.settings import Ledger
+from dlq.core.suggestions import suggest
+from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Settlement, is_dead, new_owner
 from dlq.replay.letters import Letter
-from dlq.replay.states import MAY_SEND, MAY_SEND_AGAIN, State
+from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
+
+_SQLITE_BUSY_SECONDS = 60
+_SQLITE_SETTINGS = (
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "cache_size = -65536",
+    "wal_autocheckpoint = 8000",
+)
+_PATIENCE_SECONDS = 60.0
+"""How long a server may be away: a restart, not an outage."""
+_LONGEST_PAUSE = 2.0
+
+T = TypeVar("T")
+
+
+def server_url(settings: Ledger) -> sa.URL:
+    """The URL of a ledger on a server, with driver and password. Raises ConfigError."""
+    try:
+        url = sa.make_url(settings.url)
+    except sa.exc.ArgumentError as error:
+        raise ConfigError("ledger.url is no URL; write it like postgresql://user@host/database") from error
+    if url.password is not None:
+        raise ConfigError(
+            "ledger.url holds a password; put it into ledger.password_file, password_command or password_env"
+        )
+    if url.drivername not in DRIVERS or url.drivername == "sqlite":
+        known = ("sqlite", *DRIVERS, "redis")
+        raise ConfigError(f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}")
+    return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
+
+
+class Database:
+    """An engine, and transactions on it. Raises ArchiveError for whatever the database refuses."""
+
+    def __init__(self, url: str | sa.URL) -> None:
+        """Nothing is connected yet."""
+        self.is_file = sa.make_url(url).get_backend_name() == "sqlite"
+        self.engine = _engine(url, self.is_file)
+
+    def run(self, work: Callable[[sa.Connection], T], reading: bool = False, patient: bool = True) -> T:
+        """`work` in one transaction; again from its start when a server has ended it."""
+        until = time.monotonic() + (_PATIENCE_SECONDS if patient and not self.is_file else 0.0)
+        pause = 0.05
+        while True:
+            try:
+                with self.engine.execution_options(reading=reading).begin() as connection:
+                    return work(connection)
+            except sa.exc.SQLAlchemyError as error:
+                if not isinstance(error, sa.exc.OperationalError) or time.monotonic() > until:
+                    raise self._failure(error) from error
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _failure(self, error: sa.exc.SQLAlchemyError) -> ArchiveError:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        shown = self.engine.url.set(query={}).render_as_string()
+        if isinstance(error, sa.exc.OperationalError) and not self.is_file:
+            return LedgerUnreachable(f"the ledger {shown} cannot be reached, or denies access: {reason}")
+        return ArchiveError(f"the ledger {shown} failed: {reason}")
+
+
+def _engine(url: str | sa.URL, is_file: bool) -> sa.Engine:
+    if not is_file:
+        # Read committed: a claim must see what others committed, and takes no locks on gaps (MySQL).
+        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+    engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})
+    sa.event.listen(engine, "connect", _open_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _open_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver's guess
+    for setting in _SQLITE_SETTINGS:
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    reading = connection.get_execution_options().get("reading", False)
+    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+
+
+TABLE = sa.Table(
+    "replays",
+    sa.MetaData(),
+    sa.Column("key", sa.String(64), primary_key=True),
+    sa.Column("plan", sa.String(64), nullable=False),
+    sa.Column("number", sa.BigInteger, nullable=False),
+    sa.Column("record_id", sa.String(64), nullable=False),
+    sa.Column("target", sa.Text, nullable=False),
+    sa.Column("lap", sa.Integer, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),
+    sa.Column("owner", sa.String(255), nullable=False),
+    sa.Column("lease_until", sa.BigInteger, nullable=False),
+    sa.Column("sent_at", sa.BigInteger, nullable=False),
+    sa.Column("updated_at", sa.BigInteger, nullable=False),
+    sa.Column("detail", sa.Text),
+)
+C = TABLE.c
+INSERTED = (
+    "key",
+    "plan",
+    "number",
+    "record_id",
+    "target",
+    "lap",
+    "state",
+    "owner",
+    "lease_until",
+    "sent_at",
+    "updated_at",
+)
+
+INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
+    "sqlite": lambda table: sqlite.insert(table).on_conflict_do_nothing(),
+    "postgresql": lambda table: postgresql.insert(table).on_conflict_do_nothing(),
+    "mysql": lambda table: sa.insert(table).prefix_with("IGNORE"),
+    "mariadb": lambda table: sa.insert(table).prefix_with("IGNORE"),
+}
+KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
+KNOWN = sa.select(C.key, C.state, C.plan, C.owner).where(C.key.in_(KEYS))
+SENDING = sa.select(C.key, C.owner, C.lease_until).where(C.state == "sending")
+OURS = sa.select(C.key).where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state == "sending")
+RENEW = (
+    sa.update(TABLE)
+    .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state == "sending")
+    .values(lease_until=sa.bindparam("until"))
+)
+SETTLE = {
+    state: sa.update(TABLE)
+    .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state.in_(sources))
+    .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
+    for state, sources in BY_OWNER.items()
+}
+RESOLVE = {
+    state: sa.update(TABLE)
+    .where(C.key.in_(KEYS), C.state.in_(sources))
+    .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
+    for state, sources in BY_RECONCILE.items()
+}
+FORGET = sa.delete(TABLE).where(C.key.in_(KEYS), C.state == "dismissed")
+RECLAIM = (
+    sa.update(TABLE)
+    .where(
+        C.key == sa.bindparam("of_key"),
+        sa.or_(
+            *(C.state == state for state in MAY_SEND),
+            *(sa.and_(C.state == state, C.plan != sa.bindparam("of")) for state in MAY_SEND_AGAIN),
+        ),
+    )
+    .values(
+        state="sending",
+        plan=sa.bindparam("of"),
+        number=sa.bindparam("of_number"),
+        record_id=sa.bindparam("of_record"),
+        target=sa.bindparam("to"),
+        owner=sa.bindparam("me"),
+        lease_until=sa.bindparam("until"),
+        sent_at=sa.bindparam("moment"),
+        updated_at=sa.bindparam("moment"),
+        detail=None,
+    )
+)
+
 
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
 _CHUNK_OF_ROWS = 50_000
-T = TypeVar("T")
 
 
 class _SomeAreKnownError(Exception):
@@ -32,7 +198,7 @@ class _SomeAreKnownError(Exception):
 
 
 class SqlLedger:
-    """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and sql.INSERT_IF_NEW knows."""
+    """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and INSERT_IF_NEW knows."""
 
     def __init__(self, url: str | sa.URL, lease: float, clock: Clock = now) -> None:
         """`lease` in seconds. Creates the table where there is none; raises ArchiveError."""
@@ -41,17 +207,17 @@ class SqlLedger:
         self.owner = new_owner()
         self._database = Database(url)
         dialect = self._database.engine.dialect
-        insert = sql.INSERT_IF_NEW[dialect.name](sql.TABLE)
-        self._new = insert.compile(dialect=dialect, column_keys=list(sql.INSERTED))
+        insert = INSERT_IF_NEW[dialect.name](TABLE)
+        self._new = insert.compile(dialect=dialect, column_keys=list(INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
         self._make_table()
 
     def _make_table(self) -> None:
         try:
-            self._database.run(sql.TABLE.metadata.create_all, patient=False)
+            self._database.run(TABLE.metadata.create_all, patient=False)
         except ArchiveError:
             # Another host may have made it between our look and our attempt.
-            self._database.run(lambda c: c.execute(sa.select(sql.T.key).limit(1)).all(), patient=False)
+            self._database.run(lambda c: c.execute(sa.select(C.key).limit(1)).all(), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
         if self._database.is_file:  # whose answers don't get lost on the way
@@ -79,7 +245,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> set[str]:
             nonlocal mine_before
             self._settle(connection, settled)
-            rows = connection.execute(sql.KNOWN, {"keys": keys}).all()
+            rows = connection.execute(KNOWN, {"keys": keys}).all()
             known = {row.key for row in rows}
             mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
@@ -95,8 +261,8 @@ class SqlLedger:
         mine = {"keys": keys, "me": self.owner}
 
         def work(connection: sa.Connection) -> set[str]:
-            connection.execute(sql.RENEW, {**mine, "until": self._clock() + self._lease})
-            return set(connection.execute(sql.OURS, mine).scalars())
+            connection.execute(RENEW, {**mine, "until": self._clock() + self._lease})
+            return set(connection.execute(OURS, mine).scalars())
 
         return self._database.run(work) if keys else set()
 
@@ -107,7 +273,7 @@ class SqlLedger:
         moment = self._clock()
 
         def work(connection: sa.Connection) -> int:
-            rows = connection.execute(sql.SENDING).all()
+            rows = connection.execute(SENDING).all()
             dead = {owner for owner in {row.owner for row in rows} if is_dead(owner)}
             over = {
                 "its sender died before the answer came": [row.key for row in rows if row.owner in dead],
@@ -123,19 +289,19 @@ class SqlLedger:
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
             for some in _chunks(keys):
-                found.update((row.key, row.state) for row in connection.execute(sql.KNOWN, {"keys": some}))
+                found.update((row.key, row.state) for row in connection.execute(KNOWN, {"keys": some}))
             return found
 
         return self._database.run(work, reading=True)
 
     def counts(self, plan: str) -> Mapping[State, int]:
-        wanted = sa.select(sql.T.state, sa.func.count()).where(sql.T.plan == plan).group_by(sql.T.state)
+        wanted = sa.select(C.state, sa.func.count()).where(C.plan == plan).group_by(C.state)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return {row[0]: row[1] for row in rows}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
-        columns = [sql.TABLE.c[name] for name in Entry._fields]
-        wanted = sa.select(*columns).where(sql.T.plan == plan, sql.T.state == state).order_by(sql.T.number)
+        columns = [TABLE.c[name] for name in Entry._fields]
+        wanted = sa.select(*columns).where(C.plan == plan, C.state == state).order_by(C.number)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return [Entry(*row) for row in rows]
 
@@ -155,14 +321,14 @@ class SqlLedger:
 
     def forget(self, keys: Sequence[str]) -> int:
         def work(connection: sa.Connection) -> int:
-            return sum(connection.execute(sql.FORGET, {"keys": some}).rowcount for some in _chunks(keys))
+            return sum(connection.execute(FORGET, {"keys": some}).rowcount for some in _chunks(keys))
 
         return self._database.run(work)
 
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = sa.select(*(sql.TABLE.c[name] for name in columns)).order_by(sql.T.key).limit(_CHUNK_OF_ROWS)
+        wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(C.key).limit(_CHUNK_OF_ROWS)
         after = ""
-        while chunk := self._database.run(_driver_rows(wanted.where(sql.T.key > after)), reading=True):
+        while chunk := self._database.run(_driver_rows(wanted.where(C.key > after)), reading=True):
             yield chunk
             after = chunk[-1][columns.index("key")]
 
@@ -176,7 +342,7 @@ class SqlLedger:
         keys = [letter.key for letter in letters]
         if self._insert(connection, plan, letters) == len(letters):
             return set(keys)
-        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
+        return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _insert(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> int:
         """How many of these nobody had claimed before."""
@@ -190,7 +356,7 @@ class SqlLedger:
         if self._database.is_file:
             return sum(_insert_together(connection, str(self._new), some) for some in _chunks(rows))
         if not self._new.positional:
-            rows = [dict(zip(sql.INSERTED, row, strict=True)) for row in rows]
+            rows = [dict(zip(INSERTED, row, strict=True)) for row in rows]
         # The compiled text and plain tuples: SQLAlchemy's own executemany costs twice the insert itself.
         return connection.exec_driver_sql(str(self._new), rows).rowcount
 
@@ -204,9 +370,9 @@ class SqlLedger:
             {**shared, "of_key": x.key, "of_number": x.number, "of_record": x.record_id, "to": str(x.target)}
             for x in letters
         ]
-        connection.execute(sql.RECLAIM, rows)
+        connection.execute(RECLAIM, rows)
         keys = [letter.key for letter in letters]
-        return set(connection.execute(sql.OURS, {"keys": keys, "me": self.owner}).scalars())
+        return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _settle(self, connection: sa.Connection, settled: Sequence[Settlement]) -> None:
         moment = self._clock()
@@ -215,20 +381,19 @@ class SqlLedger:
             keys = [one.key for one in group]
             values = {"me": self.owner, "moment": moment, "why": why or None}
             for some in _chunks(keys):
-                connection.execute(sql.SETTLE[state], {"keys": some, **values})
+                connection.execute(SETTLE[state], {"keys": some, **values})
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
         values = {"moment": self._clock(), "why": why}
         return sum(
-            connection.execute(sql.RESOLVE[state], {"keys": some, **values}).rowcount
-            for some in _chunks(keys)
+            connection.execute(RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
         )
 
 
 def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[Any, ...]]) -> int:
     """One statement for all rows: it gives up the interpreter's lock once, not at each of them, which would
     wait every time for the thread that sends. `text` inserts one row."""
-    one = f"({', '.join('?' * len(sql.INSERTED))})"
+    one = f"({', '.join('?' * len(INSERTED))})"
     every = text.replace(one, ", ".join([one] * len(rows)))
     return connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))).rowcount
 

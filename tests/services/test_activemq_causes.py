@@ -8,8 +8,8 @@ import pytest
 from services.activemq_fixtures import Place, on_classic
 from unit.analyzers.activemq_texts import TEXTS
 
-from dlq.connectors.activemq.acks import ack_id
 from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.core.record import Record
 
 pytestmark = [pytest.mark.activemq, on_classic]

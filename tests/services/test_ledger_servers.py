@@ -18,12 +18,11 @@ from dlq.core.errors import Busy, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
-from dlq.replay.ledger import Ledger, Settlement, as_arrow, move, open_ledger, opened
-from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.ledger.sql_engine import server_url
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened
+from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.letters import Letter
-from dlq.replay.plan import make
-from dlq.replay.wanted import Wanted
+from dlq.replay.plan import Wanted, make
 
 
 @pytest.fixture(scope="session", params=list(SERVERS))

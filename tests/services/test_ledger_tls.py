@@ -11,7 +11,7 @@ from services.ledger_servers import SERVERS, MariaDb, Postgres, Redis, Server, f
 from dlq.archive.store import LocalStore
 from dlq.core.errors import LedgerUnreachable
 from dlq.core.settings import Ledger as LedgerSettings
-from dlq.replay.ledger import opened, sql_engine
+from dlq.replay.ledger import opened, sql
 
 
 class PostgresByTls(Postgres):
@@ -63,7 +63,7 @@ def by_tls(server: Server, authority: Path, host: str = "127.0.0.1") -> LedgerSe
 def test_a_ledger_by_tls_opens_and_a_stranger_or_another_name_does_not(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sql_engine, __import__("dlq.replay.ledger.redis_server", fromlist=["x"])):
+    for module in (sql, __import__("dlq.replay.ledger.redis", fromlist=["x"])):
         monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.0)
     authority = certificate(tmp_path, "IP:127.0.0.1")
     with opened(by_tls(server, authority), LocalStore(str(tmp_path / "archive"))) as ledger:

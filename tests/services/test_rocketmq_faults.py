@@ -11,9 +11,9 @@ from services.rocketmq_driver import Driver, eventually, unique_key
 from services.rocketmq_fixtures import connector_of, on_every_version, read_all
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.rocketmq.find import runtime_facts
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.connectors.rocketmq.records import HALF
-from dlq.connectors.rocketmq.scan import runtime_facts
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
 from dlq.core.settings import Source

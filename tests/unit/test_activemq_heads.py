@@ -3,8 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dlq.connectors.activemq.heads import by_kind, stable_lines
-from dlq.connectors.activemq.records import Place, record_maker
+from dlq.connectors.activemq.records import Place, by_kind, record_maker, stable_lines
 from dlq.connectors.activemq.stomp import Frame, headers_of
 from dlq.connectors.base import ReadRequest
 from dlq.core.settings import Source

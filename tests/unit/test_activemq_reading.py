@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from dlq.connectors.activemq import unnamed as activemq_unnamed
+from dlq.connectors.activemq import stomp_consumer
 from dlq.connectors.activemq.records import Place, record_maker
 from dlq.connectors.activemq.stomp import Frame, escape, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
@@ -129,7 +129,7 @@ def test_what_is_not_durable_yet_is_not_taken() -> None:
 def test_a_letter_that_does_not_come_back_to_be_taken_ends_the_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(activemq_unnamed, "_WAIT", 0.1)
+    monkeypatch.setattr(stomp_consumer, "_WAIT", 0.1)
     link = Connection(1, unnamed=(1,))
     reading = reading_of(link, 1, cumulative=True)
     batches = reading.batches()
@@ -143,7 +143,7 @@ def test_a_property_in_the_place_of_the_time_leaves_the_id_alone_to_select() -> 
     link = Connection(0)
     head = b"message-id:ID\\c1-1\ntimestamp:' OR 1=1"
     link._all = [Frame(b"MESSAGE", head, b"")]
-    activemq_unnamed.take(cast(Link, link), "/queue/q", [head])
+    stomp_consumer.take(cast(Link, link), "/queue/q", [head])
     assert link.selectors == ["(JMSMessageID = 'ID:1-1')"]
 
 
@@ -151,7 +151,7 @@ def test_selectors_are_short_enough_for_a_header_line() -> None:
     heads = [b"message-id:ID\\c%d's\ntimestamp:7" % (10**40 + n) for n in range(500)]
     link = Connection(0)
     link._all = [Frame(b"MESSAGE", head.replace(b"'", b"''"), b"") for head in heads]
-    activemq_unnamed.take(cast(Link, link), "/queue/q", heads)
+    stomp_consumer.take(cast(Link, link), "/queue/q", heads)
     assert len(link.selectors) > 2
     assert max(len(escape(selector)) for selector in link.selectors) < 10_000
     assert sum(selector.count("''s'") for selector in link.selectors) == 500

@@ -6,8 +6,8 @@ import sqlalchemy as sa
 
 from dlq.core.cleartext import of_broker, of_store
 from dlq.core.settings import Broker, Evidence, Ledger
-from dlq.replay.ledger.redis_server import Server
-from dlq.replay.ledger.sql_engine import server_url
+from dlq.replay.ledger.redis import Server
+from dlq.replay.ledger.sql import server_url
 
 OUT = "the password goes to mq1 without TLS"
 

@@ -11,7 +11,7 @@ import pytest
 from hostile_brokers import amqp_delivery, amqp_frame, remoting_frame
 from pika import spec
 
-from dlq.connectors.activemq import openwire_answers, stomp
+from dlq.connectors.activemq import openwire, stomp
 from dlq.connectors.activemq.openwire import MAGIC
 from dlq.connectors.rabbitmq.amqp import frames
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
@@ -33,7 +33,7 @@ DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
 READERS: dict[str, tuple[Callable[[], Callable[[bytes], object]], bytes]] = {
     "amqp": (lambda: frames.FrameReader().feed, DELIVERED),
     "stomp": (lambda: stomp.FrameReader("t").feed, STOMPED),
-    "openwire": (lambda: openwire_answers.Reader().feed, ANSWERED),
+    "openwire": (lambda: openwire.Reader().feed, ANSWERED),
     "remoting": (lambda: remoting.FrameReader().feed, remoting_frame(3, {"a": "b"}, b"body")),
 }
 

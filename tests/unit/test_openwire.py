@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors.activemq import openwire
-from dlq.connectors.activemq.openwire_answers import MAX_FRAME, Answer, Reader
+from dlq.connectors.activemq.openwire import MAX_FRAME, Answer, Reader
 from dlq.connectors.activemq.openwire_publisher import OpenWireLane
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.settings import Broker

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq.connectors.rocketmq.facts import unread_halves, without_index
+from dlq.connectors.rocketmq.inspection import unread_halves, without_index
 
 HALVES = [
     # in RocksDB, in the usual topics too, whether they are unread

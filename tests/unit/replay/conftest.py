@@ -9,7 +9,8 @@ from replaying import QueueFile, Replaying, settings
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
-from dlq.replay.ledger import Ledger, opened
+from dlq.replay.ledger import opened
+from dlq.replay.ledger.contract import Ledger
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from dlq.connectors.rabbitmq.amqp import edits as amqp_edit
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.core.errors import UsageError
 from dlq.replay import edits, planfile
-from dlq.replay.wanted import Wanted
+from dlq.replay.plan import Wanted
 
 
 def edit_file(tmp_path: Path, *documents: dict[str, object]) -> str:

@@ -15,12 +15,11 @@ from dlq.core.errors import ArchiveError, ConfigError, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
-from dlq.replay.ledger import Settlement, as_arrow, move, open_ledger, opened, opened_if_any, warnings
-from dlq.replay.ledger.sql import SqlLedger
-from dlq.replay.ledger.sql_engine import server_url
-from dlq.replay.plan import make
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any, warnings
+from dlq.replay.ledger.contract import Settlement
+from dlq.replay.ledger.sql import SqlLedger, server_url
+from dlq.replay.plan import Wanted, make
 from dlq.replay.verify import verify
-from dlq.replay.wanted import Wanted
 
 
 @pytest.fixture

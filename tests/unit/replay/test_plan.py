@@ -12,9 +12,8 @@ from dlq.connectors.base import Target
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
-from dlq.replay.ledger import Ledger, Settlement
-from dlq.replay.plan import FIX_FIRST
-from dlq.replay.wanted import Wanted
+from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.plan import FIX_FIRST, Wanted
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:

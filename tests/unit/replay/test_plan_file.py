@@ -9,7 +9,7 @@ from replaying import fill
 
 from dlq.core.errors import FormatTooNew, UsageError
 from dlq.replay import planfile
-from dlq.replay.wanted import Wanted
+from dlq.replay.plan import Wanted
 
 
 def test_an_untouched_plan_is_accepted(plan: Planning) -> None:

@@ -13,7 +13,7 @@ from unit.spark import mixed, plain
 
 from dlq.analyzers import topology
 from dlq.analyzers.spark import job
-from dlq.analyzers.spark.node_facts import node_facts
+from dlq.analyzers.spark.transactions import node_facts
 from dlq.archive import evidence, views
 from dlq.archive.analyses import VERDICTS, Analysis
 from dlq.archive.evidence import Snapshot
