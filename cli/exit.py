@@ -1,5 +1,6 @@
 """Exit codes, and which error means which."""
 
+from collections.abc import Mapping
 from enum import IntEnum
 
 from dlq.cli.time_limit import OutOfTime
@@ -7,23 +8,32 @@ from dlq.core import errors
 
 
 class ExitCode(IntEnum):
-    """What a script reads of a run."""
+    """What a script reads of a run; `MEANS` says it in words."""
 
     DONE = 0
     UNEXPECTED = 1
     USAGE = 2
     PARTLY = 3
-    """Some were refused, returned or left."""
     BROKER = 4
-    """Broker or ledger server unreachable, access denied; no such virtual host, queue, topic or group."""
     THRESHOLD = 5
-    """A `--fail-on` threshold is passed."""
     IN_DOUBT = 6
-    """Something is in doubt, or books don't balance."""
     BUSY = 7
-    """Another run holds the lock."""
     INTERRUPTED = 130
 
+
+MEANS: Mapping[ExitCode, str] = {
+    ExitCode.DONE: "done",
+    ExitCode.UNEXPECTED: "unexpected",
+    ExitCode.USAGE: "usage or configuration",
+    ExitCode.PARTLY: "partly done: some were refused, returned or left",
+    ExitCode.BROKER: "broker (or the ledger's server) unreachable, access denied, or no such virtual host, "
+    "queue, topic, group",
+    ExitCode.THRESHOLD: "a `--fail-on` threshold is passed",
+    ExitCode.IN_DOUBT: "something is in doubt, or books don't balance",
+    ExitCode.BUSY: "busy: another run holds the lock",
+    ExitCode.INTERRUPTED: "interrupted",
+}
+"""For the pages of documentation and the manual pages."""
 
 _CODES: tuple[tuple[type[errors.DlqError], ExitCode], ...] = (
     (errors.UsageError, ExitCode.USAGE),

@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from dlq.cli.app import build, run
+from dlq.cli.exit import MEANS
 
 PAGE = Path(__file__).with_name("commands.md")
 WIDTH = "100"
@@ -18,9 +19,9 @@ _INTRODUCTION = """# Commands
 Every command with what `--help` says of it. This page is written by `docs/commands.py`; a test compares it.
 
 The common options (`-c`, `-o`, `-q`, `-v`, `--no-input`, `--no-color`) may stand before or after the command.
-Data goes to standard output, everything else to standard error. Exit codes: 0 done; 1 unexpected; 2 usage or
-configuration; 3 partly done; 4 broker unreachable, access denied, or not found; 5 a `--fail-on` threshold is
-passed; 6 something is in doubt or the books do not balance; 7 busy; 130 interrupted.
+Data goes to standard output, everything else to standard error.
+
+{codes}
 """
 
 
@@ -41,9 +42,15 @@ def help_of(words: tuple[str, ...]) -> str:
     return "\n".join(line.rstrip() for line in printed.getvalue().strip("\n").splitlines()).strip("\n")
 
 
+def exit_codes() -> str:
+    """The table of exit codes, for this page and others."""
+    rows = [f"| {code.value} | {means} |" for code, means in MEANS.items()]
+    return "\n".join(["| exit code | means |", "|---|---|", *rows])
+
+
 def page() -> str:
     """The whole page."""
-    parts = [_INTRODUCTION, f"## dlq\n\n```text\n{help_of(())}\n```"]
+    parts = [_INTRODUCTION.format(codes=exit_codes()), f"## dlq\n\n```text\n{help_of(())}\n```"]
     parts += [f"## dlq {' '.join(words)}\n\n```text\n{help_of(words)}\n```" for words in commands()]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 

@@ -12,13 +12,7 @@ from typing import Any
 import typer
 
 from dlq.cli.app import build
-
-_EXIT_CODES = """\
-.SH EXIT STATUS
-0 done; 1 unexpected; 2 usage or configuration; 3 partly done; 4 broker unreachable, access denied, or not
-found; 5 a \\-\\-fail\\-on threshold is passed; 6 something is in doubt or the books do not balance; 7 busy;
-130 interrupted.
-"""
+from dlq.cli.exit import MEANS
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -45,7 +39,7 @@ def _page(command: Any, words: tuple[str, ...], context: Any) -> str:
         f".SH DESCRIPTION\n{_paragraphs(more)}" if more else "",
         _table("OPTIONS", (p.get_help_record(context) for p in command.get_params(context))),
         _table("COMMANDS", _commands(command)),
-        _EXIT_CODES,
+        _table("EXIT STATUS", ((str(code.value), means) for code, means in MEANS.items())),
         f".SH SEE ALSO\n{roff(_related(command, words))}\n",
     ]
     return "".join(parts)
