@@ -1,4 +1,5 @@
 # make demo   all set-up, then the main job on an embedded broker
+# make check  lint, types, and the tests that need neither broker nor Spark: before each commit
 # make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
 # make dist   all that a release consists of, in dist/, from what is committed
 
@@ -6,7 +7,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
-.PHONY: setup brokers demo test lint bench dist clean
+.PHONY: setup brokers demo check test lint bench dist clean
 
 setup: $(STAMP)
 
@@ -34,6 +35,9 @@ lint: setup
 # Brokers are waited for more than they work, so three workers do well on two cores. The many small files
 # of tests/unit come last, so that no worker is left alone with a long one.
 TEST_WORKERS ?= 3
+
+check: lint
+	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
 
 test: brokers lint
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder \

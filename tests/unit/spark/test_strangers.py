@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pytest
 from archives import write_segment
 from pyspark.sql import SparkSession
 from unit.analyzers.letters import died
@@ -13,6 +14,8 @@ from unit.analyzers.letters import died
 from dlq.analyzers.spark.job import analyze
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
+
+pytestmark = pytest.mark.spark
 
 LISTENING = "0A"
 A_JAVA_OBJECT = b"\xac\xed\x00\x05t\x00\x05hello"
