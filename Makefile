@@ -1,13 +1,14 @@
 # make demo   all set-up, then the main job on an embedded broker
 # make check  lint, types, and the tests that need neither broker nor Spark: before each commit
 # make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+# make site   the documentation as pages, in site/
 # make dist   all that a release consists of, in dist/, from what is committed
 
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
-.PHONY: setup brokers demo check test lint bench dist clean
+.PHONY: setup brokers demo check test lint bench site dist clean
 
 setup: $(STAMP)
 
@@ -46,8 +47,11 @@ test: brokers lint
 bench: brokers
 	$(BIN)/python bench/run.py
 
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
 dist:
 	$(PYTHON) release/dist.py dist
 
 clean:
-	rm -rf .venv .brokers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .brokers build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

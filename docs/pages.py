@@ -1,0 +1,31 @@
+"""Pages of the site that lie outside docs/; the README is its first page. A hook of mkdocs (mkdocs.yml)."""
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    "README.md": "index.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changes.md",
+    "bench/README.md": "benchmarks.md",
+}
+"""File in the repository -> page of the site."""
+_LINK = re.compile(r"\]\(([\w./-]+)([)#])")
+
+
+def page_of(link: str) -> str:
+    """A link from the repository's root, as a page of the site needs it."""
+    return PAGES.get(link, link.removeprefix("docs/"))
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the pages, their links changed to where things are on the site."""
+    for name, page in PAGES.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        linked = _LINK.sub(lambda link: f"]({page_of(link[1])}{link[2]}", text)
+        files.append(File.generated(config, page, content=linked))
+    return files
