@@ -1,14 +1,29 @@
-"""The page of commands says what --help says, and every command explains itself."""
+"""The page of commands says what --help says, every command explains itself, and examples in the
+documentation are sound."""
 
 import importlib.util
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
+from typer.core import TyperCommand
+
+from dlq.cli.app import build, hoist
+from dlq.core.configuration import parse
+
+ROOT = Path(__file__).parents[2]
+FENCED = re.compile(r"^( *)```(\w+)\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+UNFINISHED = re.compile("Missing|requires an argument")
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def _load() -> ModuleType:
-    place = Path(__file__).parents[2] / "docs" / "commands.py"
+    place = ROOT / "docs" / "commands.py"
     spec = importlib.util.spec_from_file_location("docs_commands", place)
     assert spec is not None
     assert spec.loader is not None
@@ -34,7 +49,7 @@ def test_the_page_of_commands_is_up_to_date() -> None:
 
 
 def test_the_readme_has_the_exit_codes() -> None:
-    assert DOCS.exit_codes() in (DOCS.PAGE.parents[1] / "README.md").read_text(encoding="utf-8")
+    assert DOCS.exit_codes() in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("words", EVERY, ids=" ".join)
@@ -50,3 +65,77 @@ def test_every_command_has_an_example(words: tuple[str, ...]) -> None:
     _explanation, _mark, example = DOCS.help_of(words).partition("Example")
 
     assert f"dlq {' '.join(words)}" in example
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    """The fenced blocks of some languages, at the left margin or indented in a list."""
+    found = re.findall(
+        r"^( *)```(\w+)\n(.*?)^\1```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    return [text for _, language, text in found if language in languages]
+
+
+def called(line: str) -> Iterator[list[str]]:
+    """The words of each `dlq` that a line of shell calls."""
+    words = shlex.split(line.removeprefix("$ "), comments=True)
+    ends = [n for n, word in enumerate(words) if word in ("|", "&&", ";") or word.startswith(">")]
+    for begin, end in zip([0, *(n + 1 for n in ends)], [*ends, len(words)], strict=True):
+        if words[begin:end][:1] == ["dlq"]:
+            yield words[begin + 1 : end]
+
+
+def in_blocks(page: Path) -> Iterator[list[str]]:
+    """Commands that can be typed as they are."""
+    for block in blocks(page, "sh", "console"):
+        is_session = any(line.startswith("$ ") for line in block.splitlines())
+        for line in block.splitlines():
+            if line.startswith("$ dlq " if is_session else "dlq "):
+                yield from called(line)
+
+
+def in_text(page: Path) -> Iterator[list[str]]:
+    """Commands that a text names, often without all that they need."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    for code in re.findall(r"`(dlq [^`]+)`", text):
+        yield from called(code.replace("[SOURCE…]", "SOURCE").replace("…", ""))
+
+
+@pytest.fixture
+def parsed_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real command line, up to where a command would begin."""
+    monkeypatch.setattr(TyperCommand, "invoke", lambda *_: 0)
+
+
+def refusal(words: list[str]) -> str:
+    """What the command line has against some words; "" for nothing."""
+    try:
+        typer.main.get_command(build()).main(hoist(words), prog_name="dlq", standalone_mode=False)
+    except typer.TyperException as error:
+        return str(error) or "no command"
+    return ""
+
+
+@pytest.mark.usefixtures("parsed_only")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_command_line_takes_every_example(page: Path) -> None:
+    assert [(words, refusal(words)) for words in in_blocks(page) if refusal(words)] == []
+    refused = [(words, refusal(words)) for words in in_text(page)]
+    assert [each for each in refused if each[1] and not UNFINISHED.search(each[1])] == []
+
+
+@pytest.mark.usefixtures("parsed_only")
+@pytest.mark.parametrize("line", ["dlq pul", "dlq pull --mod x", "$ ls && dlq replay plan --aply"])
+def test_the_command_line_refuses_what_is_no_example(line: str) -> None:
+    assert [bool(refusal(words)) for words in called(line)] == [True]
+
+
+def test_examples_are_found() -> None:
+    assert len([words for page in PAGES for words in in_blocks(page)]) > 30
+    assert len([words for page in PAGES for words in in_text(page)]) > 60
+    assert len([block for page in PAGES for block in blocks(page, "toml")]) > 8
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")], ids=lambda page: page.name)
+def test_every_configuration_is_one_that_is_read(page: Path) -> None:
+    for block in blocks(page, "toml"):
+        parse(tomllib.loads(re.sub(r"^   ", "", block, flags=re.MULTILINE)))
