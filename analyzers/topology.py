@@ -18,7 +18,9 @@ def facts(store: Store, settings: Settings) -> Facts:
     for name in store.list("topology/"):
         document = checked_format(name, store.get(name))
         newest[str(document.get("source"))] = document
-    told: dict[str, tuple[str, ...]] = {s.name: () for s in settings.sources.values() if s.alternate_exchange}
+    told: dict[str, tuple[str, ...]] = {
+        s.name: () for s in settings.sources.values() if getattr(s, "alternate_exchange", False)
+    }
     found = {source: tuple(map(str, d.get("alternate_exchanges") or ())) for source, d in newest.items()}
     return Facts(
         delivery_limits={s: d["delivery_limits"] for s, d in newest.items() if d.get("delivery_limits")},

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from services.activemq_broker import CLASSIC, ActiveMq
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.core.settings import Broker
 
 HEADERS = {
     "persistent": "true",
@@ -48,7 +48,7 @@ queue = "bench.dlq"
 
 def fill(broker: ActiveMq, queue: str, letters: int) -> None:
     """Put letters there in transactions of a thousand."""
-    link = Link(Broker("legacy", "activemq", url=broker.url))
+    link = Link(ActiveMQBroker("legacy", "activemq", url=broker.url))
     body = b"x" * 1024
     for at in range(0, letters, 1000):
         name = f"t{at}"

@@ -26,10 +26,10 @@ from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.amqp.confirms import message
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
-from dlq.core.settings import Broker
 
 BODY = b"x" * 1014
 PASSWORD_VARIABLE = "DLQ_BENCH_PASSWORD"
@@ -60,10 +60,12 @@ class Node:
     url: str
     http: str
 
-    def broker(self) -> Broker:
+    def broker(self) -> RabbitBroker:
         """As dlq's settings have it."""
         url = self.url.replace(":guest@", "@")
-        return Broker("shop", "rabbitmq", url=url, password_env=PASSWORD_VARIABLE, management_url=self.http)
+        return RabbitBroker(
+            "shop", "rabbitmq", url=url, password_env=PASSWORD_VARIABLE, management_url=self.http
+        )
 
 
 @contextlib.contextmanager

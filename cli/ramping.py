@@ -11,6 +11,7 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import Line
 from dlq.connectors.base import Mode
+from dlq.core.brokers import kind_of
 from dlq.core.errors import HarmRefused, UsageError
 from dlq.core.settings import Source
 from dlq.core.text import for_terminal
@@ -66,8 +67,9 @@ def _say_what_it_goes_by(context: Context, found: Standing, places: Collection[D
     for broker, target in sorted(places):
         seen = found.get((broker, target), ())
         settings = context.settings.brokers[broker]
-        is_set = settings.management_url or settings.jolokia_url or target.kind == "topic"
-        more = "" if is_set else _TELLS_MORE.get(settings.kind, "")
+        kind = kind_of(settings.kind)
+        hint = "" if target.kind == "topic" else kind.tells_more(settings)
+        more = f"; {hint}" if hint else ""
         name = for_terminal(str(target))
         if not seen:
             context.say(
@@ -79,18 +81,8 @@ def _say_what_it_goes_by(context: Context, found: Standing, places: Collection[D
                 f"{name}: this ramp goes by letters that consumers took; nothing tells whether they are "
                 f"acknowledged{more}"
             )
-        if settings.kind == "rocketmq":
-            context.say(f"{name}: {_RETRIES}")
-
-
-_TELLS_MORE = {
-    "rabbitmq": "; management_url would",
-    "activemq": "; jolokia_url, or statistics_plugin = true, would",
-}
-_RETRIES = (
-    "RocketMQ tries a failing letter again for hours before it is dead, so this ramp counts as consumed "
-    "what waits for its next try"
-)
+        if kind.ramp_note:
+            context.say(f"{name}: {kind.ramp_note}")
 
 
 def _sources(context: Context, header: planfile.Header) -> list[Source]:

@@ -3,28 +3,12 @@
 import os
 import subprocess
 from pathlib import Path
-from typing import Protocol
 
+from dlq.core.brokers import Holder
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
 
 _COMMAND_SECONDS = 30
-
-
-class Holder(Protocol):
-    """A table of the configuration that says where its password is."""
-
-    @property
-    def password_file(self) -> str | None:
-        """A path."""
-
-    @property
-    def password_command(self) -> tuple[str, ...] | None:
-        """A command and its arguments."""
-
-    @property
-    def password_env(self) -> str | None:
-        """A variable of the environment."""
 
 
 def password(broker: Broker) -> str | None:

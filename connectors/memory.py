@@ -30,6 +30,7 @@ from dlq.connectors.base import (
 from dlq.connectors.interchange.format import body_fields, record_of
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, outline, target_of
+from dlq.core.brokers import Kind
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
@@ -294,3 +295,11 @@ class MemoryConnector:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+MEMORY = Kind(
+    connector="dlq.connectors.memory:MemoryConnector",
+    named_by=("queue", "transactions"),
+    schemes=("memory",),
+    rules="dlq.analyzers.rules.rabbitmq",
+)

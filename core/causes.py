@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from dlq.core.brokers import kind_of
+
 CAUSES = {
     "suppressed_duplicate": "the client's audit had seen it and poison-acked it; no proof of processing",
     "duplicate_from_store": "the broker found the id again in its store or cursor",
@@ -18,14 +20,11 @@ CAUSES = {
     "unknown": "no evidence says why",
 }
 
-_SPOKEN = {("poison_ack", "rabbitmq"): "rejected by the consumer"}
-"""Where a broker's people use another word than the name of the cause."""
-
 
 def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
     """What the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers of
     RabbitMQ reject."""
-    words = {_SPOKEN.get((cause, kind or "")) for kind in broker_kinds}
+    words = {kind_of(kind).words.get(cause) for kind in broker_kinds}
     return words.pop() if len(words) == 1 else None
 
 

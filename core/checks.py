@@ -5,14 +5,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from dlq.core import keys, masks, units, urls
+from dlq.core.brokers import kind_of
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError, UsageError
-from dlq.core.patterns import is_pattern
 from dlq.core.settings import (
-    BROKER_KINDS,
     EVIDENCE_KINDS,
     RETAIN_STATES,
-    Broker,
     Evidence,
     Profile,
     Settings,
@@ -21,6 +19,7 @@ from dlq.core.settings import (
 from dlq.core.suggestions import suggest
 
 _MODES = ("copy", "drain")
+_NAMED_BY = ("queue", "group", "transactions")
 _REDIS = ("redis", "rediss")
 _DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "sqlite")
 _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
@@ -36,9 +35,8 @@ def check(settings: Settings) -> None:
         raise ConfigError("archive is empty; name a folder, or s3://bucket/path")
     _check_urls(settings)
     for broker in settings.brokers.values():
-        _one_of(f"brokers.{broker.name}.kind", broker.kind, BROKER_KINDS)
         _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
-        _check_tls(f"brokers.{broker.name}", broker)
+        kind_of(broker.kind).check(f"brokers.{broker.name}", broker)
     for source in settings.sources.values():
         _check_source(f"sources.{source.name}", source, settings)
     for store in settings.evidence.values():
@@ -62,8 +60,8 @@ def _check_urls(settings: Settings) -> None:
     urls.check("archive", settings.archive)
     urls.check("ledger.url", settings.ledger.url)
     for broker in settings.brokers.values():
-        for name in ("url", "management_url", "jolokia_url", "openwire_url"):
-            urls.check(f"brokers.{broker.name}.{name}", getattr(broker, name))
+        for name, url in broker.urls().items():
+            urls.check(f"brokers.{broker.name}.{name}", url)
     for store in settings.evidence.values():
         urls.check(f"evidence.{store.name}.url", store.url)
     for profile in settings.profiles.values():
@@ -86,20 +84,6 @@ def _sound(place: str, reader: Callable[[Any], object], value: object) -> None:
         raise ConfigError(f"{place}: {error}") from error
 
 
-def _check_tls(place: str, broker: Broker) -> None:
-    if broker.verify_host:
-        return
-    if broker.kind != "rocketmq":
-        raise ConfigError(
-            f"{place}.verify_host = false is for RocketMQ alone; a {broker.kind} broker has a name"
-        )
-    if broker.ca_file is None:
-        raise ConfigError(
-            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
-            "authority could pose as the broker"
-        )
-
-
 def _check_profile(place: str, profile: Profile) -> None:
     _one_of(f"{place}.mode", profile.mode, _MODES)
     _sound(f"{place}.max_time", units.seconds, profile.max_time)
@@ -110,17 +94,13 @@ def _check_source(place: str, source: Source, settings: Settings) -> None:
     _one_of(f"{place}.broker", source.broker, settings.brokers)
     _one_of(f"{place}.mode", source.mode, _MODES)
     _sound(place, keys.key_reader, source.key)
-    kind = settings.brokers[source.broker].kind
-    wanted = {"rocketmq": "group or transactions", "memory": "queue or transactions"}.get(kind, "queue")
-    given = {"queue": source.queue, "group": source.group, "transactions": source.transactions}
-    named = [name for name, value in given.items() if value]
-    if len(named) != 1 or named[0] not in wanted:
-        raise ConfigError(f"[{place}] on a {kind} broker needs exactly one of: {wanted}")
-    if kind == "rabbitmq" and is_pattern(source.queue) and not settings.brokers[source.broker].management_url:
-        raise ConfigError(
-            f"{place}.queue = {source.queue!r} is a pattern, and only RabbitMQ's management API lists "
-            f"queues; set brokers.{source.broker}.management_url"
-        )
+    broker = settings.brokers[source.broker]
+    kind = kind_of(broker.kind)
+    named = [name for name in dict.fromkeys((*kind.named_by, *_NAMED_BY)) if getattr(source, name)]
+    if len(named) != 1 or named[0] not in kind.named_by:
+        wanted = " or ".join(kind.named_by)
+        raise ConfigError(f"[{place}] on a {broker.kind} broker needs exactly one of: {wanted}")
+    kind.check_source(place, source, broker)
 
 
 def _check_store(place: str, store: Evidence) -> None:

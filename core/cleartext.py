@@ -5,13 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
+from dlq.core.brokers import Holder, kind_of, kinds, password_in_the_clear
 from dlq.core.settings import Broker
 
-_BY_TLS: Mapping[str, str] = {
-    "amqp": "amqps://",
-    "stomp": "stomp+tls://",
-    "tcp": "ssl://",
-    "rocketmq": "rocketmq+tls://",
+_STORES: Mapping[str, str] = {
     "http": "https://",
     "redis": "rediss:// (and ?ssl_ca_certs=FILE)",
     "postgresql": "?sslmode=verify-full (and &sslrootcert=FILE)",
@@ -19,63 +16,42 @@ _BY_TLS: Mapping[str, str] = {
     "mysql": "?ssl_ca=FILE",
     "mariadb": "?ssl_ca=FILE",
 }
-"""Scheme without TLS -> what to write for it."""
+"""Scheme without TLS -> what to write for it; those of brokers are in their descriptions."""
 _ENCRYPTED = ("require", "verify-ca", "verify-full")
 """Values of PostgreSQL's sslmode that never fall back to no TLS."""
 
 
-class Store(Protocol):
+class Store(Holder, Protocol):
     """A ledger, or a store of evidence."""
 
     @property
     def url(self) -> str:
         """Where it is."""
 
-    @property
-    def password_file(self) -> str | None:
-        """One of three places of the password."""
-
-    @property
-    def password_command(self) -> tuple[str, ...] | None:
-        """The second."""
-
-    @property
-    def password_env(self) -> str | None:
-        """The third."""
-
 
 def of_broker(broker: Broker) -> list[str]:
-    """One line for each url of a broker that takes its password in the clear to another host."""
-    place = f"brokers.{broker.name}"
-    if broker.kind == "rocketmq":
-        exposed = [] if broker.ca_file else list(_hosts_in_the_clear(broker.url))
-        what = "signed requests go to {host} without TLS, where they can be read and repeated"
-        return [_line(f"{place}.url", what, exposed, broker.url)] if exposed and broker.access_key else []
-    if not _has_password(broker):
-        return []
-    urls = {name: getattr(broker, name) for name in ("url", "management_url", "jolokia_url", "openwire_url")}
-    found = [(name, url, list(_hosts_in_the_clear(url))) for name, url in urls.items() if url]
-    return [_line(f"{place}.{name}", _IN_THE_CLEAR, hosts, url) for name, url, hosts in found if hosts]
+    """One line for each url of a broker that takes its secret in the clear to another host."""
+    what = kind_of(broker.kind).in_the_clear(broker)
+    return _lines(f"brokers.{broker.name}", what, broker.urls()) if what else []
 
 
 def of_store(place: str, store: Store) -> list[str]:
     """The same of a ledger, or of a store of evidence, at `place`."""
-    exposed = list(_hosts_in_the_clear(store.url)) if _has_password(store) else []
-    return [_line(f"{place}.url", _IN_THE_CLEAR, exposed, store.url)] if exposed else []
+    what = password_in_the_clear(store)
+    return _lines(place, what, {"url": store.url}) if what else []
 
 
-_IN_THE_CLEAR = "the password goes to {host} without TLS"
+def _lines(place: str, what: str, urls: Mapping[str, str]) -> list[str]:
+    by_tls = {**_STORES, **{scheme: tls for kind in kinds().values() for scheme, tls in kind.by_tls.items()}}
+    exposed = {name: list(_hosts_in_the_clear(url, by_tls)) for name, url in urls.items()}
+    return [
+        f"{place}.{name}: {what.format(host=hosts[0])}; write {by_tls[urlsplit(urls[name]).scheme]}"
+        for name, hosts in exposed.items()
+        if hosts
+    ]
 
 
-def _line(place: str, what: str, hosts: list[str], url: str) -> str:
-    return f"{place}: {what.format(host=hosts[0])}; write {_BY_TLS[urlsplit(url).scheme]}"
-
-
-def _has_password(holder: Store | Broker) -> bool:
-    return any((holder.password_file, holder.password_command, holder.password_env))
-
-
-def _hosts_in_the_clear(url: str) -> Iterator[str]:
+def _hosts_in_the_clear(url: str, by_tls: Mapping[str, str]) -> Iterator[str]:
     """The hosts of a url that are not this one, where it asks for no TLS."""
     try:
         parts = urlsplit(url)
@@ -83,7 +59,7 @@ def _hosts_in_the_clear(url: str) -> Iterator[str]:
     except ValueError:  # whoever connects will say so
         return
     is_encrypted = query.get("sslmode", [""])[-1] in _ENCRYPTED or "ssl_ca" in query or "ssl_capath" in query
-    if parts.scheme not in _BY_TLS or is_encrypted:
+    if parts.scheme not in by_tls or is_encrypted:
         return
     for address in parts.netloc.rpartition("@")[2].split(","):
         host = address.rpartition("]")[0].lstrip("[") if "[" in address else address.partition(":")[0]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, replace
 from typing import Any
 
+from dlq.core.brokers import REGISTRY, kind_of, kinds
 from dlq.core.checks import check
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
@@ -55,7 +56,8 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     for section, made_as in _NAMED.items():
         tables = _table(section, data.get(section, {}))
         values[section] = {
-            name: _build(f"{section}.{name}", made_as, table, name) for name, table in tables.items()
+            name: _build(f"{section}.{name}", _of_kind(section, name, table, values) or made_as, table, name)
+            for name, table in tables.items()
         }
     for section, made_as in _LISTED.items():
         rows = _typed(section, data.get(section, []), list)
@@ -65,6 +67,22 @@ def parse(data: Mapping[str, Any], environment: Mapping[str, str] | None = None)
     settings = Settings(**_with_environment(values, environment or {}))
     check(settings)
     return settings
+
+
+def _of_kind(section: str, name: str, table: Any, values: Mapping[str, Any]) -> type | None:
+    """What a broker's table, or that of a source on it, may hold; None: nothing of its kind's own."""
+    if section not in ("brokers", "sources") or not isinstance(table, Mapping):
+        return None
+    if section == "sources":
+        broker = values["brokers"].get(str(table.get("broker")))
+        return kind_of(broker.kind).source if broker else None
+    kind = table.get("kind")
+    if isinstance(kind, str) and kind not in REGISTRY:
+        known = ", ".join(REGISTRY)
+        raise ConfigError(
+            f"brokers.{name}.kind = {kind!r} is unknown{suggest(kind, REGISTRY)}; known are {known}"
+        )
+    return kind_of(kind).settings if isinstance(kind, str) else None
 
 
 def _table(place: str, value: Any) -> Mapping[str, Any]:
@@ -79,7 +97,9 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
     values: dict[str, Any] = {} if name is None else {"name": _checked_name(place, name)}
     for key, value in _table(place, table).items():
         if key not in known:
-            raise ConfigError(f"unknown key {key!r} in [{place}]{suggest(key, known)}")
+            raise ConfigError(
+                _of_others(place, key) or f"unknown key {key!r} in [{place}]{suggest(key, known)}"
+            )
         values[key] = _typed(f"{place}.{key}", value, hints[key])
     missing = [
         n
@@ -89,6 +109,18 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
     if missing:
         raise ConfigError(f"[{place}] lacks {missing[0]!r}")
     return made_as(**values)
+
+
+def _of_others(place: str, key: str) -> str | None:
+    """What to say of a key that only other kinds of brokers have."""
+    section = place.partition(".")[0]
+    tables = {"brokers": "settings", "sources": "source"}
+    owners = [
+        name
+        for name, kind in (kinds().items() if section in tables else ())
+        if key in (each.name for each in fields(getattr(kind, tables[section])))
+    ]
+    return f"{place}.{key} is for {' and '.join(owners)} alone; take it out" if owners else None
 
 
 def _checked_name(place: str, name: str) -> str:

@@ -1,9 +1,8 @@
 """The configuration as frozen values; `dlq.core.configuration` makes them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
-BROKER_KINDS = ("rabbitmq", "activemq", "artemis", "rocketmq", "memory")
 EVIDENCE_KINDS = ("rocketmq-dedup", "shine-mq")
 RETAIN_STATES = ("replayed", "dismissed", "waiting")
 """Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
@@ -11,7 +10,7 @@ RETAIN_STATES = ("replayed", "dismissed", "waiting")
 
 @dataclass(frozen=True)
 class Broker:
-    """One configured connection to a cluster."""
+    """One configured connection to a cluster, as far as all kinds of brokers have it (`dlq.core.brokers`)."""
 
     name: str
     kind: str
@@ -19,25 +18,16 @@ class Broker:
     password_file: str | None = None
     password_command: tuple[str, ...] | None = None
     password_env: str | None = None
-    management_url: str | None = None
-    jolokia_url: str | None = None
-    jolokia_details: bool = False
-    """ActiveMQ Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
-    openwire_url: str | None = None
-    """ActiveMQ Classic: where its own protocol is spoken; replays go there, faster and with types."""
-    statistics_plugin: bool = False
-    """ActiveMQ Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
     witness: bool = False
-    access_key: str | None = None
-    secret_key_file: str | None = None
-    secret_key_env: str | None = None
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None
-    verify_host: bool = True
-    """RocketMQ by TLS: the certificate must be of the address that is connected to; without that, `ca_file`
-    alone says who is believed."""
     timeout: str = "10s"
+
+    def urls(self) -> dict[str, str]:
+        """Setting -> URL, of those that are set."""
+        names = (each.name for each in fields(self) if each.name == "url" or each.name.endswith("_url"))
+        return {name: url for name in names if (url := getattr(self, name))}
 
 
 @dataclass(frozen=True)
@@ -51,7 +41,6 @@ class Source:
     transactions: bool = False
     key: str = "message_id"
     mode: str = "copy"
-    alternate_exchange: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from dlq.archive.store import Store
 from dlq.connectors.file import open_binary
 from dlq.connectors.interchange.format import body_of, parse_line, to_text
-from dlq.connectors.rabbitmq.amqp.edits import edit
+from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.core.text import for_terminal, lines_for_terminal
@@ -39,8 +39,8 @@ class Edits:
     def apply(self, record: Record) -> Record:
         """The record as it is to be sent.
 
-        On RabbitMQ the headers that stay keep their bytes; elsewhere, or with changed properties, the
-        connector encodes all of them anew.
+        Where the broker's package can (`edit_headers`), the headers that stay keep their bytes; elsewhere, or
+        with changed properties, the connector encodes all of them anew.
         """
         line = self._lines.get(record.record_id)
         if line is None:
@@ -78,7 +78,8 @@ class Edits:
 
 def _with_headers(record: Record, wanted: Mapping[str, Any]) -> bytes | None:
     """The property block with these headers, or None where only the connector can make it."""
-    if record.broker_kind != "rabbitmq" or record.raw_properties is None:
+    edit = kind_of(record.broker_kind).edit_headers
+    if not edit or record.raw_properties is None:
         return None
     known = record.headers
     changed = {
@@ -87,9 +88,10 @@ def _with_headers(record: Record, wanted: Mapping[str, Any]) -> bytes | None:
         if known.get(name) != to_text(value)
     }
     try:
-        return edit(record.raw_properties, lambda name: name not in wanted, changed)
+        edited: bytes = resolve(edit)(record.raw_properties, lambda name: name not in wanted, changed)
     except ValueError:
         return None
+    return edited
 
 
 NO_EDITS = Edits({})

@@ -5,8 +5,7 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Target
-from dlq.connectors.rocketmq.records import DISCARDED, HALF
-from dlq.connectors.rocketmq.republishing import UNIQUE_KEY
+from dlq.core.brokers import kind_of, resolve
 from dlq.core.record import Record
 
 REPLAY_ID = "dlq_replay_id"
@@ -64,10 +63,10 @@ def lap_of(record: Record) -> int:
 
 
 def transaction_of(record: Record) -> str | None:
-    """The RocketMQ transaction that a half message belongs to; all its copies have the same."""
-    if record.broker_kind != "rocketmq" or record.dead_letter_queue not in (HALF, DISCARDED):
-        return None
-    return record.properties.get(UNIQUE_KEY) or record.message_id
+    """The transaction that a half message belongs to; all its copies have the same."""
+    reference = kind_of(record.broker_kind).transaction
+    found: str | None = resolve(reference)(record) if reference else None
+    return found
 
 
 def replay_key(record: Record, target: Target, by_business_key: bool) -> str:

@@ -10,6 +10,7 @@ from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_records
 from dlq.archive.store import Store
+from dlq.core.brokers import kind_of
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.record import COLUMNS, Record
 from dlq.replay.letters import Located
@@ -22,14 +23,7 @@ SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
 """What connectors may look at when they publish; everything else of the record is empty then."""
 OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
 """The same for `Connector.outline`: it knows `body_size`, not the body."""
-_LEAN_COLUMNS = ("record_id", "broker_kind", "raw_properties", "body", "body_size")
-_LEAN: Mapping[str, Sequence[str]] = {
-    "rabbitmq": _LEAN_COLUMNS,
-    "rocketmq": (*_LEAN_COLUMNS, "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
-    "activemq": (*_LEAN_COLUMNS, "headers", "properties"),
-    "artemis": (*_LEAN_COLUMNS, "headers", "properties"),
-}
-"""All that is sent of a broker's letters: the rest only says what their property blocks hold."""
+_ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
 
 
 class Loader:
@@ -135,5 +129,8 @@ def _rows(table: pa.Table, letters: Sequence[Located]) -> pa.Table:
 def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
     """None where a letter has no property block, or they are of several kinds of brokers."""
     kinds = file.read(columns=["broker_kind"])["broker_kind"].unique().to_pylist()
-    table = file.read(columns=_LEAN[kinds[0]]) if len(kinds) == 1 and kinds[0] in _LEAN else None
-    return table if table is not None and table["raw_properties"].null_count == 0 else None
+    sent = kind_of(kinds[0]).sent_columns if len(kinds) == 1 else None
+    if sent is None:
+        return None
+    table = file.read(columns=[*_ALWAYS_SENT, *sent])
+    return table if table["raw_properties"].null_count == 0 else None

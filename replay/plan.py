@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from dlq.archive import manifests, views
 from dlq.archive.store import Store
 from dlq.connectors.base import Target
+from dlq.core.brokers import kind_of
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
@@ -34,9 +35,7 @@ from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 
 DEFAULT_TARGET = "failed"
-"""`--to` unless told: back to the failed queue (its origin), or to RocketMQ's failed group alone, because a
-topic would deliver again to every group that subscribes to it."""
-_SAFE_TARGETS = {"rocketmq": "group"}
+"""`--to` unless told: back to what failed, the `default_target` of the letter's kind of broker."""
 _NAMES_IDS = re.compile(
     r"[\s(]*\"?record_id\"?\s*(=\s*'[^']*'|in\s*\(\s*'[^']*'(\s*,\s*'[^']*')*\s*\))[\s)]*", re.IGNORECASE
 )
@@ -77,7 +76,7 @@ class Wanted:
 
     def to_for(self, record: Record) -> str:
         """`to` as this letter's broker reads it."""
-        return _SAFE_TARGETS.get(record.broker_kind, "origin") if self.to == DEFAULT_TARGET else self.to
+        return kind_of(record.broker_kind).default_target if self.to == DEFAULT_TARGET else self.to
 
 
 ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")

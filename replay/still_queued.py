@@ -1,7 +1,7 @@
 """Letters that were copied and still lie in their dead-letter queues: a replay does not take them out.
 
 A drain afterwards recognises them, archives nothing twice, and settles their manifests. Whether somebody else
-has taken them meanwhile, no pull has seen. RocketMQ removes no letter, however it is pulled.
+has taken them meanwhile, no pull has seen. Some brokers remove no letter, however it is pulled.
 """
 
 from collections import Counter
@@ -10,11 +10,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
+from dlq.core.brokers import kind_of
 from dlq.core.settings import Settings
 from dlq.replay import planfile
 from dlq.replay.planfile import Header
-
-_NOTHING_IS_REMOVED = ("rocketmq",)
 
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
@@ -22,7 +21,7 @@ def is_left(manifest: Manifest, settings: Settings) -> bool:
     source = settings.sources.get(manifest.source)
     if manifest.mode != "copy" or manifest.settled or source is None:
         return False
-    return settings.brokers[source.broker].kind not in _NOTHING_IS_REMOVED
+    return not kind_of(settings.brokers[source.broker].kind).keeps_letters
 
 
 def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dlq.core.record import FLAG_AMQP10_BODY
 from dlq.core.units import human_bytes
 from dlq.reports.unpacking import packing, pieces
 
@@ -25,12 +24,6 @@ class Preview(NamedTuple):
     kind: str
     text: str
     note: str = ""
-
-
-def opaque(broker_kind: str, flags: int | None) -> str | None:
-    """Why a body is no text, whatever its bytes look like; None: nothing says so."""
-    encoded = broker_kind == "rabbitmq" and (flags or 0) & FLAG_AMQP10_BODY
-    return "an encoded AMQP 1.0 section" if encoded else None
 
 
 def preview(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive.store import Store, checked_format
 from dlq.archive.user_sql import run
+from dlq.core.brokers import kinds
 from dlq.core.errors import ArchiveError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _SQL = """
     SELECT count(*)::BIGINT AS letters, min(dead_at + to_milliseconds(?)) AS from_time,
            max(dead_at + to_milliseconds(?)) AS until_time
     FROM records
-    WHERE source = ? AND (mode = 'copy' OR broker_kind = 'rocketmq')
+    WHERE source = ? AND (mode = 'copy' OR list_contains(?, broker_kind))
       AND dead_at + to_milliseconds(?) > now()"""
 
 
@@ -29,8 +30,9 @@ def gather(connection: "duckdb.DuckDBPyConnection", store: Store) -> list[dict[s
     """`{source, because, kept_seconds, letters, first, last}` of every source whose broker deletes by age,
     the most urgent first: how many letters it still has, when the first and the last of them are deleted."""
     found = []
+    keeping = [name for name, kind in kinds().items() if kind.keeps_letters]
     for source, (because, kept_ms) in sorted(_limits(store).items()):
-        (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, kept_ms]).rows
+        (row,) = run(connection, _SQL, [kept_ms, kept_ms, source, keeping, kept_ms]).rows
         if row[0]:
             shown = {"because": because, "kept_seconds": kept_ms // 1000, "letters": row[0]}
             found.append({"source": source, **shown, "first": row[1], "last": row[2]})

@@ -11,9 +11,10 @@ from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
+from dlq.core.brokers import kind_of
 from dlq.core.causes import spoken
 from dlq.reports import stack
-from dlq.reports.body import Preview, opaque, preview
+from dlq.reports.body import Preview, preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
 from dlq.reports.summary import TOP, Document
@@ -126,9 +127,9 @@ def _within(budget: int, rows: list[Document]) -> list[Document]:
 def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
     row.pop("properties")
-    size, kind, flags = row["body_size"] or 0, row["broker_kind"], row.pop("flags")
-    encoding = "zlib" if kind == "rocketmq" and (flags or 0) & 1 else row["content_encoding"]
-    shown = preview(body[:_BODY], encoding, opaque(kind, flags))
+    size, kind, flags = row["body_size"] or 0, kind_of(row["broker_kind"]), row.pop("flags") or 0
+    encoding = kind.packing(flags) or row["content_encoding"]
+    shown = preview(body[:_BODY], encoding, kind.why_no_text(flags))
     if len(body) > _BODY:
         shown = shown._replace(note=f"{shown.note}; its beginning".strip("; "))
     if masked:

@@ -14,11 +14,8 @@ rebalance.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-KINDS = ("rabbitmq", "activemq", "artemis", "memory")
-"""Broker kinds whose letters `of_letter` compares."""
-
 SIGNS = ("same_message_id", "same_key", "same_body", "several_groups")
-"""What letters of KINDS can share; stronger kinds first."""
+"""What letters of one broker can share; stronger kinds first."""
 
 ROCKETMQ_SIGNS = ("by_id", "by_business", "of_message")
 """What RocketMQ's can share: an id, or a business key and a body, in one dead-letter topic; an id in all of
@@ -73,7 +70,8 @@ class Shared(NamedTuple):
 def of_letter(
     record_id: str, body_sha256: str | None, coordinated: bool, shared: Iterable[Shared]
 ) -> Duplicate:
-    """A letter of KINDS, and its signs; `coordinated`: its producer has a transactions' coordinator."""
+    """A letter that is compared with all of its broker, and its signs; `coordinated`: its producer has a
+    transactions' coordinator."""
     met = _met(shared)
     kind = next((kind for kind in SIGNS if kind in met), None)
     group = next((met[kind] for kind in _GROUPS if kind in met), None)

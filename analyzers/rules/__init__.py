@@ -2,14 +2,16 @@
 
 `judge` asks the rules in order; the first that answers decides. A rule is a function `(letter, facts) ->
 Finding | None`, whose docstring says when it speaks; a new one is a function in its broker's module and a
-line in the `RULES` there, a new broker a line in `MODULES`.
+line in the `RULES` there. Which module is a broker's, its description says (`dlq.core.brokers`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple, cast
 
-from dlq.analyzers.rules import activemq, artemis, exceptions, frameworks, rabbitmq, rocketmq
+from dlq.analyzers.rules import exceptions, frameworks
 from dlq.analyzers.rules.letter import LONGEST_EVIDENCE, Facts, Finding, Letter, Rule, fitting, whole
+from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 
@@ -26,23 +28,6 @@ __all__ = [
     "steps",
     "table",
 ]
-
-
-class Module(NamedTuple):
-    """The rules of one broker, or of frameworks on any broker."""
-
-    kinds: tuple[str, ...]
-    """Broker kinds; empty: all."""
-    rules: tuple[Rule, ...]
-
-
-MODULES: tuple[Module, ...] = (
-    Module((), frameworks.RULES),
-    Module(("rabbitmq", "memory"), rabbitmq.RULES),
-    Module(("activemq",), activemq.RULES),
-    Module(("artemis",), artemis.RULES),
-    Module(("rocketmq",), rocketmq.RULES),
-)
 
 
 class Verdict(NamedTuple):
@@ -134,23 +119,20 @@ def replayed(letter: Letter, name: str) -> str | None:
     return value if value is not None else letter.properties.get(name)
 
 
-def _of_kind(kind: str) -> tuple[Rule, ...]:
-    asked = (module.rules for module in MODULES if not module.kinds or kind in module.kinds)
-    return tuple(rule for rules in asked for rule in rules)
+@cache
+def _asked(kind: str) -> tuple[Rule, ...]:
+    """The rules for letters of a kind of broker, in order: those of frameworks on any broker come first."""
+    module = kind_of(kind).rules
+    return (*frameworks.RULES, *_rules_of(module)) if module else frameworks.RULES
 
 
-_OF_ANY = _of_kind("")
-_OF_KIND: Mapping[str, tuple[Rule, ...]] = {
-    kind: _of_kind(kind) for module in MODULES for kind in module.kinds
-}
-
-
-def _asked(letter: Letter) -> tuple[Rule, ...]:
-    return _OF_KIND.get(letter.broker_kind, _OF_ANY)
+def _rules_of(module: str) -> tuple[Rule, ...]:
+    found: tuple[Rule, ...] = resolve(f"{module}:RULES")
+    return found
 
 
 def _first_finding(letter: Letter, facts: Facts) -> tuple[Rule, Finding]:
-    for rule in _asked(letter):
+    for rule in _asked(letter.broker_kind):
         try:
             found = rule.find(letter, facts)
         except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
@@ -178,7 +160,7 @@ class Step(NamedTuple):
 def steps(record: Record, facts: Facts) -> Iterator[Step]:
     """The rules that looked at a letter, in order, up to the one that decided."""
     letter = Letter._make(record)
-    for rule in _asked(letter):
+    for rule in _asked(letter.broker_kind):
         watched = _Watched(letter)
         found = rule.find(cast(Letter, watched), facts)
         yield Step(rule.name, rule.when, watched.saw, found is not None)
@@ -224,8 +206,12 @@ def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
     names = ("rule", "broker", "cause", "mechanism", "when")
     for mine in user_rules:
         yield dict(zip(names, (mine.name, "any", mine.cause or "", "", mine.where), strict=True))
-    for module in (*MODULES, Module((), (_UNKNOWN,))):
-        kinds = ", ".join(module.kinds) or "any"
-        for rule in module.rules:
-            row = (rule.name, kinds, rule.cause, rule.mechanism, rule.when)
+    brokers: dict[str, list[str]] = {}
+    for name, kind in kinds().items():
+        brokers.setdefault(kind.rules, []).append(name)
+    modules = [("any", frameworks.RULES)]
+    modules += [(", ".join(of), _rules_of(module)) for module, of in brokers.items() if module]
+    for asked_of, rules in (*modules, ("any", (_UNKNOWN,))):
+        for rule in rules:
+            row = (rule.name, asked_of, rule.cause, rule.mechanism, rule.when)
             yield dict(zip(names, row, strict=True))

@@ -6,8 +6,9 @@ what all its letters come to is kept, however many they are.
 
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.groups.duplicates import KINDS, Shared
+from dlq.analyzers.groups.duplicates import Shared
 from dlq.analyzers.spark.files import kept_in_memory
+from dlq.core.brokers import kinds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -54,8 +55,9 @@ def _signs() -> "Column":
         sign("by_business", "key", business != "", *queue, business, "body_sha256"),
         sign("of_message", "message", F.col("message_id").isNotNull(), "broker", "message_id"),
     )
-    is_dead_letter = (F.col("broker_kind") == "rocketmq") & F.col("dead_letter_queue").startswith("%DLQ%")
-    return F.when(F.col("broker_kind").isin(*KINDS), anywhere).when(is_dead_letter, rocketmq)
+    alike = [name for name, kind in kinds().items() if kind.duplicates == "anywhere"]
+    is_dead_letter = F.col("dead_letter_queue").startswith("%DLQ%")
+    return F.when(F.col("broker_kind").isin(*alike), anywhere).when(is_dead_letter, rocketmq)
 
 
 def _key() -> "Column":

@@ -31,6 +31,7 @@ from dlq.analyzers.spark.rows import rows
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
+from dlq.core.brokers import kinds
 from dlq.core.errors import ArchiveError
 from dlq.core.interpreter import rare_garbage_collection
 
@@ -86,7 +87,8 @@ class Terms(NamedTuple):
     def key(self) -> str:
         """Changes when any verdict on a single letter could: with these terms, or with the code of the rooms
         that a rule can import."""
-        digest = sha256(json.dumps([asdict(self.facts), *self[1:]], sort_keys=True).encode())
+        rules = {name: kind.rules for name, kind in kinds().items()}
+        digest = sha256(json.dumps([asdict(self.facts), *self[1:], rules], sort_keys=True).encode())
         for room in (dlq.analyzers, dlq.archive, dlq.core):
             for source in sorted(_sources(files_in(room)), key=str):
                 digest.update(source.read_bytes())

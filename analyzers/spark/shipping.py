@@ -15,8 +15,8 @@ from dlq.core.errors import UsageError
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers")
-"""What judges letters; it imports these rooms, pyarrow, and Python's own modules."""
+ROOMS = ("dlq.core", "dlq.archive", "dlq.analyzers", "dlq.connectors")
+"""What judges letters, and the brokers' descriptions; both need pyarrow and Python's own modules alone."""
 _HOST = re.compile(r"\((\S+) executor \S+\)")
 _MISSING = (
     (re.compile(r"Cannot run program "), "there is no program {python}"),

@@ -14,9 +14,9 @@ from dlq.cli import completion
 from dlq.cli.connecting import connect
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode, code_of
+from dlq.core.brokers import kind_of
 from dlq.core.clock import iso
 from dlq.core.errors import DlqError, UsageError
-from dlq.core.patterns import matches
 from dlq.core.suggestions import suggest
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def is_configured(settings: "Settings", broker: str, place: "DeadLetterPlace") -
         source.broker == broker
         and (
             all(getattr(source, name) == value for name, value in wanted.items())
-            or (settings.brokers[broker].kind == "rabbitmq" and matches(place.name, source.queue or ""))
+            or (source.queue and kind_of(settings.brokers[broker].kind).means(source.queue, place.name))
         )
         for source in settings.sources.values()
     )

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.resources import files
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import typer
 
@@ -14,13 +13,8 @@ from dlq.archive.files import replacing
 from dlq.cli.context import DEFAULT_CONFIG, Context
 from dlq.cli.exit import ExitCode
 from dlq.core import urls
+from dlq.core.brokers import kind_of, kinds
 from dlq.core.errors import UsageError
-
-_KINDS = {
-    "amqp": "rabbitmq", "amqps": "rabbitmq", "stomp": "activemq", "stomp+tls": "activemq",
-    "rocketmq": "rocketmq", "rocketmq+tls": "rocketmq", "memory": "memory",
-}  # fmt: skip
-_APIS = {"rabbitmq": "management_url", "activemq": "jolokia_url"}
 
 
 def register(app: typer.Typer) -> None:
@@ -71,26 +65,20 @@ def init(
 def _of_broker(url: str, api: str | None) -> str:
     """TOML of one broker. Raises UsageError."""
     scheme = url.partition(":")[0]
-    kind = _KINDS.get(scheme)
-    if kind is None:
-        raise UsageError(f"--url: no broker is known by {scheme}://; known are {', '.join(_KINDS)}")
+    known = {scheme: name for name, kind in kinds().items() for scheme in kind.schemes}
+    name = known.get(scheme)
+    if name is None:
+        raise UsageError(f"--url: no broker is known by {scheme}://; known are {', '.join(known)}")
+    kind = kind_of(name)
     urls.check("--url", url)
-    values = {"kind": kind, "url": url}
+    values = {"kind": name, "url": url}
     if "@" in url:
         values["password_env"] = "DLQ_PASSWORD"  # noqa: S105 (the name of a variable)
-    if found := api or (_management(url) if kind == "rabbitmq" else None):
-        if kind not in _APIS:
-            raise UsageError(f"--api means nothing to a {kind} broker")
-        values[_APIS[kind]] = found
-    return f'archive = "./archive"\n\n[brokers.{kind}]\n{_lines(values)}'
-
-
-def _management(url: str) -> str:
-    """Where RabbitMQ's management listens by default, on the same host."""
-    parts = urlsplit(url.partition(",")[0])
-    scheme, port = ("https", 15671) if parts.scheme == "amqps" else ("http", 15672)
-    host = parts.hostname or "localhost"
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    if found := api or kind.api_of(url):
+        if kind.api is None:
+            raise UsageError(f"--api means nothing to a {name} broker")
+        values[kind.api] = found
+    return f'archive = "./archive"\n\n[brokers.{name}]\n{_lines(values)}'
 
 
 def _lines(values: Mapping[str, str]) -> str:

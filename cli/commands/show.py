@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dlq.cli.context import Context
+from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import UsageError
 from dlq.core.units import human_bytes
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
     from dlq.reports.body import Preview
 
-_ZLIB = (0, 3)
-"""The kinds of compression of RocketMQ's clients that are zlib."""
+_LARGEST = 256 * 2**20
+"""Bytes that a body may unpack to: what grows beyond is an attack or damage."""
 
 
 def register(app: typer.Typer) -> None:
@@ -106,43 +107,38 @@ def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
 
 
 def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
-    from dlq.connectors.rocketmq.remoting import ProtocolError
-    from dlq.reports.body import LARGEST, opaque, preview
+    from dlq.reports.body import LARGEST, preview
 
     try:
         body, encoding = _packed(letter, LARGEST)
-    except ProtocolError as error:
+    except ValueError as error:
         reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
         return preview(base64.b64decode(letter["body_base64"]), None, reason, full)
-    return preview(body, encoding, opaque(letter["broker_kind"], letter["flags"]), full)
+    return preview(body, encoding, kind_of(letter["broker_kind"]).why_no_text(letter["flags"] or 0), full)
 
 
 def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:
-    """The body, and how it is packed where that can be streamed; what else RocketMQ's clients pack is
-    unpacked here, up to `limit` bytes. Raises ProtocolError."""
-    from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
-
+    """The body, and how it is packed where that can be streamed; what else its broker's clients pack is
+    unpacked here, up to `limit` bytes. Raises ValueError."""
     body, flags = base64.b64decode(letter["body_base64"] or ""), letter["flags"] or 0
-    if letter["broker_kind"] != "rocketmq" or not flags & COMPRESSED:
-        return body, letter["content_encoding"]
-    if flags >> 8 & 7 in _ZLIB:
-        return body, "zlib"
-    return plain_body(body, flags, limit), None
+    kind = kind_of(letter["broker_kind"])
+    if packing := kind.packing(flags):
+        return body, packing
+    plain = resolve(kind.unpack)(body, flags, limit) if kind.unpack else None
+    return (body, letter["content_encoding"]) if plain is None else (plain, None)
 
 
 def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
     """The whole body, piece by piece, however much it unpacks to. Raises UsageError."""
     from dlq.archive.files import replacing
     from dlq.connectors.file import open_binary
-    from dlq.connectors.rocketmq.bodies import LARGEST
-    from dlq.connectors.rocketmq.remoting import ProtocolError
     from dlq.reports.unpacking import pieces
 
     try:
-        packed = _packed(letter, LARGEST)
+        packed = _packed(letter, _LARGEST)
         with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
             size = sum(sink.write(piece) for piece in pieces(*packed))
-    except ProtocolError as error:
+    except ValueError as error:
         raise UsageError(f"the body cannot be unpacked: {error}; dlq export has it as it is") from error
     except BrokenPipeError:
         raise  # who reads has enough

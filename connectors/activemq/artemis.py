@@ -9,11 +9,11 @@ import json
 import time
 from typing import Any
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.errors import BrokerError
-from dlq.core.settings import Broker
 
 _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
@@ -30,7 +30,7 @@ _ATTRIBUTES = {
 class Management:
     """One connection for questions, made when the first is asked."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ActiveMQBroker) -> None:
         self._broker = broker
         self._link: Link | None = None
         self._reply = ""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from dlq.connectors.activemq import republishing
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.marker import committed, marker_queue, remove
@@ -32,7 +33,7 @@ from dlq.connectors.base import (
 from dlq.connectors.chain import ChainReading
 from dlq.core.errors import ConfigError
 from dlq.core.record import Record
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 
 class StompConnector:
@@ -40,7 +41,7 @@ class StompConnector:
 
     window = 1000
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ActiveMQBroker) -> None:
         self._broker = broker
         link = Link(broker)
         self.kind = "artemis" if link.artemis else "activemq"

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from dlq.connectors import credentials, web
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.sockets import address_of
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
-from dlq.core.settings import Broker
 
 _PORTS = {"http": 80, "https": 443}
 _CLASSIC = "org.apache.activemq:type=Broker,brokerName=*,destinationType=Queue,destinationName=*"
@@ -75,7 +75,7 @@ def why_dead_letters(name: str, facts: QueueFacts) -> str:
 class Jolokia:
     """One agent, with the broker's own user and password."""
 
-    def __init__(self, broker: Broker, artemis: bool) -> None:
+    def __init__(self, broker: ActiveMQBroker, artemis: bool) -> None:
         if not broker.jolokia_url:
             raise ConfigError(f"brokers.{broker.name} has no jolokia_url")
         self._url, self._broker, self._artemis = broker.jolokia_url, broker, artemis

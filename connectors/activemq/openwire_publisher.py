@@ -15,6 +15,7 @@ from functools import lru_cache
 from itertools import count
 
 from dlq.connectors.activemq import openwire
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.marker import check_rights, committed, marker_body, marker_queue
 from dlq.connectors.activemq.openwire import Reader
 from dlq.connectors.activemq.republishing import content, types_of
@@ -25,7 +26,6 @@ from dlq.connectors.activemq.stomp_connection import Link, refusal, unanswered
 from dlq.connectors.base import Inspection, Outgoing
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, DlqError, Unreachable
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE, _PIECE = 2**16, 2**17
@@ -48,7 +48,7 @@ class OpenWireLane:
 
     artemis = False
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ActiveMQBroker) -> None:
         """Connects. Raises ConfigError, Unreachable, AccessDenied."""
         address = openwire_address_of(broker)
         self._broker, self._timeout = broker, units.seconds(broker.timeout)
@@ -210,7 +210,7 @@ class OpenWireLane:
             self._socket.close()
 
 
-def with_openwire(found: Inspection, broker: Broker) -> Inspection:
+def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:
     """What `dlq doctor` says, and whether replays could go by OpenWire."""
     try:
         lane = OpenWireLane(broker)

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
 from dlq.connectors.activemq.lossy_messages import lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq.message_classes import ArtemisClasses
@@ -15,7 +16,6 @@ from dlq.connectors.activemq.stomp_consumer import Started, Walk, nudge
 from dlq.connectors.base import ReadRequest
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
-from dlq.core.settings import Broker
 
 _WINDOW_BYTES = 48 * 2**20
 _WINDOW_LETTERS = 6_000
@@ -44,7 +44,7 @@ _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not 
 _UNASKED = "Jolokia was not asked: {}."
 
 
-def walk_of(broker: Broker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
+def walk_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
     """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
     if queues.artemis and request.mode == "copy" and not request.force:
         raise HarmRefused(ARTEMIS_COPY)

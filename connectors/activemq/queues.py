@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from dlq.connectors.activemq import statistics_plugin as activemq_statistics
 from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
 from dlq.core.errors import BrokerError, NotFound, UsageError
-from dlq.core.settings import Broker
 
 Told = TypeVar("Told")
 _WILD = re.compile(r"[*>#]")
@@ -23,7 +23,7 @@ _WILD = re.compile(r"[*>#]")
 class Queues:
     """Depths and names of one broker's queues. Every question is asked anew."""
 
-    def __init__(self, broker: Broker, kind: str) -> None:
+    def __init__(self, broker: ActiveMQBroker, kind: str) -> None:
         self._broker, self.artemis = broker, kind == "artemis"
         self._jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
         self.trouble: BrokerError | None = None

@@ -12,9 +12,9 @@ from stomp.exception import ConnectFailedException
 from stomp.transport import Transport
 
 from dlq.connectors import credentials
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.core import units
 from dlq.core.errors import ConfigError, Unreachable
-from dlq.core.settings import Broker
 
 _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
 _OPENWIRE = {"tcp": 61616, "ssl": 61617}
@@ -29,13 +29,13 @@ class Address(NamedTuple):
     tls: bool
 
 
-def address_of(broker: Broker) -> Address:
+def address_of(broker: ActiveMQBroker) -> Address:
     """Parse `stomp://user@host:port,host:port` (or stomp+tls). Raises ConfigError."""
     example = "stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614"
     return _address(f"brokers.{broker.name}.url", broker.url, _STOMP, example)
 
 
-def openwire_address_of(broker: Broker) -> Address:
+def openwire_address_of(broker: ActiveMQBroker) -> Address:
     """Parse `tcp://host:port,host:port` (or ssl); the user is that of `url`. Raises ConfigError."""
     place, example = (
         f"brokers.{broker.name}.openwire_url",
@@ -58,7 +58,7 @@ def _address(place: str, text: str, ports: Mapping[str, int], example: str) -> A
     return Address(found, unquote(user), url.scheme != next(iter(ports)))
 
 
-def password_for(broker: Broker, user: str) -> str | None:
+def password_for(broker: ActiveMQBroker, user: str) -> str | None:
     """The broker's password. Raises ConfigError where there is a user and none."""
     secret = credentials.password(broker)
     if secret is None and user:
@@ -87,7 +87,7 @@ class _Reason(logging.Handler):
         self.error = next((a for a in arguments if isinstance(a, BaseException)), self.error)
 
 
-def open_socket(broker: Broker, address: Address) -> tuple[socket.socket, str]:
+def open_socket(broker: ActiveMQBroker, address: Address) -> tuple[socket.socket, str]:
     """A connected socket, and which host:port it is. Raises ConfigError, Unreachable."""
     for path in (broker.ca_file, broker.cert_file, broker.key_file):
         if path and not Path(path).is_file():
@@ -117,7 +117,7 @@ def open_socket(broker: Broker, address: Address) -> tuple[socket.socket, str]:
     return opened, f"{host}:{port}"
 
 
-def _unreachable(broker: Broker, address: Address, error: BaseException) -> Unreachable:
+def _unreachable(broker: ActiveMQBroker, address: Address, error: BaseException) -> Unreachable:
     where = f"{broker.name} ({', '.join(f'{host}:{port}' for host, port in address.hosts)})"
     if isinstance(error, ssl.SSLError):
         said = getattr(error, "verify_message", "") or error.reason or str(error)

@@ -10,12 +10,12 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError
-from dlq.core.settings import Broker
 
 _WAIT = 3.0
 _REPLY = "/temp-queue/dlq.statistics"
@@ -26,7 +26,7 @@ _SHOWN = {
 }
 
 
-def facts(broker: Broker, queue: str) -> QueueFacts | None:
+def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
     """What the plugin says of one queue; None when it does not answer: no such queue, or no plugin."""
     try:
         link = Link(broker)

@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.sockets import Address, address_of, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, NotFound, Unreachable
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE = 2**18
@@ -36,7 +36,7 @@ _IN_PIECES = 0.5
 class Link:
     """A connected STOMP 1.2 session. Not safe for several threads."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ActiveMQBroker) -> None:
         address = address_of(broker)
         self.broker = broker
         self.timeout = units.seconds(broker.timeout)

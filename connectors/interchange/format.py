@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any
 
-from dlq.connectors.interchange.kinds import FIELDS_OF_KIND
 from dlq.connectors.interchange.values import escaped, fitting, moment
+from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.clock import iso
 from dlq.core.errors import UsageError
 from dlq.core.identity import content_id
@@ -44,9 +44,10 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
     for name in document:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
-    if document.get("broker_kind") not in tuple(FIELDS_OF_KIND):
+    known = [name for name, kind in kinds().items() if kind.line]
+    if document.get("broker_kind") not in known:
         raise UsageError(
-            f"broker_kind must be one of {', '.join(FIELDS_OF_KIND)}, not {document.get('broker_kind')!r}"
+            f"broker_kind must be one of {', '.join(known)}, not {document.get('broker_kind')!r}"
         )
     for name in ("headers", "properties", "record"):
         if not isinstance(document.get(name, {}), dict):
@@ -100,7 +101,7 @@ def record_of(document: Mapping[str, Any], source: str, broker: str, place: str,
         "body_sha256": sha256(body).hexdigest(),
     }
     if "record" not in document:
-        derived = FIELDS_OF_KIND[document["broker_kind"]](document, headers, properties)
+        derived = resolve(kind_of(document["broker_kind"]).line)(document, headers, properties)
         fields |= {name: value for name, value in derived.items() if value is not None}
     fields |= {name: to_text(document[name]) for name in _TEXTS if document.get(name) is not None}
     fields |= {name: moment(name, document[name]) for name in _TIMES if document.get(name) is not None}

@@ -11,6 +11,8 @@ from dlq.core.clock import datable, from_iso
 from dlq.core.errors import UsageError
 from dlq.core.text import encodable
 
+Texts = Mapping[str, str]
+
 _TYPES: Mapping[str, type] = {
     **dict.fromkeys(("queue_id", "offset", "attempts", "body_size", "priority", "flags", "count"), int),
     **dict.fromkeys(("redelivered", "persistent"), bool),
@@ -78,3 +80,9 @@ def escaped(value: Any) -> Any:
     if isinstance(value, dict):
         return {encodable(name): escaped(item) for name, item in value.items()}
     return value
+
+
+def from_millis(text: str | None) -> int | None:
+    """Milliseconds since the epoch, in microseconds; None for zero, and what no calendar has."""
+    number = integer(text, 64)
+    return datable(number * 1000) if number else None

@@ -18,6 +18,7 @@ from pika.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
 
 from dlq.connectors import credentials as secrets
 from dlq.connectors.rabbitmq.amqp.frames import MAX_FRAME
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
@@ -29,7 +30,6 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
 MOST_BYTES = 16 * 2**20
@@ -76,7 +76,7 @@ _STACK = 2
 _TCP = {"TCP_KEEPIDLE": 20, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 
 
-def parameters(broker: Broker) -> list[pika.ConnectionParameters]:
+def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     """Where and how to connect, one for each host of `url`, to be tried in order. Raises ConfigError."""
     place = f"brokers.{broker.name}.url"
     url = urlsplit(broker.url)
@@ -92,7 +92,7 @@ def parameters(broker: Broker) -> list[pika.ConnectionParameters]:
 
 
 def _one(
-    broker: Broker, address: str, user: str, path: str, scheme: str, context: ssl.SSLContext | None
+    broker: RabbitBroker, address: str, user: str, path: str, scheme: str, context: ssl.SSLContext | None
 ) -> pika.ConnectionParameters:
     try:
         host = urlsplit(f"//{address}")
@@ -126,7 +126,7 @@ def _shown(url: str) -> str:
     return scheme + separator + rest.rpartition("@")[2]
 
 
-def _tls(broker: Broker) -> ssl.SSLContext:
+def _tls(broker: RabbitBroker) -> ssl.SSLContext:
     place = f"brokers.{broker.name}"
     try:
         context = ssl.create_default_context(cafile=broker.ca_file)
@@ -137,14 +137,14 @@ def _tls(broker: Broker) -> ssl.SSLContext:
     return context
 
 
-def place_of(broker: Broker) -> str:
+def place_of(broker: RabbitBroker) -> str:
     """The broker as error texts name it: shop (rabbit.example:5672, virtual host /)."""
     url = urlsplit(broker.url)
     vhost = unquote(url.path[1:]) or "/"
     return f"{broker.name} ({url.netloc.rpartition('@')[2]}, virtual host {for_terminal(vhost)})"
 
 
-def connect(broker: Broker) -> pika.BlockingConnection:
+def connect(broker: RabbitBroker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
     try:
         return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
@@ -156,7 +156,7 @@ _CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
 
 
 @contextlib.contextmanager
-def asking(broker: Broker) -> Iterator[pika.BlockingConnection]:
+def asking(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
     """A connection for some questions, closed after them; what pika raises within is translated."""
     connection = connect(broker)
     try:
@@ -180,7 +180,7 @@ _HINTS = {
 }
 
 
-def refusal(code: int, text: str, broker: Broker) -> DlqError:
+def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     """The reply code and text of a connection.close or channel.close as one of our errors."""
     said = for_terminal(text).strip()
     where = place_of(broker)
@@ -197,7 +197,7 @@ def refusal(code: int, text: str, broker: Broker) -> DlqError:
     return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
 
 
-def translated(error: BaseException, broker: Broker) -> DlqError:
+def translated(error: BaseException, broker: RabbitBroker) -> DlqError:
     """An exception of pika or of the socket as one of our errors; raise it `from error`."""
     if isinstance(error, exceptions.ConnectionClosedByBroker | exceptions.ChannelClosedByBroker):
         return refusal(error.reply_code, error.reply_text, broker)

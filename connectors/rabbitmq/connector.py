@@ -27,12 +27,13 @@ from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.connection import asking, parameters, place_of, refusal, translated
 from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
-from dlq.core.patterns import is_pattern
 from dlq.core.record import Record
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
@@ -46,7 +47,7 @@ class RabbitConnector:
 
     window = 1000
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._choices = parameters(broker)
 
@@ -217,7 +218,7 @@ def _returned(link: Link, queue: str) -> int:
     return ready
 
 
-def _poison(broker: Broker) -> PoisonMessage:
+def _poison(broker: RabbitBroker) -> PoisonMessage:
     return PoisonMessage(
         f"{place_of(broker)}: the broker closed the connection (541) over a letter that it cannot convert to "
         "AMQP 0-9-1: an AMQP 1.0 message with a uuid or char property. Trying again in a loop removes the "

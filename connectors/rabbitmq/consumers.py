@@ -4,12 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import Target
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
-from dlq.core.settings import Broker
 
 
-def audience(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+def audience(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
     """See `Connector.audience`. Raises ManagementError; without `management_url` nothing is proven."""
     if not broker.management_url:
         return {}

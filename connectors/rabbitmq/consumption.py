@@ -14,10 +14,10 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.rabbitmq import consumers
 from dlq.connectors.rabbitmq.connection import asking
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.core.errors import NotFound
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
 _NOT_FOUND = 404
@@ -26,7 +26,7 @@ _INTERVAL = 5.0
 _DONE = ("ack", "deliver_no_ack", "get_no_ack")
 
 
-def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
     receivers = _receivers(broker, targets)
     names = {name for queues in receivers.values() for name in queues}
@@ -39,7 +39,7 @@ def consumption(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Se
     return {target: queues for target, queues in found.items() if queues}
 
 
-def gauge(broker: Broker, names: Sequence[str]) -> Gauge:
+def gauge(broker: RabbitBroker, names: Sequence[str]) -> Gauge:
     """How many letters these queues have. Raises NotFound when one is not there."""
     told, trouble = _told(broker, names)
     with asking(broker) as connection:
@@ -53,7 +53,7 @@ def gauge(broker: Broker, names: Sequence[str]) -> Gauge:
     return gauge_of(found, known)._replace(note=trouble)
 
 
-def missing(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, str]:
+def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
     """See `Connector.missing`. The default exchange is always there."""
     found: dict[Target, str] = {}
     with asking(broker) as connection:
@@ -73,7 +73,7 @@ def missing(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, str]:
     return found
 
 
-def _receivers(broker: Broker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+def _receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
     queues = {target: [target.name] for target in targets if target.kind == "queue"}
     exchanges = [target for target in targets if target.kind != "queue"]
     try:
@@ -98,7 +98,7 @@ def _declared(
         yield Consumption(name, found.message_count, found.consumer_count, known, age)
 
 
-def _told(broker: Broker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
+def _told(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
     """The queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
         return {}, ""

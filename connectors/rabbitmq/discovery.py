@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import DeadLetterPlace
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.core.errors import Unreachable, UsageError
-from dlq.core.settings import Broker
 from dlq.core.suggestions import suggest
 
 Queue = Mapping[str, Any]
@@ -20,7 +20,7 @@ _NAMED = re.compile(
 _COLUMNS = "name,type,arguments,effective_policy_definition,messages,consumers,head_message_timestamp"
 
 
-def discover(broker: Broker) -> list[DeadLetterPlace]:
+def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
     """All that dead letters are sent to, or are named so. Raises UsageError without a management URL,
     Unreachable."""
     if not broker.management_url:
@@ -38,7 +38,7 @@ def discover(broker: Broker) -> list[DeadLetterPlace]:
     return list(places(queues, bindings))
 
 
-def meant(broker: Broker, queue: str) -> str:
+def meant(broker: RabbitBroker, queue: str) -> str:
     """`; did you mean 'orders.dlq'?` of a queue that is not there, where the management API can tell."""
     if not broker.management_url:
         return ""

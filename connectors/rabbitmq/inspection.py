@@ -8,8 +8,8 @@ from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq.connection import asking
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
-from dlq.core.settings import Broker
 from dlq.core.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the letters, each only after it is durable in the archive"
@@ -81,7 +81,7 @@ def _consumers(number: int) -> str:
     return "1 other consumer takes" if number == 1 else f"{number} other consumers take"
 
 
-def inspect(broker: Broker, queue: str) -> Inspection:
+def inspect(broker: RabbitBroker, queue: str) -> Inspection:
     """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
     with asking(broker) as connection:
         version = str(connection._impl.server_properties["version"])

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.web import NoAnswerError, Site, document
 from dlq.core.errors import BrokerError
-from dlq.core.settings import Broker
 
 _PORTS = {"http": 15672, "https": 15671}
 _UNAUTHORIZED = (
@@ -23,7 +23,7 @@ class ManagementError(BrokerError):
 class Management:
     """The API at a broker's `management_url`, seen from the broker's virtual host."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RabbitBroker) -> None:
         """Raises ConfigError when the URL is wrong; connects only when asked something."""
         self._place = f"brokers.{broker.name}.management_url"
         url = broker.management_url or ""

@@ -22,9 +22,9 @@ from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.connection import parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.core.errors import ConnectionLost, DlqError
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
 REPLAY_ID = "dlq_replay_id"
@@ -54,7 +54,7 @@ class RabbitPublisher:
 
     def __init__(
         self,
-        broker: Broker,
+        broker: RabbitBroker,
         plan: str,
         window: int,
         route: Callable[[Target], tuple[str, str]] = address_of,

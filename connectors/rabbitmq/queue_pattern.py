@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq import inspection
 from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.patterns import matches
 from dlq.connectors.rabbitmq.witness import queue_of
 from dlq.core.errors import NotFound
-from dlq.core.patterns import matches
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
 _SUMMED = ("letters ready", "letters held by consumers", "consumers")
@@ -42,7 +42,7 @@ class QueueWalk:
         return self.open(limit)
 
 
-def resolve(broker: Broker, pattern: str) -> Found:
+def resolve(broker: RabbitBroker, pattern: str) -> Found:
     """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
     with closing(Management(broker)) as management:
         listed = management.get_all("queues", management.vhost, columns="name,type,exclusive")
@@ -74,7 +74,7 @@ def of_the_host(walks: Iterable[QueueWalk]) -> dict[str, Any]:
     return found
 
 
-def inspect(broker: Broker, pattern: str) -> Inspection:
+def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
     """Look at all queues of a pattern. Raises NotFound, BrokerError."""
     names, notes = resolve(broker, pattern)
     seen = {name: inspection.inspect(broker, name) for name in names}

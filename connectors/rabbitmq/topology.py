@@ -12,8 +12,8 @@ from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
 
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.core.settings import Broker
 
 DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
@@ -98,7 +98,7 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
-def learn(broker: Broker, queue: str, version: str, new_channel: Callable[[], Any] | None) -> Topology:
+def learn(broker: RabbitBroker, queue: str, version: str, new_channel: Callable[[], Any] | None) -> Topology:
     """All that the management API says, else what declares can find out on channels of `new_channel`."""
     reasons = []
     if broker.management_url:

@@ -22,13 +22,13 @@ from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.connection import connect, parameters, refusal, translated
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.publisher import REPLAY_ID, RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
-from dlq.core.settings import Broker
 from dlq.core.text import for_terminal
 
 _CLOCKS_DIFFER_BY = 5_000_000
@@ -53,7 +53,7 @@ def queue_of(plan: str) -> str:
 class WitnessedPublisher:
     """A `RabbitPublisher` whose letters for queues leave proof."""
 
-    def __init__(self, broker: Broker, plan: str, window: int) -> None:
+    def __init__(self, broker: RabbitBroker, plan: str, window: int) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
         self._broker, self._plan = broker, plan
         self._bound: dict[Target, tuple[str, str]] = {}
@@ -102,7 +102,7 @@ class WitnessedPublisher:
         self._inner.close()
 
 
-def forget(broker: Broker, plan: str) -> None:
+def forget(broker: RabbitBroker, plan: str) -> None:
     """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
     with _Channel(broker) as channel:
         channel.exchange_delete(exchange_of(plan))
@@ -110,7 +110,7 @@ def forget(broker: Broker, plan: str) -> None:
 
 
 def find(
-    broker: Broker, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    broker: RabbitBroker, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
 ) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
@@ -132,7 +132,7 @@ def find(
     return found
 
 
-def obstacles(broker: Broker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
     """See `Connector.obstacles`."""
     if not witness:
         return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
@@ -214,7 +214,7 @@ def _wait_for_the_end_of(connection: str, management: Management, late: int) -> 
     return False
 
 
-def _seen(broker: Broker, plan: str, wanted: Set[str]) -> set[str] | None:
+def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> set[str] | None:
     """The wanted replays that lie in the witness queue; None when there is none, or not all of it came.
 
     They are read without an acknowledgement and go back when the connection ends.
@@ -254,7 +254,7 @@ def _read(link: Link, queue: str, wanted: Set[str]) -> set[str] | None:
 class _Channel:
     """A channel on a connection of its own, for a few declarations; errors are ours."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._connection = connect(broker)
 

@@ -1,4 +1,4 @@
-"""Bodies that a RocketMQ client compressed: zlib since ever, LZ4 (frame format) and Zstandard since 4.9.4."""
+"""Bodies that a RocketMQ client compressed: zlib, and since 4.9.4 LZ4 (frame format) and Zstandard."""
 
 import zlib
 from collections.abc import Callable, Mapping
@@ -54,3 +54,8 @@ def _whole(plain: bytes, complete: bool, limit: int) -> bytes:
 
 
 _DECOMPRESSORS: Mapping[int, Callable[[bytes, int], bytes]] = {0: _zlib, 1: _lz4, 2: _zstd, 3: _zlib}
+
+
+def unpacked(body: bytes, sys_flag: int, limit: int) -> bytes | None:
+    """The body as the producer gave it; None where no client compressed it. Raises ProtocolError."""
+    return plain_body(body, sys_flag, limit) if sys_flag & COMPRESSED else None

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from dlq.connectors import credentials, lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.remoting import Ask, Code, Credential, Frame, understood, version_name
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
-from dlq.core.settings import Broker
 
 _SCHEMES = {"rocketmq": False, "rocketmq+tls": True}
 _PORT = "9876"
@@ -27,7 +27,7 @@ class Queues(NamedTuple):
 class Cluster:
     """Connections to the name servers and the masters, made when they are needed and kept."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RocketBroker) -> None:
         """Reads the secrets; connects to nothing yet. Raises ConfigError."""
         self.name = broker.name
         self._name_servers, tls = _addresses(broker)
@@ -200,7 +200,7 @@ def _masters(table: Any) -> Iterator[tuple[str, str | None]]:
         yield str(name), None if address is None else str(address)
 
 
-def _addresses(broker: Broker) -> tuple[list[str], bool]:
+def _addresses(broker: RocketBroker) -> tuple[list[str], bool]:
     parts = urlsplit(broker.url)
     if parts.scheme not in _SCHEMES or not parts.netloc or "@" in parts.netloc:
         raise ConfigError(
@@ -211,7 +211,7 @@ def _addresses(broker: Broker) -> tuple[list[str], bool]:
     return with_port, _SCHEMES[parts.scheme] or broker.ca_file is not None
 
 
-def _credential(broker: Broker) -> Credential | None:
+def _credential(broker: RocketBroker) -> Credential | None:
     if broker.access_key is None:
         return None
     place = f"brokers.{broker.name}"
@@ -229,7 +229,7 @@ def _credential(broker: Broker) -> Credential | None:
     return Credential(broker.access_key, secret)
 
 
-def _tls(broker: Broker) -> ssl.SSLContext:
+def _tls(broker: RocketBroker) -> ssl.SSLContext:
     """Name and chain are checked. Brokers are found by the bare addresses they register, which certificates
     often lack: where `verify_host` is false, it must be a certificate under `ca_file` (see `core.checks`)."""
     try:

@@ -18,6 +18,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption
+from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.find import find
 from dlq.connectors.rocketmq.inspection import broker_facts, inspect, unread_halves, without_index
 from dlq.connectors.rocketmq.publisher import RocketPublisher
@@ -39,7 +40,7 @@ from dlq.connectors.rocketmq.snapshot import (
 )
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
 from dlq.core.record import Record
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 _OP_BATCH_MS = 3000
 """How long a broker since 5.1 gathers op records before it writes them (transactionOpBatchInterval)."""
@@ -51,7 +52,7 @@ class RocketConnector:
 
     window = 4000
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: RocketBroker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
         self._obstacles: list[str] = []

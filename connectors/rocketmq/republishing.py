@@ -189,3 +189,10 @@ def queue_by_hash(sharding_key: str, queues: int) -> int:
         value = (31 * value + int(unit, 16)) & 0xFFFFFFFF
     signed = value - (1 << 32) if value & 0x80000000 else value
     return abs(signed) % queues
+
+
+def transaction_of(record: Record) -> str | None:
+    """The transaction that a half message belongs to; all its copies have the same."""
+    if record.dead_letter_queue not in (HALF, DISCARDED):
+        return None
+    return record.properties.get(UNIQUE_KEY) or record.message_id

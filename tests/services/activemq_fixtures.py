@@ -19,11 +19,12 @@ from services import activemq_broker
 from services.activemq_broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
 
 from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Mode, ReadRequest
 from dlq.core.record import Record
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 PASSWORD_VARIABLE = "DLQ_TEST_ACTIVEMQ_PASSWORD"
 _numbers = count(1)
@@ -50,7 +51,7 @@ class Place:
     """A broker, a connector to it, and a queue name of this test's own."""
 
     broker: ActiveMq
-    settings: Broker
+    settings: ActiveMQBroker
     connector: StompConnector
     queue: str
 
@@ -115,10 +116,10 @@ class Place:
         return json.loads(out.strip().splitlines()[-1]) if out.strip() else None
 
 
-def settings_of(broker: ActiveMq, jolokia: bool = True) -> Broker:
+def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
     """The broker as a configuration names it."""
     os.environ[PASSWORD_VARIABLE] = broker.password
-    return Broker(
+    return ActiveMQBroker(
         "legacy",
         "activemq",
         url=broker.url,

@@ -26,8 +26,9 @@ from dlq.connectors.base import Mode, ReadRequest
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.frames import encoded
 from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import ConnectionLost
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 YOURS = os.environ.get("DLQ_TEST_RABBITMQ_URL")
 VERSIONS = ("3.10", "4")
@@ -88,7 +89,7 @@ class Rabbit:
         properties = self.channel.connection._impl.server_properties
         return tuple(int(part) for part in str(properties["version"]).split(".")[:3])
 
-    def broker(self, **changes: Any) -> Broker:
+    def broker(self, **changes: Any) -> RabbitBroker:
         """The settings of this broker; `changes` replace some."""
         url = urlsplit(self.url)
         os.environ[PASSWORD_VARIABLE] = unquote(url.password or "")
@@ -99,7 +100,7 @@ class Rabbit:
             "password_env": PASSWORD_VARIABLE,
             "management_url": self._node.http if self._node else None,
         }
-        return Broker(**{**settings, **changes})
+        return RabbitBroker(**{**settings, **changes})
 
     def connect(self) -> Any:
         """A new confirming channel on a connection of its own."""

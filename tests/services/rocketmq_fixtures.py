@@ -14,8 +14,9 @@ from services.rocketmq_install import VERSIONS
 
 from dlq.connectors.base import Batch, Checkpoint, Mode, ReadRequest
 from dlq.connectors.rocketmq.connector import RocketConnector
+from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.core.record import Record
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 _numbers = count(1)
 on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS)
@@ -93,7 +94,7 @@ def read_all(connector: RocketConnector, request: ReadRequest) -> Seen:
 def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:
     """A connector to a cluster of the tests."""
     settings: dict[str, Any] = {"url": getattr(cluster, "url", ""), **changes}
-    return RocketConnector(Broker("pay", "rocketmq", **settings))
+    return RocketConnector(RocketBroker("pay", "rocketmq", **settings))
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -10,10 +10,10 @@ from services.activemq_fixtures import Place, certificate, on_artemis, on_classi
 from services.activemq_sending import outgoing, place_on, published
 
 from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireLane
 from dlq.connectors.base import Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
-from dlq.core.settings import Broker
 
 pytestmark = pytest.mark.activemq
 
@@ -222,4 +222,4 @@ def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:
 )
 def test_an_address_that_is_none_is_said(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"brokers.legacy.openwire_url.*{said}"):
-        OpenWireLane(Broker("legacy", "activemq", url="stomp://mq", openwire_url=url))
+        OpenWireLane(ActiveMQBroker("legacy", "activemq", url="stomp://mq", openwire_url=url))

@@ -13,6 +13,7 @@ from services.rabbitmq_broker import Node, free_ports
 from services.rabbitmq_fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request, send_amqp_1
 
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import (
     AccessDenied,
     ConfigError,
@@ -22,10 +23,9 @@ from dlq.core.errors import (
     PoisonMessage,
     Unreachable,
 )
-from dlq.core.settings import Broker
 
 
-def refused(broker: Broker, queue: str = "any") -> DlqError:
+def refused(broker: RabbitBroker, queue: str = "any") -> DlqError:
     """What both a reading and doctor raise; they must agree."""
     connector = RabbitConnector(broker)
     raised = []
@@ -117,7 +117,7 @@ def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
 
 def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
     with pytest.raises(ConfigError) as caught:
-        RabbitConnector(Broker("shop", "rabbitmq", "amqp://dlq:hunter2@rabbit.example/"))
+        RabbitConnector(RabbitBroker("shop", "rabbitmq", "amqp://dlq:hunter2@rabbit.example/"))
     assert "hunter2" not in str(caught.value)
 
 
@@ -148,7 +148,7 @@ def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, st
 
 def test_tls_works_with_its_ca_and_is_unreachable_without(tls_node: tuple[str, str]) -> None:
     address, ca_file = tls_node
-    broker = Broker("shop", "rabbitmq", f"amqps://guest@{address}/")
+    broker = RabbitBroker("shop", "rabbitmq", f"amqps://guest@{address}/")
     error = refused(broker, "letters")
     assert isinstance(error, Unreachable)
     assert "TLS" in str(error)
@@ -161,7 +161,7 @@ def test_tls_works_with_its_ca_and_is_unreachable_without(tls_node: tuple[str, s
 def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ca_file"):
         RabbitConnector(
-            Broker("shop", "rabbitmq", "amqps://guest@localhost/", ca_file=f"{tmp_path}/none.pem")
+            RabbitBroker("shop", "rabbitmq", "amqps://guest@localhost/", ca_file=f"{tmp_path}/none.pem")
         )
 
 

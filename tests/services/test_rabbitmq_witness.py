@@ -45,8 +45,8 @@ from itertools import count
 sys.path.insert(0, {tests!r})
 from services.rabbitmq_letters import letter, to_queue
 from dlq.connectors.rabbitmq.witness import WitnessedPublisher
-from dlq.core.settings import Broker
-broker = Broker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
+from dlq.connectors.rabbitmq.description import RabbitBroker
+broker = RabbitBroker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
 publisher = WitnessedPublisher(broker, {plan!r}, 1000)
 for answer in publisher.publish(letter(number, to_queue({queue!r})) for number in count()):
     print(answer.number, answer.outcome, flush=answer.number % 100 == 0)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import mended
 from dlq.connectors.activemq.queues import Queues
 from dlq.core.errors import AccessDenied, Unreachable
-from dlq.core.settings import Broker
 
 FORBIDDEN = json.dumps({"status": 403, "error": "no read"})
 TROUBLES = {
@@ -63,7 +63,7 @@ def trouble(request: pytest.FixtureRequest) -> Iterator[tuple[Agent, type[Except
 
 def queues_of(url: str, details: bool = False) -> Queues:
     return Queues(
-        Broker("b", "activemq", url="stomp://x", jolokia_url=url, jolokia_details=details), "activemq"
+        ActiveMQBroker("b", "activemq", url="stomp://x", jolokia_url=url, jolokia_details=details), "activemq"
     )
 
 

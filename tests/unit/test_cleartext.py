@@ -4,8 +4,11 @@ import pytest
 import redis
 import sqlalchemy as sa
 
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.core.brokers import kind_of
 from dlq.core.cleartext import of_broker, of_store
-from dlq.core.settings import Broker, Evidence, Ledger
+from dlq.core.settings import Evidence, Ledger
 from dlq.replay.ledger.redis import Server
 from dlq.replay.ledger.sql import server_url
 
@@ -24,18 +27,16 @@ OUT = "the password goes to mq1 without TLS"
 def test_a_password_for_another_host_without_tls_is_said_with_what_to_write(
     kind: str, url: str, instead: str
 ) -> None:
-    broker = Broker("b", kind, url, password_env="P")
+    broker = kind_of(kind).settings("b", kind, url, password_env="P")
     assert of_broker(broker) == [f"brokers.b.url: {OUT}; write {instead}"]
-    assert of_broker(Broker("b", kind, url)) == []
+    assert of_broker(kind_of(kind).settings("b", kind, url)) == []
 
 
 def test_every_url_of_a_broker_is_looked_at() -> None:
-    broker = Broker(
-        "b", "activemq", "stomp+tls://u@mq1", password_env="P", openwire_url="tcp://mq1",
-        jolokia_url="http://mq1/api", management_url="http://mq1:15672",
+    broker = kind_of("activemq").settings("b", "activemq", "stomp+tls://u@mq1", password_env="P", openwire_url="tcp://mq1",
+        jolokia_url="http://mq1/api",
     )  # fmt: skip
     assert [line.partition(":")[0] for line in of_broker(broker)] == [
-        "brokers.b.management_url",
         "brokers.b.jolokia_url",
         "brokers.b.openwire_url",
     ]
@@ -43,18 +44,18 @@ def test_every_url_of_a_broker_is_looked_at() -> None:
 
 def test_what_rocketmq_shows_is_said_as_it_is() -> None:
     signed = {"access_key": "a", "secret_key_env": "S"}
-    [line] = of_broker(Broker("b", "rocketmq", "rocketmq://ns1:9876,ns2:9876", **signed))
+    [line] = of_broker(RocketBroker("b", "rocketmq", "rocketmq://ns1:9876,ns2:9876", **signed))
     assert line == (
         "brokers.b.url: signed requests go to ns1 without TLS, where they can be read and repeated; "
         "write rocketmq+tls://"
     )
-    assert of_broker(Broker("b", "rocketmq", "rocketmq+tls://ns1", **signed)) == []
-    assert of_broker(Broker("b", "rocketmq", "rocketmq://ns1")) == []
+    assert of_broker(RocketBroker("b", "rocketmq", "rocketmq+tls://ns1", **signed)) == []
+    assert of_broker(RocketBroker("b", "rocketmq", "rocketmq://ns1")) == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1:99", "localhost", "[::1]:5", ""])
 def test_this_host_is_no_other(host: str) -> None:
-    assert of_broker(Broker("b", "rabbitmq", f"amqp://u@{host}/", password_env="P")) == []
+    assert of_broker(RabbitBroker("b", "rabbitmq", f"amqp://u@{host}/", password_env="P")) == []
 
 
 @pytest.mark.parametrize(

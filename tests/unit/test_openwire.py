@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors.activemq import openwire
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire import MAX_FRAME, Answer, Reader
 from dlq.connectors.activemq.openwire_publisher import OpenWireLane
 from dlq.core.errors import BrokerError, ConnectionLost
-from dlq.core.settings import Broker
 
 
 def framed(kind: int, rest: bytes, answers: int | None = None) -> bytes:
@@ -169,7 +169,7 @@ def connected() -> Callable[..., OpenWireLane]:
         threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
         urls = ("stomp://127.0.0.1:1", f"tcp://127.0.0.1:{port}")
-        return OpenWireLane(Broker("legacy", "activemq", urls[0], openwire_url=urls[1]))
+        return OpenWireLane(ActiveMQBroker("legacy", "activemq", urls[0], openwire_url=urls[1]))
 
     return connect
 

@@ -12,6 +12,7 @@ from dlq.connectors import credentials
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.connection import parameters, refusal, translated
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import Topology, limit_in_force, version_of
 from dlq.core.errors import (
     AccessDenied,
@@ -22,11 +23,11 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
-from dlq.core.settings import Broker, Source
+from dlq.core.settings import Source
 
 
-def shop(url: str = "amqp://guest@rabbit.example/", **settings: object) -> Broker:
-    return Broker(name="shop", kind="rabbitmq", url=url, **settings)  # type: ignore[arg-type]
+def shop(url: str = "amqp://guest@rabbit.example/", **settings: object) -> RabbitBroker:
+    return RabbitBroker(name="shop", kind="rabbitmq", url=url, **settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

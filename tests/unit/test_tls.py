@@ -12,6 +12,7 @@ from dlq.connectors.activemq.openwire_publisher import OpenWireLane
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
 from dlq.connectors.rabbitmq.connection import connect
 from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.core.brokers import kind_of
 from dlq.core.configuration import parse
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
 from dlq.core.settings import Broker
@@ -33,7 +34,7 @@ def broker_of(kind: str, address: str, **more: object) -> Broker:
     url = KINDS[kind][0].format(address)
     where = {"url": "stomp://u@h", "openwire_url": url} if kind == "openwire" else {"url": url}
     kind = "activemq" if kind == "openwire" else kind
-    return Broker("b", kind, password_env="TLS", timeout="2s", **where, **more)  # type: ignore[arg-type]
+    return kind_of(kind).settings("b", kind, password_env="TLS", timeout="2s", **where, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -71,7 +72,7 @@ def test_without_the_check_of_names_an_authority_must_be_named() -> None:
         parse({"brokers": {"pay": pay}})
     assert not parse({"brokers": {"pay": {**pay, "ca_file": "ca.pem"}}}).brokers["pay"].verify_host
     shop = {"kind": "rabbitmq", "url": "amqps://h", "verify_host": False, "ca_file": "ca.pem"}
-    with pytest.raises(ConfigError, match="for RocketMQ alone"):
+    with pytest.raises(ConfigError, match="verify_host is for rocketmq alone"):
         parse({"brokers": {"shop": shop}})
 
 

@@ -26,8 +26,13 @@ PLACES: dict[str, dict[str, Any]] = {
     "evidence.pay.url": {"evidence": {"pay": {"kind": "rocketmq-dedup", "url": "URL"}}},
     "profiles.nightly.metrics_otlp": {"profiles": {"nightly": {"metrics_otlp": "URL"}}},
     **{
-        f"brokers.shop.{name}": {"brokers": {"shop": {"kind": "rabbitmq", name: "URL"}}}
-        for name in ("url", "management_url", "jolokia_url", "openwire_url")
+        f"brokers.{kind}.{name}": {"brokers": {kind: {"kind": kind, name: "URL"}}}
+        for kind, name in (
+            ("rabbitmq", "url"),
+            ("rabbitmq", "management_url"),
+            ("activemq", "jolokia_url"),
+            ("activemq", "openwire_url"),
+        )
     },
 }
 

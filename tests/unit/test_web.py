@@ -12,27 +12,28 @@ import pytest
 from hostile import Behaviour, Server, answering, certificate, dripping, endless, speaking_tls
 
 from dlq.connectors import web
+from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.consumers import audience
+from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management
 from dlq.connectors.rabbitmq.topology import learn
 from dlq.core.errors import BrokerError, ConfigError
-from dlq.core.settings import Broker
 
 Ask = Callable[[str], object]
 MEMORY = 2**27
 """Bytes that no answer may make us take: the largest of all is read, and the document that it holds made."""
 
 
-def rabbit(url: str, **more: Any) -> Broker:
-    return Broker(
+def rabbit(url: str, **more: Any) -> RabbitBroker:
+    return RabbitBroker(
         "b", "rabbitmq", "amqp://u@h", password_env="WEB", management_url=url, timeout="300ms", **more
     )
 
 
-def artemis(url: str, **more: Any) -> Broker:
-    return Broker(
+def artemis(url: str, **more: Any) -> ActiveMQBroker:
+    return ActiveMQBroker(
         "b", "activemq", "stomp://u@h", password_env="WEB", jolokia_url=url, timeout="300ms", **more
     )
 

@@ -13,10 +13,11 @@ from rich.console import Console
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
+from dlq.core.brokers import kind_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Death
 from dlq.reports import letter_text
-from dlq.reports.body import opaque, preview
+from dlq.reports.body import preview
 from dlq.reports.letter import gather, with_readable_body
 
 A = "aaaaaaaa" + "1" * 24
@@ -212,7 +213,7 @@ def test_an_amqp_10_body_is_never_text_even_if_it_looks_so() -> None:
     ("kind", "flags", "told"), [("rabbitmq", 1, True), ("rabbitmq", None, False), ("rocketmq", 1, False)]
 )
 def test_only_rabbitmq_flags_a_body_as_amqp_10(kind: str, flags: int | None, told: bool) -> None:
-    assert (opaque(kind, flags) is not None) is told
+    assert (kind_of(kind).why_no_text(flags or 0) is not None) is told
 
 
 def test_a_bomb_unpacks_only_to_a_bound() -> None:

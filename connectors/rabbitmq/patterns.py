@@ -1,4 +1,4 @@
-"""RabbitMQ queues by pattern: `*` any text, `?` one character, `[ab]` one of these; `[*]` is a star."""
+"""Queues by pattern: `*` any text, `?` one character, `[ab]` one of these; `[*]` is a star."""
 
 from fnmatch import fnmatchcase
 
@@ -6,7 +6,7 @@ _WILD = frozenset("*?")
 
 
 def is_pattern(queue: str | None) -> bool:
-    """Whether a source's `queue` on RabbitMQ means all queues that match it."""
+    """Whether a source's `queue` means all queues that match it."""
     return bool(_WILD & set(queue or ""))
 
 

@@ -1,0 +1,44 @@
+"""What ActiveMQ Classic and Artemis bring: their settings, and what the rest of the program asks of them."""
+
+from dataclasses import dataclass, replace
+
+from dlq.core.brokers import Kind
+from dlq.core.settings import Broker
+
+
+@dataclass(frozen=True)
+class ActiveMQBroker(Broker):
+    """`[brokers.NAME]` of kind activemq or artemis."""
+
+    jolokia_url: str | None = None
+    """Management by HTTP."""
+    jolokia_details: bool = False
+    """Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
+    openwire_url: str | None = None
+    """Classic: where its own protocol is spoken; replays go there, faster and with types."""
+    statistics_plugin: bool = False
+    """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
+
+
+def _tells_more(broker: ActiveMQBroker) -> str:
+    return "" if broker.jolokia_url else "jolokia_url, or statistics_plugin = true, would"
+
+
+CLASSIC = Kind(
+    connector="dlq.connectors.activemq.connector:StompConnector",
+    settings=ActiveMQBroker,
+    schemes=("stomp", "stomp+tls"),
+    api="jolokia_url",
+    by_tls={"stomp": "stomp+tls://", "tcp": "ssl://"},
+    rules="dlq.analyzers.rules.activemq",
+    line="dlq.connectors.activemq.interchange:classic_columns",
+    sent_columns=("body", "body_size", "headers", "properties"),
+    tells_more=_tells_more,
+)
+ARTEMIS = replace(
+    CLASSIC,
+    schemes=(),
+    rules="dlq.analyzers.rules.artemis",
+    line="dlq.connectors.activemq.interchange:artemis_columns",
+    tells_more=lambda _broker: "",
+)

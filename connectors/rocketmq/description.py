@@ -1,0 +1,62 @@
+"""What RocketMQ brings: its settings, and what the rest of the program asks of it."""
+
+from dataclasses import dataclass
+
+from dlq.core.brokers import Kind
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Broker
+
+_COMPRESSED = 1
+_ZLIB = (0, 3)
+"""Values of the compression bits of sysFlag (CompressionType)."""
+
+
+@dataclass(frozen=True)
+class RocketBroker(Broker):
+    """`[brokers.NAME]` of kind rocketmq. `url` names the name servers."""
+
+    access_key: str | None = None
+    secret_key_file: str | None = None
+    secret_key_env: str | None = None
+    verify_host: bool = True
+    """By TLS: the certificate must be of the address that is connected to; without that, `ca_file` alone
+    says who is believed."""
+
+
+def _check(place: str, broker: RocketBroker) -> None:
+    if not broker.verify_host and broker.ca_file is None:
+        raise ConfigError(
+            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
+            "authority could pose as the broker"
+        )
+
+
+def _in_the_clear(broker: RocketBroker) -> str | None:
+    is_signed = broker.access_key is not None and broker.ca_file is None
+    return (
+        "signed requests go to {host} without TLS, where they can be read and repeated" if is_signed else None
+    )
+
+
+ROCKETMQ = Kind(
+    connector="dlq.connectors.rocketmq.connector:RocketConnector",
+    settings=RocketBroker,
+    named_by=("group", "transactions"),
+    check=_check,
+    schemes=("rocketmq", "rocketmq+tls"),
+    by_tls={"rocketmq": "rocketmq+tls://"},
+    in_the_clear=_in_the_clear,
+    rules="dlq.analyzers.rules.rocketmq",
+    duplicates="in_its_queue",
+    line="dlq.connectors.rocketmq.interchange:columns",
+    packing=lambda flags: "zlib" if flags & _COMPRESSED and flags >> 8 & 7 in _ZLIB else None,
+    unpack="dlq.connectors.rocketmq.bodies:unpacked",
+    keeps_letters=True,
+    default_target="group",  # a topic would deliver again to every group that subscribes to it
+    sent_columns=("body", "body_size", "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
+    transaction="dlq.connectors.rocketmq.republishing:transaction_of",
+    ramp_note=(
+        "RocketMQ tries a failing letter again for hours before it is dead, so this ramp counts as consumed "
+        "what waits for its next try"
+    ),
+)

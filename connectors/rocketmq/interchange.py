@@ -1,0 +1,26 @@
+"""From a line of JSONL that no export wrote to what `records` makes of a stored message."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.interchange.values import Texts, count_of, from_millis, integer
+
+
+def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
+    """The columns of a record; None where the line does not say."""
+    topic = str(document.get("topic") or document.get("queue") or "")
+    is_letter = topic.startswith("%DLQ%")
+    origin = properties.get("RETRY_TOPIC") if is_letter else properties.get("REAL_TOPIC")
+    return {
+        "origin_kind": "topic" if origin else None,
+        "origin": origin,
+        "origin_group": topic.removeprefix("%DLQ%") if is_letter else properties.get("PGROUP"),
+        "message_id": properties.get("UNIQ_KEY") or headers.get("msgId"),
+        "physical_id": headers.get("msgId"),
+        "queue_id": count_of(headers.get("queueId")),
+        "keys": tuple((properties.get("KEYS") or "").split()),
+        "attempts": count_of(headers.get("reconsumeTimes")),
+        "flags": integer(headers.get("sysFlag")),
+        "published_at": from_millis(headers.get("bornTimestamp")),
+        "dead_at": from_millis(headers.get("storeTimestamp")),
+    }
