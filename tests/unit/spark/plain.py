@@ -15,6 +15,7 @@ from dlq.analyzers.groups.values import in_order
 from dlq.analyzers.rules import Facts, Letter, Verdict, judge
 from dlq.analyzers.rules.frameworks import coordinated
 from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
+from dlq.core.brokers import kind_of
 from dlq.core.evidence import Fact
 from dlq.core.record import Record
 from dlq.core.settings import Settings
@@ -168,7 +169,7 @@ def _shared(letters: Iterable[One]) -> dict[Identity, list[duplicates.Shared]]:
 
 def _signs(one: One) -> Iterator[tuple[Any, ...]]:
     record, verdict = one.record, one.verdict
-    if record.broker_kind in duplicates.KINDS:
+    if kind_of(record.broker_kind).duplicates == "anywhere":
         place = (verdict.origin or "", verdict.laps)
         own = record.key if record.key and record.key != record.message_id else None
         key = one.work if one.work is not None else own
