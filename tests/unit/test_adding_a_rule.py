@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "adding-a-cause-rule.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 FUNCTION, TEST = (text for language, text in BLOCKS if language == "python")
-[ROW] = (text for language, text in BLOCKS if not language)
+[ROW] = (text for language, text in BLOCKS if language == "text")
 SCRIPT = """
 import dlq.analyzers
 dlq.analyzers.__path__.insert(0, {folder!r})
