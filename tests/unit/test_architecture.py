@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dlq.analyzers import letters
+from dlq.core.brokers import REGISTRY
 
 ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
@@ -117,6 +118,32 @@ def test_no_rule_reads_a_column_that_letters_are_given_without() -> None:
     for path in modules("analyzers/rules"):
         mine = {"body"} if path.name == "letter.py" else set()  # which fetches it
         assert columns_read_in(path) & unread == mine, path.name
+
+
+BROKERS_OF = {
+    "analyzers/groups/stores.py": "each kind of store outside is made for one kind of broker",
+    "cli/demo/incident.py": "the letters of the demo are such as RabbitMQ leaves",
+    "cli/demo/transactions.py": "and RocketMQ",
+}
+"""Modules that name a kind of broker without being its package or its rules, and why they may."""
+
+
+def names_a_broker(path: Path) -> bool:
+    """Whether a file holds a kind's name, or imports from its package."""
+    packages = {reference.rpartition(".")[0] for reference in REGISTRY.values() if reference.count(".") > 2}
+    texts = {
+        node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
+    }
+    return bool(texts & REGISTRY.keys()) or any(is_of(name, *packages) for name in imports_of(path))
+
+
+def test_a_broker_is_known_in_its_package_and_its_rules_alone() -> None:
+    homes = ("connectors/rabbitmq/", "connectors/activemq/", "connectors/rocketmq/", "connectors/memory.py")
+    others = (
+        str(path.relative_to(ROOT)) for room in MAY_IMPORT for path in modules(room) if names_a_broker(path)
+    )
+    found = {name for name in others if not name.startswith((*homes, "analyzers/rules/", "core/brokers.py"))}
+    assert found == BROKERS_OF.keys()
 
 
 def test_help_loads_no_heavy_library() -> None:
