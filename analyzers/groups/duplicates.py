@@ -65,6 +65,8 @@ class Shared(NamedTuple):
     """A client sent one of them itself. None: that is known of none."""
     several_places: bool = False
     """They died at several queues, or of several consumers' groups."""
+    originals: int | None = None
+    """How many of them are no replays, whose facts alone are told here. None: all."""
 
 
 def of_letter(
@@ -89,7 +91,7 @@ def of_rocketmq_letter(
     record_id: str, body_sha256: str | None, replayed: bool | None, shared: Iterable[Shared]
 ) -> Duplicate | None:
     """A letter in `%DLQ%<group>`, and its signs; None when it is alone. `replayed`: it is a replay."""
-    met = _met(shared)
+    met = _met(shared if replayed else (_among_originals(one) for one in shared))
     by_id, by_business = met.get("by_id"), met.get("by_business")
     kind = next((kind for kind, holds in _ROCKETMQ_KINDS if holds(met, replayed is True)), None)
     if kind is None:
@@ -108,6 +110,11 @@ def of_rocketmq_letter(
 def name_of(sign: int) -> str:
     """A group's name: its hash in hexadecimal digits, without zeros before them."""
     return f"{sign & 0xFFFF_FFFF_FFFF_FFFF:x}"
+
+
+def _among_originals(shared: Shared) -> Shared:
+    """A letter is no duplicate of its own replays: they are its later laps."""
+    return shared if shared.originals is None else shared._replace(size=shared.originals)
 
 
 Met = Mapping[str, Shared]

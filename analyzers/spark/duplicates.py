@@ -72,13 +72,21 @@ def _facts() -> "dict[str, Column]":
     from pyspark.sql import functions as F
 
     rocket = F.col("rocket")
+    is_original = ~F.coalesce(rocket["replayed"], F.lit(False))
+
+    def of_originals(fact: "Column") -> "Column":
+        return F.when(is_original, fact)
+
     return {
+        "original": is_original,
         "age": F.struct(F.coalesce("dead_at", "captured_at").alias("at"), "record_id", "body_sha256"),
         "place": F.when(rocket.isNotNull(), F.col("dead_letter_queue")).otherwise(F.col("origin")),
-        "origin_id": rocket["origin_id"],
-        "published_at": F.col("published_at"),
-        "committed": F.coalesce(rocket["flags"].bitwiseAND(12) == 8, F.lit(False)),
-        "fallback": rocket["sent_back_by_client"] | rocket["origin_id"].eqNullSafe(F.col("message_id")),
+        "origin_id": of_originals(rocket["origin_id"]),
+        "published_at": of_originals(F.col("published_at")),
+        "committed": of_originals(F.coalesce(rocket["flags"].bitwiseAND(12) == 8, F.lit(False))),
+        "fallback": of_originals(
+            rocket["sent_back_by_client"] | rocket["origin_id"].eqNullSafe(F.col("message_id"))
+        ),
     }
 
 
@@ -102,7 +110,8 @@ def _totals() -> "dict[str, Column]":
         "first_body_sha256": oldest["body_sha256"],
         "several_origins": several("origin_id"),
         "one_birth": F.coalesce(one_birth, F.lit(False)),
-        "all_committed": F.min("committed").over(sign),
+        "all_committed": F.coalesce(F.min("committed").over(sign), F.lit(False)),
         "any_fallback": F.max("fallback").over(sign),
         "several_places": several("place"),
+        "originals": F.count(F.when(F.col("original"), True)).over(sign),
     }

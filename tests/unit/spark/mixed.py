@@ -145,7 +145,7 @@ TWINS: list[tuple[Record, str | None]] = [
     (twin("new-id-2", KEYS="order 17"), "business_resend"),
     (twin("shared"), "several_groups"),
     (twin("shared", "stock"), "several_groups"),
-    (twin("again"), "redelivery_or_rebalance"),
+    (twin("again"), None),
     (twin("again", dlq_replay_id="r", dlq_replay_lap="1"), "replay_returned"),
     (twin(), None),
     (twin(), None),

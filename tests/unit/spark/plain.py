@@ -195,7 +195,8 @@ def _group(kind: str, number: int, group: Sequence[One]) -> duplicates.Shared:
     first = min(
         (one.record for one in group), key=lambda r: (r.dead_at or r.captured_at, r.record_id, r.body_sha256)
     )
-    rockets = [one.rocket for one in group if one.rocket is not None]
+    originals = [one for one in group if one.rocket is None or not one.rocket.replayed]
+    rockets = [one.rocket for one in originals if one.rocket is not None]
     places = {one.record.dead_letter_queue if one.rocket else one.verdict.origin for one in group} - {None}
     return duplicates.Shared(
         kind,
@@ -204,14 +205,17 @@ def _group(kind: str, number: int, group: Sequence[One]) -> duplicates.Shared:
         first.record_id,
         first.body_sha256,
         several_origins=len({rocket.origin_id for rocket in rockets} - {None}) > 1,
-        one_birth=len({one.record.published_at for one in group} - {None}) == 1,
-        all_committed=len(rockets) == len(group) and all((rocket.flags or 0) & 12 == 8 for rocket in rockets),
+        one_birth=len({one.record.published_at for one in originals} - {None}) == 1,
+        all_committed=bool(rockets)
+        and len(rockets) == len(originals)
+        and all((rocket.flags or 0) & 12 == 8 for rocket in rockets),
         any_fallback=any(
             one.rocket.sent_back_by_client or one.rocket.origin_id == one.record.message_id
-            for one in group
+            for one in originals
             if one.rocket is not None
         ),
         several_places=len(places) > 1,
+        originals=len(originals),
     )
 
 

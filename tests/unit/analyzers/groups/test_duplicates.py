@@ -84,6 +84,8 @@ ROCKETMQ: list[tuple[str, list[Shared], bool | None, str | None]] = [
     ("dead for two groups", [by_id(size=1), GROUPS], False, "several_groups"),
     ("dead for two groups, and twice for one", [by_id(), GROUPS], False, "redelivery_or_rebalance"),
     ("a replay that came back", [by_id(**COMMITTED)], True, "replay_returned"),
+    ("it was replayed and died again", [by_id(originals=1), BUSINESS._replace(originals=1)], False, None),
+    ("delivered twice, and replayed", [by_id(size=3, originals=2)], False, "redelivery_or_rebalance"),
     ("a replay alone", [GROUPS], True, "several_groups"),
     ("nothing tells whether it is a replay", [by_id()], None, "redelivery_or_rebalance"),
 ]  # fmt: skip
