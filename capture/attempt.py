@@ -43,7 +43,7 @@ class Tally:
     settled: int = 0
     segments: int = 0
     bytes: int = 0
-    left: list[str] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -55,7 +55,7 @@ class Tally:
             self.settled + other.settled,
             self.segments + other.segments,
             self.bytes + other.bytes,
-            self.left + other.left,
+            self.skipped + other.skipped,
             self.gaps + other.gaps,
         )
 
@@ -155,7 +155,7 @@ class Attempt:
         tally.delivered += len(batch.records)
         tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
         tally.bytes += size
-        tally.left += [f"{left.physical_id}: {left.reason}" for left in batch.left]
+        tally.skipped += [f"{one.physical_id}: {one.reason}" for one in batch.skipped]
         tally.gaps += [f"{gap.place}: offsets {gap.first} to {gap.end - 1} are gone" for gap in batch.gaps]
 
     def _submit(self, writer: ThreadPoolExecutor) -> None:

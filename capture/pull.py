@@ -219,11 +219,11 @@ class _Pull:
         result.captured, result.recaptured = total.captured, total.recaptured
         result.acknowledged, result.segments = total.settled, total.segments
         taken = total.captured + total.recaptured
-        result.left_letters = total.left
+        result.left_letters = total.skipped
         result.notes += [f"gap: {gap}" for gap in total.gaps]
-        result.left = max(len(total.left), (result.snapshot or 0) - taken)
+        result.left = max(len(total.skipped), (result.snapshot or 0) - taken)
         wanted = min(n for n in (self._limit, result.snapshot, taken) if n is not None)
-        result.partial = result.partial or taken < wanted or bool(total.left or total.gaps)
+        result.partial = result.partial or taken < wanted or bool(total.skipped or total.gaps)
         result.seconds = round(time.monotonic() - started, 3)
         return result
 

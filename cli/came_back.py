@@ -14,7 +14,7 @@ def letters(context: Context, plan: str) -> list[dict[str, Any]]:
     """The newest letters of `plan` that came back: id, cause, and the failure in a line."""
     from dlq.archive import views
     from dlq.archive.user_sql import run
-    from dlq.cli.looking import add_preview, open_views
+    from dlq.cli.views import add_preview, open_views
     from dlq.replay.came_back import newest
 
     with closing(open_views(context)) as connection:

@@ -218,7 +218,7 @@ class Run:
     def _gather(self) -> None:
         """The report's document, of this run's analysis, or of the one before where this one failed."""
         from dlq.archive import analyses
-        from dlq.cli.looking import replays
+        from dlq.cli.views import replays
         from dlq.reports import report
 
         if analyses.latest(self._context.store) is None:

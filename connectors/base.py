@@ -1,6 +1,6 @@
 """The contract: what every broker must do for the rest of the program, and what it may rely on.
 
-A *reading* walks one source once, from a snapshot taken at its start:
+A *reading* scans one source once, from a snapshot taken at its start:
 
     reading = connector.read(ReadRequest(...))
     for batch in reading.batches():          # records, in the order the broker gave them
@@ -34,7 +34,7 @@ BATCH_BYTES = 16 * 2**20
 BATCH_ROWS = 2_000
 
 
-class Left(NamedTuple):
+class Skipped(NamedTuple):
     """A letter that this protocol cannot carry without loss: it stays in its queue, unacknowledged."""
 
     physical_id: str
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     records: Sequence[Record]
     position: int
     checkpoint: Checkpoint = NO_CHECKPOINT
-    left: Sequence[Left] = ()
+    skipped: Sequence[Skipped] = ()
     gaps: Sequence[Gap] = ()
 
 
@@ -83,7 +83,7 @@ class ReadRequest:
 
 
 class Reading(Protocol):
-    """One walk over a source. Not safe for several threads."""
+    """One scan of a source. Not safe for several threads."""
 
     snapshot: int | None
     """Letters that were there at the start (None: the broker cannot say). Never more are read."""
@@ -146,7 +146,7 @@ class Target(NamedTuple):
         )
 
 
-class Outline(NamedTuple):
+class SendPreview(NamedTuple):
     """What publishing a letter would do, known without a connection."""
 
     stripped: Sequence[str] = ()
@@ -299,13 +299,13 @@ class Connector(Protocol):
         """
         ...
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
+    ) -> SendPreview:
         """What publishing it would strip, warn of, or fail on. Needs no connection."""
         ...
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
         ...
 

@@ -41,7 +41,7 @@ class Part(Protocol):
         ...
 
 
-class Walk(Protocol):
+class Scan(Protocol):
     """One queue that is to be read."""
 
     @property
@@ -76,15 +76,15 @@ class ChainReading:
     unique_ids = False
 
     def __init__(
-        self, walks: Sequence[Walk], mode: Mode, limit: int | None, shared: Mapping[str, Any] | None = None
+        self, scans: Sequence[Scan], mode: Mode, limit: int | None, shared: Mapping[str, Any] | None = None
     ) -> None:
         """`shared` is topology that belongs to no queue alone."""
-        self._walks, self._mode, self._limit = walks, mode, limit
+        self._scans, self._mode, self._limit = scans, mode, limit
         self._open: list[tuple[int, Part]] = []
-        depths = [walk.depth for walk in walks if walk.depth is not None]
-        self.snapshot = sum(depths) if len(depths) == len(walks) else None
-        self.notes: Sequence[str] = [*_names(walks), *dict.fromkeys(n for walk in walks for n in walk.notes)]
-        self.topology: Mapping[str, Any] = {**(shared or {}), "queues": [walk.topology for walk in walks]}
+        depths = [scan.depth for scan in scans if scan.depth is not None]
+        self.snapshot = sum(depths) if len(depths) == len(scans) else None
+        self.notes: Sequence[str] = [*_names(scans), *dict.fromkeys(n for scan in scans for n in scan.notes)]
+        self.topology: Mapping[str, Any] = {**(shared or {}), "queues": [scan.topology for scan in scans]}
         self.complete = False
         self._settled = 0
 
@@ -92,13 +92,13 @@ class ChainReading:
         """See `Reading`."""
         base = seen = 0
         complete = True
-        for walk in self._walks:
-            if walk.depth == 0:
+        for scan in self._scans:
+            if scan.depth == 0:
                 continue
             rest = None if self._limit is None else self._limit - seen
             if rest == 0:
                 break
-            reading = walk.begin(rest)
+            reading = scan.begin(rest)
             self._open.append((base, reading))
             for batch in reading.batches():
                 yield batch._replace(position=base + batch.position)
@@ -132,11 +132,11 @@ class ChainReading:
             reading.close()
 
 
-def _names(walks: Sequence[Walk]) -> list[str]:
+def _names(scans: Sequence[Scan]) -> list[str]:
     """Which queues a pattern has found, with their letters, where it is more than one."""
-    if len(walks) < 2:
+    if len(scans) < 2:
         return []
-    depths = ["" if walk.depth is None else f" ({walk.depth:,})" for walk in walks]
-    named = [f"{for_terminal(walk.queue)}{depth}" for walk, depth in zip(walks, depths, strict=True)]
+    depths = ["" if scan.depth is None else f" ({scan.depth:,})" for scan in scans]
+    named = [f"{for_terminal(scan.queue)}{depth}" for scan, depth in zip(scans, depths, strict=True)]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
-    return [f"{len(walks)} queues: {', '.join(named[:_NAMED])}{more}"]
+    return [f"{len(scans)} queues: {', '.join(named[:_NAMED])}{more}"]

@@ -1,6 +1,6 @@
 """JSONL files as a connector: each line is a letter, nothing is ever acknowledged.
 
-The whole file is the snapshot. A line that cannot be read is `Left` with its number and the reason;
+The whole file is the snapshot. A line that cannot be read is `Skipped` with its number and the reason;
 the good lines around it are read. `-` is standard input; a name that ends in .gz is compressed.
 """
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
-from dlq.connectors.base import Batch, Left, Reading, ReadRequest
+from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
 from dlq.connectors.interchange.format import parse_line, record_of
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
@@ -48,7 +48,7 @@ class FileReading:
     def batches(self) -> Iterator[Batch]:
         """The lines in order. Raises UsageError where the file itself cannot be read on."""
         records: list[Record] = []
-        left: list[Left] = []
+        skipped: list[Skipped] = []
         size = position = 0
         for number, line in self._lines():
             if self._request.limit is not None and position >= self._request.limit:
@@ -56,15 +56,15 @@ class FileReading:
             try:
                 record = self._record(number, line)
             except UsageError as error:
-                left.append(Left(f"line {number}", str(error)))
+                skipped.append(Skipped(f"line {number}", str(error)))
                 continue
             records.append(record)
             position += 1
             size += record.body_size
             if len(records) >= self._request.batch_rows or size >= self._request.batch_bytes:
-                yield Batch(records, position, {}, left)
-                records, left, size = [], [], 0
-        yield Batch(records, position, {}, left)
+                yield Batch(records, position, {}, skipped)
+                records, skipped, size = [], [], 0
+        yield Batch(records, position, {}, skipped)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
         try:

@@ -21,15 +21,15 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
-    Outline,
     Presence,
     ReadRequest,
+    SendPreview,
     Sent,
     Target,
 )
 from dlq.connectors.interchange.format import body_fields, record_of
 from dlq.connectors.rabbitmq.amqp import table
-from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, outline, target_of
+from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, preview, target_of
 from dlq.core.brokers import Kind
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
@@ -249,13 +249,13 @@ class MemoryConnector:
         """As for RabbitMQ."""
         return target_of(record, to)
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
+    ) -> SendPreview:
         """As for RabbitMQ."""
-        return outline(record, target, provenance, keep_headers)
+        return preview(record, target, provenance, keep_headers)
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """A queue is received by its consumers alone."""
         return {target: [target.name] for target in targets if target.kind == "queue"}
 

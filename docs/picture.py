@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dlq.cli.context import Context
-from dlq.cli.looking import replays
+from dlq.cli.views import replays
 from dlq.reports import report, terminal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

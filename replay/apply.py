@@ -108,8 +108,8 @@ def applying(
             connector = brokers.get(broker)
             claims = Claims(plan, ledger, seconds(settings.ledger.lease))
             window = settings.replay.window or connector.window
-            lane = _Lane(header, window, claims, loader, changes, run, stop)
-            lane.send(store, broker, connector, progress)
+            sender = _Sender(header, window, claims, loader, changes, run, stop)
+            sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
             run.notes += forget(header, brokers)
@@ -141,7 +141,7 @@ def outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
     return Outgoing(letter.number, record, letter.target, sent_along, header.keep_headers)
 
 
-class _Lane:
+class _Sender:
     """The way to one broker."""
 
     def __init__(

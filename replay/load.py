@@ -21,8 +21,8 @@ _NOT_SENT = {
 }  # fmt: skip
 SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
 """What connectors may look at when they publish; everything else of the record is empty then."""
-OUTLINE_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
-"""The same for `Connector.outline`: it knows `body_size`, not the body."""
+PREVIEW_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
+"""The same for `Connector.preview`: it knows `body_size`, not the body."""
 _ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
 
 

@@ -30,7 +30,7 @@ from dlq.replay.destinations import Destinations
 from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
-from dlq.replay.load import OUTLINE_COLUMNS, Loader
+from dlq.replay.load import PREVIEW_COLUMNS, Loader
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 
@@ -148,7 +148,7 @@ class Planner:
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
         connection = views.connect(self._store, replays)
-        loader = Loader(self._store, OUTLINE_COLUMNS)
+        loader = Loader(self._store, PREVIEW_COLUMNS)
         try:
             for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
                 yield from self._pick(batch, loader, wanted)
@@ -230,15 +230,15 @@ class Planner:
         letter = candidate.letter
         record = wanted.edits.apply(candidate.record)
         sent_along = provenance(letter.key, letter.lap, letter.record_id)
-        outline = self._brokers.get(letter.broker).outline(
+        preview = self._brokers.get(letter.broker).preview(
             record, letter.target, sent_along, wanted.keep_headers
         )
-        for warning in outline.warnings:
+        for warning in preview.warnings:
             self._tally.warn(warning)
-        if outline.problem is not None:
-            self._tally.warn(f"left out as risky: {outline.problem}")
+        if preview.problem is not None:
+            self._tally.warn(f"left out as risky: {preview.problem}")
             return "risky"
-        self._tally.stripped.update(outline.stripped)
+        self._tally.stripped.update(preview.stripped)
         return None
 
     def _count(self, candidate: _Candidate, wanted: Wanted) -> None:
@@ -300,7 +300,7 @@ class Planner:
         for name in self._tally.brokers:
             targets = [target for broker, target in self._tally.places if broker == name]
             try:
-                found = self._brokers.get(name).audience(targets)
+                found = self._brokers.get(name).consumers(targets)
             except BrokerError as error:
                 self._tally.warn(f"who receives it is not proven: {error}")
                 continue

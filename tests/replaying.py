@@ -21,8 +21,8 @@ from dlq.connectors.base import (
     Gauge,
     Outcome,
     Outgoing,
-    Outline,
     Presence,
+    SendPreview,
     Sent,
     Target,
 )
@@ -81,10 +81,10 @@ class QueueFile:
             return Target("queue", name)
         return Target("queue", record.origin) if record.origin else None
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
-        return Outline(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+    ) -> SendPreview:
+        return SendPreview(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
 
     def gauge(self, source: Source) -> Gauge:
         return Gauge(len(self.arrived()))
@@ -92,7 +92,7 @@ class QueueFile:
     def discover(self) -> list[DeadLetterPlace]:
         return []
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         return {target: [target.name] for target in targets}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:

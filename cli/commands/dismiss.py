@@ -68,7 +68,7 @@ def dismiss(
 def _found(context: Context, ids: list[str], selection: selecting.Selection) -> dict[str, str | None]:
     """Record id -> what the ledger says of it."""
     from dlq.archive import user_sql
-    from dlq.cli.looking import open_views
+    from dlq.cli.views import open_views
 
     with open_views(context) as connection:
         chosen = user_sql.condition(selecting.chosen(context, connection, ids, selection))

@@ -44,7 +44,7 @@ def export(
     Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
     """
     from dlq.archive.files import PRIVATE, SHARED
-    from dlq.cli.looking import add_preview, open_views
+    from dlq.cli.views import add_preview, open_views
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj

@@ -32,7 +32,7 @@ def incidents(ctx: typer.Context) -> None:
     Example: dlq incidents -o json
     """
     from dlq.archive import analyses
-    from dlq.cli.looking import open_views
+    from dlq.cli.views import open_views
     from dlq.core.errors import UsageError
     from dlq.reports.incidents import gather
 

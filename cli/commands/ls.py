@@ -60,7 +60,7 @@ def ls(
     """
     from dlq.archive.user_sql import condition, run
     from dlq.archive.views import LS_COLUMNS, first_page, newest, on_page
-    from dlq.cli.looking import add_preview, open_views
+    from dlq.cli.views import add_preview, open_views
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None

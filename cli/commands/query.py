@@ -32,7 +32,7 @@ def query(
     """
     from dlq.archive.short_ids import expanded
     from dlq.archive.user_sql import run, single_select
-    from dlq.cli.looking import add_preview, open_views
+    from dlq.cli.views import add_preview, open_views
 
     context: Context = ctx.obj
     checked = single_select(sys.stdin.read() if sql == "-" else sql)

@@ -125,7 +125,7 @@ def plan(
 
 def _chosen(context: Context, ids: list[str], selection: selecting.Selection) -> str | None:
     """The condition of the letters that are named, by ids or by options."""
-    from dlq.cli.looking import open_views
+    from dlq.cli.views import open_views
 
     if not ids and selection.is_all:
         return None

@@ -71,7 +71,7 @@ def report(
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
     from dlq.analyzers.preview import preview
-    from dlq.cli.looking import replays
+    from dlq.cli.views import replays
     from dlq.reports import previews, thresholds
     from dlq.reports import report as reports
 

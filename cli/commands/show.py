@@ -49,7 +49,7 @@ def show(
     Example: dlq show 1f0c2d3e4b5a
     """
     from dlq.archive.files import PRIVATE, SHARED
-    from dlq.cli.looking import open_views
+    from dlq.cli.views import open_views
     from dlq.reports import letter as letters
     from dlq.reports.masking import Masker
 
@@ -71,7 +71,7 @@ def show(
 def _gather(context: Context, connection: "duckdb.DuckDBPyConnection", record_id: str) -> dict[str, Any]:
     """The letter, with a preview of its verdict where no analysis has judged it."""
     from dlq.archive.views import page_of
-    from dlq.cli.looking import add_preview
+    from dlq.cli.views import add_preview
     from dlq.reports import letter as letters
 
     letter = letters.gather(connection, record_id)

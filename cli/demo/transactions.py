@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-HALF, FINISHED, DISCARDED = (
+HALF, OP_TOPIC, DISCARDED = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
 TOPIC = "payments"
@@ -27,7 +27,7 @@ def records() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _checked_to_the_end(1, "7F00000117A518B4AAC2000000000002", "order-4802")
     committed = _message(1, "7F00000117A518B4AAC2000000000002", "order-4802", 1)
     yield TOPIC, _stored(committed, _SENT + 40_000, 0, sysFlag=_COMMITTED, preparedTransactionOffset=100)
-    yield FINISHED, _stored({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
+    yield OP_TOPIC, _stored({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
 
 
 def _checked_to_the_end(number: int, key: str, order: str) -> Iterator[tuple[str, dict[str, Any]]]:

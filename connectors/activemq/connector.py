@@ -10,11 +10,11 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.marker import committed, marker_queue, remove
-from dlq.connectors.activemq.openwire_publisher import OpenWireLane, with_openwire
-from dlq.connectors.activemq.queue_scan import walk_of
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
+from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
-from dlq.connectors.activemq.senders import StompLane
+from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import (
@@ -23,10 +23,10 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
-    Outline,
     Presence,
     Reading,
     ReadRequest,
+    SendPreview,
     Target,
     gauge_of,
 )
@@ -82,29 +82,29 @@ class StompConnector:
     def read(self, request: ReadRequest) -> Reading:
         """See `Connector`."""
         names = self._queues.named(queue_of(request.source))
-        walks = [walk_of(self._broker, self._queues, request, name) for name in names]
-        return ChainReading(walks, request.mode, request.limit)
+        scans = [scan_of(self._broker, self._queues, request, name) for name in names]
+        return ChainReading(scans, request.mode, request.limit)
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """See `Connector`."""
         return republishing.target_of(record, to)
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
+    ) -> SendPreview:
         """See `Connector`."""
         typed = self._broker.openwire_url is not None
-        return republishing.outline(record, target, provenance, keep_headers, typed)
+        return republishing.preview(record, target, provenance, keep_headers, typed)
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """See `Connector`. A queue that exists is its own audience, one that does not has none; nothing is
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector`. A queue that exists is its own consumers, one that does not has none; nothing is
         known of a topic's."""
         names = self._queues.names()
         asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" and names is not None}
         return {t: [t.name] if name in (names or ()) else [] for t, name in asked.items()}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """See `Connector`. The first letter makes its queue; `audience` says that nobody is there."""
+        """See `Connector`. The first letter makes its queue; `consumers` says that nobody is there."""
         del targets
         return {}
 
@@ -125,8 +125,8 @@ class StompConnector:
     def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
         """See `Connector`."""
         del witness  # the markers are one, always
-        lane = OpenWireLane if self._broker.openwire_url else StompLane
-        return TransactionPublisher(partial(lane, self._broker), plan, window)
+        sender = OpenWireSender if self._broker.openwire_url else StompSender
+        return TransactionPublisher(partial(sender, self._broker), plan, window)
 
     def find(
         self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None

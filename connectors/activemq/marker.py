@@ -6,7 +6,7 @@ and RECEIPT, so the marker decides. The queue is read by taking everything and g
 or a browser would see only its first pages.
 
 A missing marker lets letters be sent again, so the end is never taken from silence: a message of our own
-goes to the end of the queue, and what comes before it is everything. On Classic the walk is the queue's
+goes to the end of the queue, and what comes before it is everything. On Classic the scan is the queue's
 only consumer meanwhile: another one would be given markers that this one then misses.
 """
 
@@ -22,7 +22,7 @@ from dlq.core.errors import AccessDenied, ConnectionLost
 
 _POLL = 0.1
 _END = "dlq-end"
-"""The header of the message that ends a walk. One that a killed walk left behind names no replay id."""
+"""The header of the message that ends a scan. One that a killed scan left behind names no replay id."""
 _CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
 _ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
 
@@ -70,7 +70,7 @@ def check_rights(link: Link, plan: str) -> None:
 def committed(link: Link, plan: str) -> set[str]:
     """The replay ids of all committed transactions of a plan; changes nothing. Raises BrokerError."""
     found: set[str] = set()
-    for frame in _walk(link, plan):
+    for frame in _scan(link, plan):
         found.update(frame.body.decode("utf-8", "replace").split("\n"))
     link.request("UNSUBSCRIBE", {"id": link.token})
     return found
@@ -78,12 +78,12 @@ def committed(link: Link, plan: str) -> set[str]:
 
 def remove(link: Link, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
-    for frame in _walk(link, plan):
+    for frame in _scan(link, plan):
         _acknowledge(link, frame)
     link.request("UNSUBSCRIBE", {"id": link.token})
 
 
-def _walk(link: Link, plan: str) -> Iterator[Frame]:
+def _scan(link: Link, plan: str) -> Iterator[Frame]:
     """Every marker. Raises ConnectionLost when the broker does not show all of them."""
     place = destination(Target("queue", marker_queue(plan)), link.artemis)
     how = _ARTEMIS if link.artemis else _CLASSIC

@@ -146,7 +146,7 @@ def goodbye() -> bytes:
     return _command(_SHUTDOWN_INFO, 0)
 
 
-class Sender:
+class Writer:
     """The commands of one connection, its one session, and its one producer without a destination."""
 
     def __init__(self, connection: str) -> None:

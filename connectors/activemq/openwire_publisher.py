@@ -43,8 +43,8 @@ _REPLY_TO = {
 _numbers = count(1)
 
 
-class OpenWireLane:
-    """One connection; see `Lane`."""
+class OpenWireSender:
+    """One connection; see `Sender`."""
 
     artemis = False
 
@@ -60,7 +60,7 @@ class OpenWireLane:
         self._refused: dict[int, BrokerError] = {}
         # Never used before: a broker drops what a known connection seems to repeat.
         name = f"ID:dlq-{os.getpid()}-{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}:{next(_numbers)}"
-        self._sender = openwire.Sender(name)
+        self._writer = openwire.Writer(name)
         try:
             self._login(address.user)
         except BaseException:
@@ -79,7 +79,7 @@ class OpenWireLane:
             said = f"the broker speaks OpenWire {self._reader.version}, not {openwire.VERSION}"
             raise BrokerError(f"{self._place}: {said}; take openwire_url out")
         receipt = self.new_receipt()
-        self.send(self._sender.connect(user or None, secret if user else None, int(receipt)))
+        self.send(self._writer.connect(user or None, secret if user else None, int(receipt)))
         try:
             self.wait_for(receipt)
         except ConnectionLost:
@@ -92,7 +92,7 @@ class OpenWireLane:
         return f"{self._broker.name} ({self.node})"
 
     def check(self, plan: str) -> None:
-        """See `Lane`."""
+        """See `Sender`."""
         link, token = Link(self._broker), f"check-{secrets.token_hex(8)}"
         try:
             check_rights(link, plan)
@@ -113,30 +113,30 @@ class OpenWireLane:
             link.close()
 
     def new_receipt(self) -> str:
-        """See `Lane`."""
+        """See `Sender`."""
         self._issued += 1
         return str(self._issued)
 
     def begin(self, transaction: str) -> bytes:
-        """See `Lane`."""
-        return self._sender.transaction("begin", int(transaction))
+        """See `Sender`."""
+        return self._writer.transaction("begin", int(transaction))
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """See `Lane`."""
-        return self._sender.transaction("commit", int(transaction), int(receipt))
+        """See `Sender`."""
+        return self._writer.transaction("commit", int(transaction), int(receipt))
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """See `Lane`."""
-        return self._sender.message(message_of(letter), int(transaction))
+        """See `Sender`."""
+        return self._writer.message(message_of(letter), int(transaction))
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
-        """See `Lane`."""
+        """See `Sender`."""
         place = openwire.destination("queue", marker_queue(plan))
         message = openwire.Letter(place, False, marker_body(replay_ids), openwire.properties({}, {}), _now())
-        return self._sender.message(message, int(transaction), int(receipt))
+        return self._writer.message(message, int(transaction), int(receipt))
 
     def send(self, data: bytes) -> None:
-        """See `Lane`. In pieces: the time-out is for each, however large a body is."""
+        """See `Sender`. In pieces: the time-out is for each, however large a body is."""
         try:
             for at in range(0, len(data), _PIECE):
                 self._socket.sendall(data[at : at + _PIECE])
@@ -144,7 +144,7 @@ class OpenWireLane:
             raise self._lost(error.strerror or str(error)) from error
 
     def wait_for(self, receipt: str) -> None:
-        """See `Lane`."""
+        """See `Sender`."""
         number, patience = int(receipt), max(self._timeout, 30.0)
         deadline = time.monotonic() + patience
         while number not in self._answered:
@@ -156,7 +156,7 @@ class OpenWireLane:
         self._answered.discard(number)
 
     def was_refused(self, receipt: str) -> bool:
-        """See `Lane`."""
+        """See `Sender`."""
         return int(receipt) in self._refused
 
     def _read(self, wait: float) -> None:
@@ -203,7 +203,7 @@ class OpenWireLane:
         return ConnectionLost(f"{self._place}: the connection ended: {reason}{hint}")
 
     def close(self) -> None:
-        """See `Lane`."""
+        """See `Sender`."""
         with contextlib.suppress(BrokerError, OSError):
             self.send(openwire.goodbye())
         with contextlib.suppress(OSError):
@@ -213,11 +213,11 @@ class OpenWireLane:
 def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:
     """What `dlq doctor` says, and whether replays could go by OpenWire."""
     try:
-        lane = OpenWireLane(broker)
+        sender = OpenWireSender(broker)
     except DlqError as error:
         return replace(found, warnings=[*found.warnings, f"Replays would not be sent: {error}."])
-    lane.close()
-    return replace(found, facts={**found.facts, "replays": f"by OpenWire, to {lane.node}"})
+    sender.close()
+    return replace(found, facts={**found.facts, "replays": f"by OpenWire, to {sender.node}"})
 
 
 def _now() -> int:

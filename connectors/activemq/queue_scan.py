@@ -12,7 +12,7 @@ from dlq.connectors.activemq.queues import Queues, subscription
 from dlq.connectors.activemq.records import Maker, Place, record_maker
 from dlq.connectors.activemq.stomp import Frame, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.activemq.stomp_consumer import Started, Walk, nudge
+from dlq.connectors.activemq.stomp_consumer import Scan, Started, nudge
 from dlq.connectors.base import ReadRequest
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -44,7 +44,7 @@ _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not 
 _UNASKED = "Jolokia was not asked: {}."
 
 
-def walk_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Walk:
+def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan:
     """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
     if queues.artemis and request.mode == "copy" and not request.force:
         raise HarmRefused(ARTEMIS_COPY)
@@ -69,7 +69,7 @@ def walk_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue:
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
         return Started(link, {**destination, **window}, make, wake, consumers, cumulative)
 
-    return Walk(
+    return Scan(
         request=request,
         queue=queue,
         start=start,

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from dlq.connectors.activemq.jolokia import TYPE_OF
 from dlq.connectors.activemq.stomp import encode, text_of
-from dlq.connectors.base import Outline, Target
+from dlq.connectors.base import SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -138,17 +138,17 @@ def _kept(names: tuple[str, ...], artemis: bool, keep_headers: bool) -> Sequence
     return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
 
 
-def outline(
+def preview(
     record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, typed: bool = False
-) -> Outline:
-    """See `Connector.outline`. `typed`: it goes back by OpenWire."""
+) -> SendPreview:
+    """See `Connector.preview`. `typed`: it goes back by OpenWire."""
     kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
     stripped = [name for name in record.headers if name not in kept]
     headers, body, measured = content(record, target, provenance, keep_headers)
     if _is_amqp(record) and body != record.body:
         stripped.append(_EXPIRY_OF_AMQP)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
-    return Outline(
+    return SendPreview(
         stripped, _problem(record, headers, number, body), _warnings(record, target, headers, typed)
     )
 

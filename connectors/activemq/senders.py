@@ -13,7 +13,7 @@ ROLLED_BACK = "marked rollback only"
 """Classic's answer to COMMIT where it had refused a letter."""
 
 
-class Lane(Protocol):
+class Sender(Protocol):
     """A connection that sends transactions; each command is made first, then sent with others.
 
     A *receipt* is asked for with a command and comes when the broker has done it and all before it.
@@ -59,25 +59,25 @@ class Lane(Protocol):
         """Let go of the connection; never raises."""
 
 
-class StompLane(Link):
+class StompSender(Link):
     """A STOMP connection that sends transactions."""
 
     def check(self, plan: str) -> None:
-        """See `Lane`."""
+        """See `Sender`."""
         check_rights(self, plan)
 
     def begin(self, transaction: str) -> bytes:
-        """See `Lane`."""
+        """See `Sender`."""
         return encode("BEGIN", {"transaction": transaction})
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """See `Lane`."""
+        """See `Sender`."""
         return wire(letter.record, letter.target, letter.provenance, letter.keep_headers, transaction)
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
-        """See `Lane`."""
+        """See `Sender`."""
         return marker(plan, replay_ids, transaction, receipt, self.artemis)
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """See `Lane`."""
+        """See `Sender`."""
         return encode("COMMIT", {"transaction": transaction, "receipt": receipt})

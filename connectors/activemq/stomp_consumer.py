@@ -20,7 +20,7 @@ from dlq.connectors.activemq.lossy_messages import INNER_NUL
 from dlq.connectors.activemq.records import Maker
 from dlq.connectors.activemq.stomp import Frame, encode, escape, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.base import Batch, Left, ReadRequest
+from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
 
@@ -208,7 +208,7 @@ class Started(NamedTuple):
 
 
 @dataclass
-class Walk:
+class Scan:
     """How one queue is read; `start` is given the number of letters that may still be read."""
 
     request: ReadRequest
@@ -226,14 +226,14 @@ class Walk:
 
 
 class StompReading:
-    """One walk over one queue; owns its connection. Positions count from 1."""
+    """One scan of one queue; owns its connection. Positions count from 1."""
 
-    def __init__(self, walk: Walk, limit: int | None) -> None:
+    def __init__(self, scan: Scan, limit: int | None) -> None:
         """Connects. Raises BrokerError."""
-        self._walk = walk
-        bounds = [bound for bound in (walk.depth, limit) if bound is not None]
+        self._scan = scan
+        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
-        started = walk.start(self._goal)
+        started = scan.start(self._goal)
         self._link, self._subscribe, self._make, self._nudge, self._number, cumulative = started
         self._acks = Acks(self._link, cumulative)
         self._consumers: list[str] = []
@@ -258,8 +258,8 @@ class StompReading:
         while not self._is_over():
             if self._must_switch or self._is_full_of_unnamed():
                 yield from self._begin_again()
-            records, left = self._some()
-            yield Batch(records, self.position, left=left)
+            records, skipped = self._some()
+            yield Batch(records, self.position, skipped=skipped)
         if self._acks.has_unnamed():
             yield from self._release()
         yield from self._held_back()
@@ -305,20 +305,20 @@ class StompReading:
         if not self._ended:
             self._consume()
 
-    def _some(self) -> tuple[Sequence[Record], list[Left]]:
+    def _some(self) -> tuple[Sequence[Record], list[Skipped]]:
         """Letters until a batch is full or the broker pauses."""
-        request = self._walk.request
+        request = self._scan.request
         rows = min(request.batch_rows, BATCH_ROWS)
         taken: list[Frame] = []
-        left: list[Left] = []
+        skipped: list[Skipped] = []
         size = 0
         while len(taken) < rows and size < request.batch_bytes and not self._pauses():
             if not self._frames and not self._wait():
                 break
             frame = self._frames.popleft()
             size += len(frame.body)
-            self._take(frame, taken, left)
-        return self._make(taken) if taken else (), left
+            self._take(frame, taken, skipped)
+        return self._make(taken) if taken else (), skipped
 
     def _wait(self) -> bool:
         asked = time.monotonic()
@@ -328,11 +328,11 @@ class StompReading:
         self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
         return bool(self._frames)
 
-    def _take(self, frame: Frame, taken: list[Frame], left: list[Left]) -> None:
-        if self._walk.browse and b"browser:end" in frame.head.split(b"\n"):
+    def _take(self, frame: Frame, taken: list[Frame], skipped: list[Skipped]) -> None:
+        if self._scan.browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
-        reason = self._walk.lossy(frame)
+        reason = self._scan.lossy(frame)
         if self._acks.cumulative and (reason is not None or frame.inner_nul):
             self._must_switch = True
             return
@@ -341,19 +341,19 @@ class StompReading:
             self._link.send(self._nudge)
         if reason is not None:
             self._stays += 1
-            left.append(self._left(frame, reason))
+            skipped.append(self._skipped(frame, reason))
         elif frame.inner_nul:
             self._stays += 1
             self._held.append(frame)
         else:
             self.position += 1
             taken.append(frame)
-            if self._walk.request.mode == "drain":
+            if self._scan.request.mode == "drain":
                 self._acks.owe(self.position, frame.head)
 
-    def _left(self, frame: Frame, reason: str) -> Left:
+    def _skipped(self, frame: Frame, reason: str) -> Skipped:
         [record] = self._make([frame])
-        return Left(record.physical_id or "", reason)
+        return Skipped(record.physical_id or "", reason)
 
     def _pauses(self) -> bool:
         return self._must_switch or self._reached()
@@ -362,7 +362,7 @@ class StompReading:
         return self._ended or (self._goal is not None and self.seen >= self._goal)
 
     def _is_over(self) -> bool:
-        silence = _IDLE_END if self._walk.depth is None else _STALLED_END
+        silence = _IDLE_END if self._scan.depth is None else _STALLED_END
         return self._reached() or self._quiet > (_UNACKED_END if self._acks.pending else silence)
 
     def _held_back(self) -> Iterator[Batch]:
@@ -370,13 +370,13 @@ class StompReading:
         if self._held:
             yield Batch((), self.position)
             self.position += len(self._held)
-            left = [self._left(frame, INNER_NUL) for frame in self._held]
-            yield Batch(self._make(self._held), self.position, left=left)
+            skipped = [self._skipped(frame, INNER_NUL) for frame in self._held]
+            yield Batch(self._make(self._held), self.position, skipped=skipped)
 
     def _shown_in_full(self) -> bool:
         if self._goal is not None:
             return self.seen >= self._goal
-        return not self._walk.browse
+        return not self._scan.browse
 
     def acknowledge(self, position: int) -> None:
         """See `Reading`."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.activemq.senders import ROLLED_BACK, Lane
+from dlq.connectors.activemq.senders import ROLLED_BACK, Sender
 from dlq.connectors.base import Outgoing, Sent
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 
@@ -37,7 +37,7 @@ _NOTHING_STORED = (_USED_ID, ROLLED_BACK)
 class _Transaction(NamedTuple):
     """`taken` and `finished` are the receipts of its marker and of its COMMIT."""
 
-    lane: Lane
+    sender: Sender
     name: str
     taken: str
     finished: str
@@ -47,13 +47,13 @@ class _Transaction(NamedTuple):
 class TransactionPublisher:
     """Up to two connections that send; see `Publisher`."""
 
-    def __init__(self, connect: Callable[[], Lane], plan: str, window: int) -> None:
+    def __init__(self, connect: Callable[[], Sender], plan: str, window: int) -> None:
         """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
         self._connect, self._plan = connect, plan
         self._checked: set[str] = set()
         """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
-        self._lanes = deque([self._first()])
-        self._under_way = 1 if self._lanes[0].artemis else min(_UNDER_WAY, window)
+        self._senders = deque([self._first()])
+        self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
@@ -103,26 +103,26 @@ class TransactionPublisher:
 
     def _new(self) -> _Transaction:
         """On the connection that was not used last; the second is made when it is of use."""
-        if self._open and len(self._lanes) < self._connections:
+        if self._open and len(self._senders) < self._connections:
             self._connect_once_more()
-        self._lanes.rotate()
-        lane = self._lanes[0]
+        self._senders.rotate()
+        sender = self._senders[0]
         self._begun += 1
-        return _Transaction(lane, str(self._begun), lane.new_receipt(), lane.new_receipt(), [])
+        return _Transaction(sender, str(self._begun), sender.new_receipt(), sender.new_receipt(), [])
 
     def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
         letters. False when the giver was slow or has no more."""
-        lane, name, letters = transaction.lane, transaction.name, transaction.letters
-        data = bytearray(lane.begin(name))
+        sender, name, letters = transaction.sender, transaction.name, transaction.letters
+        data = bytearray(sender.begin(name))
         began, size = time.monotonic(), 0
         is_full = is_old = False
         for letter in outgoing:
             letters.append(letter)
-            data += lane.letter(letter, name)
+            data += sender.letter(letter, name)
             size += letter.record.body_size
             if len(data) >= _PIECE:
-                lane.send(bytes(data))
+                sender.send(bytes(data))
                 data.clear()
             is_full = len(letters) >= self._batch or size >= _BATCH_BYTES
             is_old = time.monotonic() - began > _BATCH_SECONDS
@@ -130,8 +130,8 @@ class TransactionPublisher:
                 break
         if letters:
             ids = [letter.provenance["dlq_replay_id"] for letter in letters]
-            data += lane.marker(self._plan, ids, name, transaction.taken)
-            lane.send(bytes(data))
+            data += sender.marker(self._plan, ids, name, transaction.taken)
+            sender.send(bytes(data))
         return is_full and not is_old
 
     def _commit_first(self) -> None:
@@ -149,9 +149,9 @@ class TransactionPublisher:
 
     def _commit(self, transaction: _Transaction) -> None:
         """COMMIT, once the broker has taken the marker and so all that was sent before it."""
-        lane = transaction.lane
-        lane.wait_for(transaction.taken)
-        lane.send(lane.commit(transaction.name, transaction.finished))
+        sender = transaction.sender
+        sender.wait_for(transaction.taken)
+        sender.send(sender.commit(transaction.name, transaction.finished))
 
     def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:
         """Wait for COMMIT's answer; returns the ERROR that another command was answered with meanwhile.
@@ -161,12 +161,12 @@ class TransactionPublisher:
         of_another = None
         while True:
             try:
-                transaction.lane.wait_for(transaction.finished)
+                transaction.sender.wait_for(transaction.finished)
                 break
             except ConnectionLost:
                 raise
             except BrokerError as error:
-                if not transaction.lane.was_refused(transaction.finished):
+                if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
                 elif any(mark in str(error) for mark in _NOTHING_STORED):
                     raise
@@ -211,7 +211,7 @@ class TransactionPublisher:
                 for letter in transaction.letters:
                     self._resend([letter], done)
 
-    def _first(self) -> Lane:
+    def _first(self) -> Sender:
         """A broker that allows few connections counts one that has just ended a moment longer."""
         for pause in _PAUSES:
             try:
@@ -220,36 +220,36 @@ class TransactionPublisher:
                 time.sleep(pause)
         return self._connected()
 
-    def _connected(self) -> Lane:
-        lane = self._connect()
-        if lane.node not in self._checked:
+    def _connected(self) -> Sender:
+        sender = self._connect()
+        if sender.node not in self._checked:
             try:
-                lane.check(self._plan)
+                sender.check(self._plan)
             except DlqError:
-                lane.close()
+                sender.close()
                 raise
-            self._checked.add(lane.node)
-        return lane
+            self._checked.add(sender.node)
+        return sender
 
     def _reconnect(self) -> None:
         """Closing the old connections gives up their transactions."""
         self.close()
         try:
-            self._lanes = deque([self._connected()])
+            self._senders = deque([self._connected()])
         except DlqError as error:
             raise ConnectionLost(str(error)) from error
 
     def _connect_once_more(self) -> None:
         """A broker that allows no second connection gets everything over the first."""
         try:
-            self._lanes.append(self._connected())
+            self._senders.append(self._connected())
         except DlqError:
             self._connections = 1
 
     def close(self) -> None:
         """See `Publisher`."""
-        for lane in self._lanes:
-            lane.close()
+        for sender in self._senders:
+            sender.close()
 
 
 def _alone(letter: Outgoing, error: BrokerError) -> Sent:

@@ -1,7 +1,7 @@
 """How to reach a RabbitMQ node, and what its refusals mean in our words.
 
 Everything that talks to RabbitMQ starts here: `parameters` for a connection, `refusal` for a reply
-code of the broker, `translated` for an exception of pika.
+code of the broker, `as_our_error` for an exception of pika.
 """
 
 import contextlib
@@ -149,20 +149,20 @@ def connect(broker: RabbitBroker) -> pika.BlockingConnection:
     try:
         return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
     except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
-        raise translated(error, broker) from error
+        raise as_our_error(error, broker) from error
 
 
 _CLOSED = re.compile(r"\((\d{3})\) [\"'](.*)[\"']")
 
 
 @contextlib.contextmanager
-def asking(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
+def open_connection(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
     """A connection for some questions, closed after them; what pika raises within is translated."""
     connection = connect(broker)
     try:
         yield connection
     except exceptions.AMQPError as error:
-        raise translated(error, broker) from error
+        raise as_our_error(error, broker) from error
     finally:
         with contextlib.suppress(exceptions.AMQPError):
             connection.close()
@@ -197,7 +197,7 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
 
 
-def translated(error: BaseException, broker: RabbitBroker) -> DlqError:
+def as_our_error(error: BaseException, broker: RabbitBroker) -> DlqError:
     """An exception of pika or of the socket as one of our errors; raise it `from error`."""
     if isinstance(error, exceptions.ConnectionClosedByBroker | exceptions.ChannelClosedByBroker):
         return refusal(error.reply_code, error.reply_text, broker)

@@ -13,11 +13,11 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
-    Outline,
     Presence,
     Publisher,
     Reading,
     ReadRequest,
+    SendPreview,
     Target,
 )
 from dlq.connectors.chain import ChainReading
@@ -25,7 +25,7 @@ from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_patt
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.connection import asking, parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq.connection import as_our_error, open_connection, parameters, place_of, refusal
 from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
@@ -80,12 +80,12 @@ class RabbitConnector:
         if not is_pattern(pattern):
             return self._read_one(request)
         names, notes = queue_pattern.resolve(self._broker, pattern)
-        walks = [self._walk(request, name) for name in names]
-        reading = ChainReading(walks, request.mode, request.limit, queue_pattern.of_the_host(walks))
+        scans = [self._scan(request, name) for name in names]
+        reading = ChainReading(scans, request.mode, request.limit, queue_pattern.of_the_host(scans))
         reading.notes = [*reading.notes, *notes]
         return reading
 
-    def _walk(self, request: ReadRequest, queue: str) -> queue_pattern.QueueWalk:
+    def _scan(self, request: ReadRequest, queue: str) -> queue_pattern.QueueScan:
         """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
         to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
@@ -99,7 +99,7 @@ class RabbitConnector:
         def begin(limit: int | None) -> RabbitReading:
             return RabbitReading(self._link(), replace(alone, limit=limit), depth, seen.topology, seen.notes)
 
-        return queue_pattern.QueueWalk(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
+        return queue_pattern.QueueScan(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
 
     def _read_one(self, request: ReadRequest) -> RabbitReading:
         link = self._link()
@@ -107,7 +107,7 @@ class RabbitConnector:
             return self._reading(link, request)
         except LinkLostError as error:
             link.close()
-            raise translated(pika.exceptions.StreamLostError(str(error)), self._broker) from error
+            raise as_our_error(pika.exceptions.StreamLostError(str(error)), self._broker) from error
         except NotFound as error:
             link.close()
             raise self._with_name_meant(error, request.source) from error
@@ -141,7 +141,7 @@ class RabbitConnector:
         """What must fail closes its channel, so it gets a connection of its own."""
         if self._broker.management_url:
             return learn(self._broker, queue, version, None)
-        with asking(self._broker) as connection:
+        with open_connection(self._broker) as connection:
             return learn(self._broker, queue, version, connection.channel)
 
     def _link(self) -> Link:
@@ -155,7 +155,7 @@ class RabbitConnector:
         try:
             link = Link(self._choices, refused)
         except (OSError, LinkLostError) as error:
-            raise translated(error, self._broker) from error
+            raise as_our_error(error, self._broker) from error
         versions.append(link.server_version)
         return link
 
@@ -163,15 +163,15 @@ class RabbitConnector:
         """See `Connector.target_of`."""
         return republishing.target_of(record, to)
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
-        """See `Connector.outline`."""
-        return republishing.outline(record, target, provenance, keep_headers)
+    ) -> SendPreview:
+        """See `Connector.preview`."""
+        return republishing.preview(record, target, provenance, keep_headers)
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """See `Connector.audience`."""
-        return consumers.audience(self._broker, targets)
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """See `Connector.consumers`."""
+        return consumers.consumers_of(self._broker, targets)
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """See `Connector.missing`."""

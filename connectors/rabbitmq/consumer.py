@@ -1,6 +1,6 @@
-"""One walk over a RabbitMQ queue: exact at the snapshot, nothing rejected, nothing acknowledged early.
+"""One scan of a RabbitMQ queue: exact at the snapshot, nothing rejected, nothing acknowledged early.
 
-The walk goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
+The scan goes in windows. A window is a consumer, which the broker gives what its prefetch allows and what
 is acknowledged of it; acknowledgements stop short by the prefetch, so it gets exactly the window. Then it
 is cancelled, with nothing in flight, and the next one begins. The sum of the windows is the snapshot. In
 a drain a window is many prefetches, in a copy, which acknowledges nothing, just one. All of it
@@ -80,7 +80,7 @@ class RabbitReading:
         """See `Reading.batches`. When the connection ends, what had come by then is yielded first."""
         try:
             try:
-                yield from self._walk()
+                yield from self._scan()
                 self.complete = self._received >= self._wanted
             except (LinkLostError, DlqError):
                 yield from self._rest()
@@ -90,7 +90,7 @@ class RabbitReading:
         finally:
             self._finish()
 
-    def _walk(self) -> Iterator[Batch]:
+    def _scan(self) -> Iterator[Batch]:
         idle = 0.0
         while self._received < self._wanted and idle < IDLE_SECONDS:
             if self._received == self._end:
@@ -187,7 +187,7 @@ class RabbitReading:
             self._release()
 
     def _finish(self) -> None:
-        """However the walk ended: no more letters are wanted, so all acknowledgements may go."""
+        """However the scan ended: no more letters are wanted, so all acknowledgements may go."""
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, DlqError):
                 self._stop_consuming()

@@ -9,8 +9,8 @@ from dlq.connectors.rabbitmq.management import Management, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
 
 
-def audience(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-    """See `Connector.audience`. Raises ManagementError; without `management_url` nothing is proven."""
+def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    """See `Connector.consumers`. Raises ManagementError; without `management_url` nothing is proven."""
     if not broker.management_url:
         return {}
     management = Management(broker)
@@ -24,13 +24,13 @@ def audience(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target,
 def _queues(management: Management, exchange: str, key: str) -> set[str] | None:
     """All queues that one message reaches; None where an exchange's type does not say."""
     queues: set[str] = set()
-    walked: set[str] = set()
+    scanned: set[str] = set()
     exchanges = [exchange]
     while exchanges:
         name = exchanges.pop()
-        if name in walked:
+        if name in scanned:
             continue
-        walked.add(name)
+        scanned.add(name)
         if name == "":
             queues |= {key} if management.get("queues", management.vhost, key) else set()
             continue

@@ -13,7 +13,7 @@ from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Consumption, Gauge, Target, gauge_of
 from dlq.connectors.rabbitmq import consumers
-from dlq.connectors.rabbitmq.connection import asking
+from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
@@ -31,7 +31,7 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     receivers = _receivers(broker, targets)
     names = {name for queues in receivers.values() for name in queues}
     acknowledged = _acknowledged(_told(broker, names)[0])
-    with asking(broker) as connection:
+    with open_connection(broker) as connection:
         known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
     found = {
         target: [known[name] for name in queues if name in known] for target, queues in receivers.items()
@@ -42,7 +42,7 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
 def gauge(broker: RabbitBroker, names: Sequence[str]) -> Gauge:
     """How many letters these queues have. Raises NotFound when one is not there."""
     told, trouble = _told(broker, names)
-    with asking(broker) as connection:
+    with open_connection(broker) as connection:
         found = list(_declared(connection, names, _acknowledged(told)))
     if len(found) < len(names):
         gone = sorted(set(names) - {one.receiver for one in found})
@@ -56,7 +56,7 @@ def gauge(broker: RabbitBroker, names: Sequence[str]) -> Gauge:
 def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
     """See `Connector.missing`. The default exchange is always there."""
     found: dict[Target, str] = {}
-    with asking(broker) as connection:
+    with open_connection(broker) as connection:
         for target in targets:
             exchange, queue = address_of(target)
             channel = connection.channel()
@@ -77,7 +77,7 @@ def _receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targe
     queues = {target: [target.name] for target in targets if target.kind == "queue"}
     exchanges = [target for target in targets if target.kind != "queue"]
     try:
-        return {**queues, **(consumers.audience(broker, exchanges) if exchanges else {})}
+        return {**queues, **(consumers.consumers_of(broker, exchanges) if exchanges else {})}
     except ManagementError:
         return queues
 

@@ -7,7 +7,7 @@ from typing import Any
 from pika.exceptions import ChannelClosedByBroker
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq.connection import asking
+from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
@@ -83,7 +83,7 @@ def _consumers(number: int) -> str:
 
 def inspect(broker: RabbitBroker, queue: str) -> Inspection:
     """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
-    with asking(broker) as connection:
+    with open_connection(broker) as connection:
         version = str(connection._impl.server_properties["version"])
         declared = connection.channel().queue_declare(queue, passive=True).method
         topology = learn(broker, queue, version, connection.channel)

@@ -21,7 +21,7 @@ from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
-from dlq.connectors.rabbitmq.connection import parameters, place_of, refusal, translated
+from dlq.connectors.rabbitmq.connection import as_our_error, parameters, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.core.errors import ConnectionLost, DlqError
@@ -82,7 +82,7 @@ class RabbitPublisher:
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker))
             _confirming(link)
         except (OSError, LinkLostError) as error:
-            raise translated(error, self._broker) from error
+            raise as_our_error(error, self._broker) from error
         return link
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:

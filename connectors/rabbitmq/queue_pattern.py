@@ -28,8 +28,8 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True)
-class QueueWalk:
-    """See `dlq.connectors.chain.Walk`; `open` connects anew."""
+class QueueScan:
+    """See `dlq.connectors.chain.Scan`; `open` connects anew."""
 
     queue: str
     depth: int | None
@@ -38,7 +38,7 @@ class QueueWalk:
     open: Callable[[int | None], RabbitReading]
 
     def begin(self, limit: int | None) -> RabbitReading:
-        """See `Walk.begin`."""
+        """See `Scan.begin`."""
         return self.open(limit)
 
 
@@ -65,12 +65,12 @@ def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
-def of_the_host(walks: Iterable[QueueWalk]) -> dict[str, Any]:
+def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
     """What the queues' topologies say of the virtual host as a whole."""
     found: dict[str, dict[str, Any]] = {name: {} for name in _OF_THE_HOST}
-    for walk in walks:
+    for scan in scans:
         for name in _OF_THE_HOST:
-            found[name] |= walk.topology.get(name) or {}
+            found[name] |= scan.topology.get(name) or {}
     return found
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from dlq.connectors.base import Outline, Target
+from dlq.connectors.base import SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
@@ -139,20 +139,20 @@ def _encoded(record: Record) -> bytes:
     return edits.edit(edits.EMPTY, set_headers=headers, set_properties=properties)
 
 
-def outline(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> Outline:
-    """See `Connector.outline`. Knows `record.body_size`; needs no body."""
+def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> SendPreview:
+    """See `Connector.preview`. Knows `record.body_size`; needs no body."""
     try:
         properties, headers = _seen(record)
         block = block_to_send(record, provenance, keep_headers)
     except ValueError as error:
-        return Outline(problem=f"its properties cannot be sent: {error}")
+        return SendPreview(problem=f"its properties cannot be sent: {error}")
     strip = _stripper(keep_headers)
     stripped = [name for name in headers if strip(name)]
     stripped += [name for name in _DROPPED_PROPERTIES if name in properties]
     if _replies_directly(record):
         stripped.append("reply_to")
     warnings = [text for applies, text in _WARNINGS if applies(record, properties, headers, target)]
-    return Outline(stripped, _problem(record, target, block), warnings)
+    return SendPreview(stripped, _problem(record, target, block), warnings)
 
 
 def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:

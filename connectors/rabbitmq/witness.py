@@ -21,7 +21,7 @@ from pika import exceptions, spec
 from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.connection import connect, parameters, refusal, translated
+from dlq.connectors.rabbitmq.connection import as_our_error, connect, parameters, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.publisher import REPLAY_ID, RabbitPublisher, connection_name
@@ -222,7 +222,7 @@ def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> set[str] | None:
     try:
         link = Link(parameters(broker), lambda code, text: refusal(code, text, broker))
     except (OSError, LinkLostError) as error:
-        raise translated(error, broker) from error
+        raise as_our_error(error, broker) from error
     try:
         return _read(link, queue_of(plan), wanted)
     except NotFound:
@@ -265,4 +265,4 @@ class _Channel:
         if self._connection.is_open:
             self._connection.close()
         if isinstance(error, exceptions.AMQPError):
-            raise translated(error, self._broker) from error
+            raise as_our_error(error, self._broker) from error

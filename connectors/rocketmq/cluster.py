@@ -8,7 +8,14 @@ from urllib.parse import urlsplit
 from dlq.connectors import credentials, lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.description import RocketBroker
-from dlq.connectors.rocketmq.remoting import Ask, Code, Credential, Frame, understood, version_name
+from dlq.connectors.rocketmq.remoting import (
+    Credential,
+    Frame,
+    RequestCode,
+    ResponseCode,
+    understood,
+    version_name,
+)
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
 
@@ -37,7 +44,7 @@ class Cluster:
         self.timeout = self._access.timeout
         self._links: dict[str, Link] = {}
         self._masters: dict[str, str] = {}
-        self.headless: Sequence[str] = ()
+        self.without_master: Sequence[str] = ()
         """Brokers of which slaves alone were registered when `masters` last asked."""
 
     @property
@@ -51,7 +58,7 @@ class Cluster:
         Raises Unreachable when no name server answers, or none knows a master.
         """
         if refresh or not self._masters:
-            answers = self._ask_name_servers(Ask.CLUSTER, {})
+            answers = self._ask_name_servers(RequestCode.CLUSTER, {})
             with understood(self._name_server):
                 tables = [lenient_json.loads(answer.body.decode()) for answer in answers]
                 known = [entry for table in tables for entry in _masters(table)]
@@ -59,23 +66,23 @@ class Cluster:
             if not found:
                 raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
             self._masters = dict(sorted(found.items()))
-            self.headless = sorted({name for name, _ in known} - found.keys())
+            self.without_master = sorted({name for name, _ in known} - found.keys())
         return self._masters
 
     def topics(self) -> set[str]:
         """All topics that the name servers know; empty when they keep the list to themselves."""
-        answers = self._ask_name_servers(Ask.ALL_TOPICS, {})
+        answers = self._ask_name_servers(RequestCode.ALL_TOPICS, {})
         with understood(self._name_server):
-            documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == Code.OK]
+            documents = [lenient_json.loads(a.body.decode()) for a in answers if a.code == ResponseCode.OK]
             return {str(topic) for document in documents for topic in document.get("topicList") or ()}
 
     def route(self, topic: str) -> Mapping[str, "Queues"]:
         """Broker name -> its queues of `topic`; empty when the name servers know no route."""
         found: dict[str, Queues] = {}
-        answers = self._ask_name_servers(Ask.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
+        answers = self._ask_name_servers(RequestCode.ROUTE, {"topic": topic, "acceptStandardJsonOnly": True})
         with understood(self._name_server):
             for answer in answers:
-                document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
+                document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
                 for data in document.get("queueDatas") or ():
                     numbers = (int(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
                     found[str(data["brokerName"])] = Queues(*numbers)
@@ -85,11 +92,11 @@ class Cluster:
         """The groups that consume `topic` now, or have committed an offset of it; None where nobody tells."""
         masters = self.masters()
         nodes = [node for node in self.route(topic) if node in masters]
-        return self._listed(nodes, Ask.TOPIC_GROUPS, {"topic": topic}, "groupList")
+        return self._listed(nodes, RequestCode.TOPIC_GROUPS, {"topic": topic}, "groupList")
 
     def topics_of(self, group: str) -> set[str]:
         """The topics that `group` has committed an offset of, as far as brokers tell: 4.9 does not."""
-        return self._listed(self.masters(), Ask.GROUP_TOPICS, {"group": group}, "topicList") or set()
+        return self._listed(self.masters(), RequestCode.GROUP_TOPICS, {"group": group}, "topicList") or set()
 
     def _listed(
         self, nodes: Iterable[str], code: int, fields: Mapping[str, object], name: str
@@ -97,7 +104,11 @@ class Cluster:
         """What brokers list under `name`, all together; None where none answers."""
         answers = [self.call(node, code, fields) for node in nodes]
         with understood(f"a broker of {self.name}"):
-            lists = [lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == Code.OK]
+            lists = [
+                lenient_json.loads(answer.body.decode())
+                for answer in answers
+                if answer.code == ResponseCode.OK
+            ]
             return {str(one) for found in lists for one in found.get(name) or ()} if lists else None
 
     def link(self, node: str) -> Link:
@@ -128,20 +139,20 @@ class Cluster:
     def ok(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """Like `call`; raises BrokerError unless the answer's code is 0."""
         answer = self.call(node, code, fields, body)
-        if answer.code != Code.OK:
+        if answer.code != ResponseCode.OK:
             raise refusal(node, answer)
         return answer
 
     def version(self, node: str) -> str:
         """The release of `node`, from the version that its answers carry."""
-        answer = self.call(node, Ask.MAX_OFFSET, {"topic": "TBW102", "queueId": 0})
+        answer = self.call(node, RequestCode.MAX_OFFSET, {"topic": "TBW102", "queueId": 0})
         return version_name(answer.version)
 
     def configuration(self, node: str) -> Mapping[str, str]:
         """The broker's configuration, or nothing when we may not read it."""
-        answer = self.call(node, Ask.BROKER_CONFIG, {})
+        answer = self.call(node, RequestCode.BROKER_CONFIG, {})
         with understood(node):
-            lines = answer.body.decode().splitlines() if answer.code == Code.OK else []
+            lines = answer.body.decode().splitlines() if answer.code == ResponseCode.OK else []
         return dict(line.split("=", 1) for line in lines if "=" in line)
 
     @property
@@ -177,9 +188,9 @@ def refusal(node: str, answer: Frame) -> BrokerError:
     """A broker's no, as our error. Code 16 and 1 mean several things: the remark decides, and is shown."""
     remark = " ".join(answer.remark.split())[:300]
     said = f"{node} refused with code {answer.code}: {remark or 'no remark'}"
-    if answer.code == Code.NO_PERMISSION or "AclException" in remark or "Signature" in remark:
+    if answer.code == ResponseCode.NO_PERMISSION or "AclException" in remark or "Signature" in remark:
         return AccessDenied(f"{said}{_hint(remark)}")
-    if answer.code in (Code.NO_TOPIC, Code.NO_GROUP):
+    if answer.code in (ResponseCode.NO_TOPIC, ResponseCode.NO_GROUP):
         return NotFound(said)
     return BrokerError(said)
 

@@ -11,9 +11,9 @@ from dlq.connectors.base import (
     Gauge,
     Inspection,
     Outgoing,
-    Outline,
     Presence,
     ReadRequest,
+    SendPreview,
     Target,
 )
 from dlq.connectors.rocketmq.cluster import Cluster
@@ -22,19 +22,19 @@ from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.find import find
 from dlq.connectors.rocketmq.inspection import broker_facts, inspect, unread_halves, without_index
 from dlq.connectors.rocketmq.publisher import RocketPublisher
-from dlq.connectors.rocketmq.queue_scan import Place
+from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
-from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, FINISHED, HALF
-from dlq.connectors.rocketmq.republishing import outline, target_of
-from dlq.connectors.rocketmq.routes import topic_of, way_to, why_unread
+from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
+from dlq.connectors.rocketmq.republishing import preview, target_of
+from dlq.connectors.rocketmq.routes import route_to, topic_of, why_unread
 from dlq.connectors.rocketmq.snapshot import (
-    Extent,
+    QueueOffsets,
     begun_anew,
     check_group,
     dead_letter_topics,
-    extents,
     message_at,
-    own_extent,
+    offsets_of_topic,
+    own_offsets,
     plan_of,
     unread_nodes,
 )
@@ -69,9 +69,9 @@ class RocketConnector:
         if source.transactions:
             return Gauge(sum(_half_messages(cluster)))
         topics = dead_letter_topics(cluster, str(source.group))
-        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        found = [offsets for topic in topics for offsets in offsets_of_topic(cluster, topic)]
         check_group(cluster, str(source.group), found)
-        first = [message_at(cluster, extent, extent.lowest) for extent in found if _size(extent)]
+        first = [message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
         oldest = min((one.stored_at * 1000 for one in first if one), default=None)
         return Gauge(sum(map(_size, found)), oldest=oldest)
 
@@ -95,30 +95,30 @@ class RocketConnector:
         unread = self._unread(source, facts, request.resume)
         plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
-        topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(extent) for extent in found]}
+        topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(offsets) for offsets in found]}
         return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
         return target_of(record, to)
 
-    def outline(
+    def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
-    ) -> Outline:
+    ) -> SendPreview:
         """What sending it would strip, warn of, or fail on; all that is stripped is the broker's own."""
         del keep_headers  # no framework leaves failure headers in RocketMQ
-        return outline(record, target, provenance)
+        return preview(record, target, provenance)
 
-    def audience(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """The groups that subscribe to a topic, as its brokers know them. A group is its own audience, or
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or
         nobody is, where it does not read its retry topic."""
-        found = {target: _audience(self._cluster, target) for target in targets}
+        found = {target: _consumers_of(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups is not None}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Topics that no broker has for writing, and groups that would not read their retry topic."""
         asked = [target for target in targets if target.kind in ("topic", "group")]
-        closed = {target: way_to(self._cluster, target, topic_of(target)).closed for target in asked}
+        closed = {target: route_to(self._cluster, target, topic_of(target)).closed for target in asked}
         return {target: why for target, why in closed.items() if why is not None}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
@@ -151,15 +151,17 @@ class RocketConnector:
         """Let go of all connections."""
         self._cluster.close()
 
-    def _look(self, source: Source) -> tuple[list[Extent], Mapping[str, Mapping[str, object]], list[str]]:
+    def _look(
+        self, source: Source
+    ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
         """What there is to read of a source, what its brokers are, and what an empty answer means."""
         cluster = self._cluster
         cluster.masters(refresh=True)
         facts = broker_facts(cluster)
         if source.transactions:
-            return _transaction_extents(cluster, facts), facts, without_index(facts)
+            return _transaction_offsets(cluster, facts), facts, without_index(facts)
         topics = dead_letter_topics(cluster, str(source.group))
-        found = [extent for topic in topics for extent in extents(cluster, topic)]
+        found = [offsets for topic in topics for offsets in offsets_of_topic(cluster, topic)]
         return found, facts, check_group(cluster, str(source.group), found)
 
     def _unread(
@@ -171,42 +173,42 @@ class RocketConnector:
 
 def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:
     group = topic.removeprefix(DEAD_LETTERS)
-    depth = sum(map(_size, extents(cluster, topic)))
+    depth = sum(map(_size, offsets_of_topic(cluster, topic)))
     return DeadLetterPlace(topic, {"group": group}, "topic", f"dead letters of the group {group}", depth)
 
 
 def _half_messages(cluster: Cluster) -> tuple[int, int]:
     """Those that are there, and those that the broker gave up."""
-    pending = sum(_size(own_extent(cluster, Place(HALF, node, 0))) for node in cluster.masters())
-    return pending, sum(map(_size, extents(cluster, DISCARDED)))
+    pending = sum(_size(own_offsets(cluster, MessageQueue(HALF, node, 0))) for node in cluster.masters())
+    return pending, sum(map(_size, offsets_of_topic(cluster, DISCARDED)))
 
 
-def _size(extent: Extent) -> int:
-    return extent.highest - extent.lowest
+def _size(offsets: QueueOffsets) -> int:
+    return offsets.highest - offsets.lowest
 
 
-def _audience(cluster: Cluster, target: Target) -> list[str] | None:
+def _consumers_of(cluster: Cluster, target: Target) -> list[str] | None:
     if target.kind == "group":
         return [] if why_unread(cluster, target.name) else [f"group {target.name}"]
     groups = cluster.groups_of(target.name) if target.kind == "topic" else None
     return [f"group {group}" for group in sorted(groups)] if groups else None
 
 
-def _transaction_extents(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[Extent]:
+def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, object]]) -> list[QueueOffsets]:
     """The half topic first, then what ended: an op record that is still being gathered is waited for."""
-    halves = [own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
+    halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
         batching = [f["op_batch_interval_ms"] for f in facts.values() if str(f["version"]) >= "5.1"]
         longest = max((_OP_BATCH_MS if ms is None else int(str(ms)) for ms in batching), default=0)
         time.sleep(longest / 1000 + _MARGIN)
-    ended = [own_extent(cluster, Place(FINISHED, node, 0)) for node in cluster.masters()]
-    return [*halves, *ended, *extents(cluster, DISCARDED)]
+    ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
+    return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
 
 
-def _queue_facts(extent: Extent) -> dict[str, object]:
+def _queue_facts(offsets: QueueOffsets) -> dict[str, object]:
     return {
-        "place": str(extent.place),
-        "lowest": extent.lowest,
-        "highest": extent.highest,
-        "pullable": extent.pullable,
+        "place": str(offsets.place),
+        "lowest": offsets.lowest,
+        "highest": offsets.highest,
+        "pullable": offsets.pullable,
     }

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
-from dlq.connectors.rocketmq.remoting import Ask, Code, understood
+from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, understood
 from dlq.connectors.rocketmq.routes import topic_of
 from dlq.core.errors import AccessDenied
 
@@ -39,16 +39,16 @@ def _reached(cluster: Cluster, topic: str, group: str) -> Iterator[tuple[int, in
     for node, queues in cluster.route(topic).items():
         for queue in range(queues.readable if node in masters else 0):
             place = {"topic": topic, "queueId": queue}
-            end = _offset(cluster, node, Ask.MAX_OFFSET, place)
-            committed = _offset(cluster, node, Ask.CONSUMER_OFFSET, {**place, "consumerGroup": group})
+            end = _offset(cluster, node, RequestCode.MAX_OFFSET, place)
+            committed = _offset(cluster, node, RequestCode.CONSUMER_OFFSET, {**place, "consumerGroup": group})
             yield min(committed, end), end
 
 
 def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -> int:
     answer = cluster.call(node, code, fields)
-    if answer.code == Code.QUERY_NOT_FOUND:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return 0
-    if answer.code != Code.OK:
+    if answer.code != ResponseCode.OK:
         raise refusal(node, answer)
     with understood(node):
         return max(0, int(answer.fields["offset"]))
@@ -57,14 +57,15 @@ def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -
 def _consumers(cluster: Cluster, group: str) -> int | None:
     """Connected clients of a group; None where no broker tells."""
     answers = [
-        cluster.call(node, Ask.CONSUMER_CONNECTIONS, {"consumerGroup": group}) for node in cluster.masters()
+        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
+        for node in cluster.masters()
     ]
-    told = [answer for answer in answers if answer.code in (Code.OK, _NOT_ONLINE)]
+    told = [answer for answer in answers if answer.code in (ResponseCode.OK, _NOT_ONLINE)]
     with understood(f"a broker of {cluster.name}"):
         clients = {
             str(client.get("clientId"))
             for answer in told
-            if answer.code == Code.OK
+            if answer.code == ResponseCode.OK
             for client in lenient_json.loads(answer.body.decode()).get("connectionSet") or ()
         }
     return len(clients) if told else None

@@ -9,11 +9,11 @@ from dlq.connectors.lenient_json import loads
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import StoredMessage, decode, parse, parse_properties
-from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, queue_walk
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.records import HALF, RETRY
-from dlq.connectors.rocketmq.remoting import Ask, Code, ProtocolError, understood
+from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
 from dlq.connectors.rocketmq.republishing import REPLAY_ID, RESUME, UNIQUE_KEY, unique_key_of
-from dlq.connectors.rocketmq.snapshot import Extent, extents, own_extent
+from dlq.connectors.rocketmq.snapshot import QueueOffsets, offsets_of_topic, own_offsets
 from dlq.connectors.rocketmq.transaction_outcomes import query_answer, query_fields
 from dlq.core.errors import BrokerError, ConnectionLost
 
@@ -37,53 +37,55 @@ def stored_since(
     for node in nodes:
         _check_age(cluster, node, since)
     start = since // 1000 - _MARGIN_MS
-    found = [extent for topic in topics for extent in _extents(cluster, topic) if extent.place.node in nodes]
-    stretches = [(extent, max(extent.lowest, _offset_at(cluster, extent, start))) for extent in found]
-    if sum(extent.highest - first for extent, first in stretches) > _MOST:
+    found = [
+        offsets for topic in topics for offsets in _offsets_of(cluster, topic) if offsets.place.node in nodes
+    ]
+    ranges = [(offsets, max(offsets.lowest, _offset_at(cluster, offsets, start))) for offsets in found]
+    if sum(offsets.highest - first for offsets, first in ranges) > _MOST:
         raise BrokerError(f"more than {_MOST} messages were stored since then")
-    for extent, first in stretches:
-        for step in _steps(cluster, extent, first):
+    for offsets, first in ranges:
+        for step in _steps(cluster, offsets, first):
             if step.gaps:
-                raise BrokerError(f"{extent.place} has lost messages")
+                raise BrokerError(f"{offsets.place} has lost messages")
             yield from map(parse, step.messages)
 
 
 def runtime_facts(cluster: Cluster, node: str) -> dict[str, str]:
     """What a broker tells of itself; nothing when we may not ask. Raises BrokerError."""
-    answer = cluster.call(node, Ask.RUNTIME_INFO, {})
+    answer = cluster.call(node, RequestCode.RUNTIME_INFO, {})
     with understood(node):
-        return dict(loads(answer.body.decode()).get("table") or {}) if answer.code == Code.OK else {}
+        return dict(loads(answer.body.decode()).get("table") or {}) if answer.code == ResponseCode.OK else {}
 
 
 def _check_age(cluster: Cluster, node: str, since: int) -> None:
     """A store whose first message is younger has been replaced since then, or has deleted some."""
     first = runtime_facts(cluster, node).get("commitLogMinOffset", "none")
-    answer = cluster.call(node, Ask.VIEW_MESSAGE, {"offset": first}) if first.isdigit() else None
-    messages = list(decode(answer.body)) if answer is not None and answer.code == Code.OK else []
+    answer = cluster.call(node, RequestCode.VIEW_MESSAGE, {"offset": first}) if first.isdigit() else None
+    messages = list(decode(answer.body)) if answer is not None and answer.code == ResponseCode.OK else []
     if not any(message.stored_at * 1000 < since for message in messages):
         raise BrokerError(f"the store of {node} does not reach back to that time")
 
 
-def _extents(cluster: Cluster, topic: str) -> Iterable[Extent]:
+def _offsets_of(cluster: Cluster, topic: str) -> Iterable[QueueOffsets]:
     if topic == HALF:
-        return [own_extent(cluster, Place(HALF, node, 0)) for node in cluster.masters()]
-    return extents(cluster, topic)
+        return [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
+    return offsets_of_topic(cluster, topic)
 
 
-def _offset_at(cluster: Cluster, extent: Extent, moment: int) -> int:
+def _offset_at(cluster: Cluster, offsets: QueueOffsets, moment: int) -> int:
     """The offset of the first message that was stored at `moment` (milliseconds) or later, or one before."""
-    place = extent.place
+    place = offsets.place
     fields = {"topic": place.topic, "queueId": place.queue, "timestamp": moment}
-    answer = cluster.ok(place.node, Ask.OFFSET_AT, fields)
+    answer = cluster.ok(place.node, RequestCode.OFFSET_AT, fields)
     with understood(place.node):
         return int(answer.fields["offset"])
 
 
-def _steps(cluster: Cluster, extent: Extent, first: int) -> Iterator[Step]:
-    link = cluster.new_link(extent.place.node)
+def _steps(cluster: Cluster, offsets: QueueOffsets, first: int) -> Iterator[Step]:
+    link = cluster.new_link(offsets.place.node)
     try:
-        walk = PullWalk(link, extent.place, first, extent.highest, _ROOM)
-        yield from walk if extent.pullable else queue_walk(link, extent.place, first, extent.highest)
+        scan = PullScan(link, offsets.place, first, offsets.highest, _ROOM)
+        yield from scan if offsets.pullable else scan_queue(link, offsets.place, first, offsets.highest)
     finally:
         link.close()
 
@@ -152,7 +154,7 @@ def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) ->
         asked: dict[int, tuple[Outgoing, str, str]] = {}
         for letter in outgoing[i : i + _IN_FLIGHT]:
             topic, key = _topic_of(letter), unique_key_of(letter)
-            asked[link.ask(Ask.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
+            asked[link.ask(RequestCode.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
         for _ in range(len(asked)):
             answer = link.receive()
             if answer is None:
@@ -200,7 +202,7 @@ def _away(cluster: Cluster, masters: Mapping[str, str], letters: Iterable[Outgoi
     """Brokers that have the topics, or had, and could not be asked."""
     topics = {_topic_of(letter) for letter in letters if letter.target.kind != RESUME}
     routed = {node for topic in topics for node in cluster.route(topic)}
-    return sorted({*cluster.headless, *(routed - masters.keys())})
+    return sorted({*cluster.without_master, *(routed - masters.keys())})
 
 
 def _is_home_here(cluster: Cluster, masters: Mapping[str, str], letter: Outgoing) -> bool:

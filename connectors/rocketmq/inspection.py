@@ -7,8 +7,8 @@ from typing import NamedTuple
 from dlq.connectors.base import Inspection
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.remoting import Ask, Code, understood
-from dlq.connectors.rocketmq.snapshot import Extent, message_at, plan_of
+from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.snapshot import QueueOffsets, message_at, plan_of
 from dlq.core.errors import AccessDenied
 from dlq.core.units import human_seconds
 
@@ -23,14 +23,14 @@ _CHANGES = {
 def inspect(
     cluster: Cluster,
     group: str | None,
-    found: Sequence[Extent],
+    found: Sequence[QueueOffsets],
     facts: Mapping[str, Mapping[str, object]],
     notes: Sequence[str],
 ) -> Inspection:
     """Look without changing anything; `group` could not consume the letters. Raises BrokerError."""
-    filled = [extent for extent in found if extent.highest > extent.lowest]
-    oldest = {extent: message_at(cluster, extent, extent.lowest) for extent in filled}
-    left = {str(extent.place): _retention_left(extent, first, facts) for extent, first in oldest.items()}
+    filled = [offsets for offsets in found if offsets.highest > offsets.lowest]
+    oldest = {offsets: message_at(cluster, offsets, offsets.lowest) for offsets in filled}
+    left = {str(offsets.place): _retention_left(offsets, first, facts) for offsets, first in oldest.items()}
     soon = [place for place, seconds in left.items() if seconds is not None and seconds < _SOON]
     shown: dict[str, object] = {
         "brokers": ", ".join(
@@ -48,17 +48,17 @@ def inspect(
     warnings += [f"{place}: the oldest letters are deleted within a day: drain soon" for place in soon]
     warnings += losses(cluster, group, _origins(first for first in oldest.values() if first))
     version = ", ".join(sorted({str(values["version"]) for values in facts.values()}))
-    depth = sum(extent.highest - extent.lowest for extent in found)
+    depth = sum(offsets.highest - offsets.lowest for offsets in found)
     return Inspection(version, depth, shown, _CHANGES, {}, warnings)
 
 
 def _retention_left(
-    extent: Extent, oldest: StoredMessage | None, facts: Mapping[str, Mapping[str, object]]
+    offsets: QueueOffsets, oldest: StoredMessage | None, facts: Mapping[str, Mapping[str, object]]
 ) -> float | None:
     """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored."""
     if oldest is None:
         return None
-    hours = facts[extent.place.node]["file_reserved_hours"]
+    hours = facts[offsets.place.node]["file_reserved_hours"]
     return oldest.stored_at / 1000 + int(str(hours or _DEFAULT_HOURS)) * 3600 - time.time()
 
 
@@ -78,26 +78,26 @@ def _in_words(seconds: float | None) -> str:
 class _Right(NamedTuple):
     """`{topic}` is one that letters come from, `{group}` who could not consume them."""
 
-    code: Ask
+    code: RequestCode
     fields: Mapping[str, object]
     loss: str
 
 
 _RIGHTS: Sequence[_Right] = (
-    _Right(Ask.BROKER_CONFIG, {}, "its settings: retention is taken as 72 hours"),
-    _Right(Ask.RUNTIME_INFO, {}, "since when it runs: a replay in doubt may stay in doubt"),
+    _Right(RequestCode.BROKER_CONFIG, {}, "its settings: retention is taken as 72 hours"),
+    _Right(RequestCode.RUNTIME_INFO, {}, "since when it runs: a replay in doubt may stay in doubt"),
     _Right(
-        Ask.TOPIC_GROUPS,
+        RequestCode.TOPIC_GROUPS,
         {"topic": "{topic}"},
         "who consumes {topic}: a plan does not name them, and a ramp goes by what comes back",
     ),
     _Right(
-        Ask.QUERY_MESSAGE,
+        RequestCode.QUERY_MESSAGE,
         {"topic": "{topic}", "key": "-", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 0},
         "for a message of {topic} by its key: a replay in doubt stays in doubt",
     ),
     _Right(
-        Ask.CONSUMER_CONNECTIONS,
+        RequestCode.CONSUMER_CONNECTIONS,
         {"consumerGroup": "{group}"},
         "for the consumers of {group}: a ramp to the group goes by what comes back",
     ),
@@ -117,7 +117,7 @@ def losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[s
     )
 
 
-def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[Ask, Mapping[str, object]]]]:
+def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[RequestCode, Mapping[str, object]]]]:
     """What is lost without an answer -> what is asked, where all names that it takes are known."""
     for code, fields, loss in _RIGHTS:
         try:
@@ -127,9 +127,9 @@ def _questions(known: Mapping[str, str]) -> Iterator[tuple[str, tuple[Ask, Mappi
             continue
 
 
-def _is_refused(cluster: Cluster, node: str, code: Ask, fields: Mapping[str, object]) -> bool:
+def _is_refused(cluster: Cluster, node: str, code: RequestCode, fields: Mapping[str, object]) -> bool:
     answer = cluster.call(node, code, fields)
-    return answer.code != Code.OK and isinstance(refusal(node, answer), AccessDenied)
+    return answer.code != ResponseCode.OK and isinstance(refusal(node, answer), AccessDenied)
 
 
 def broker_facts(cluster: Cluster) -> Mapping[str, Mapping[str, object]]:

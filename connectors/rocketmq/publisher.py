@@ -15,9 +15,9 @@ from dlq.connectors.base import Outcome, Outgoing, Sent, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, written
+from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, written
 from dlq.connectors.rocketmq.republishing import RESUME, SHARDING_KEY, Message, message_of, queue_by_hash
-from dlq.connectors.rocketmq.routes import Place, Way, way_to
+from dlq.connectors.rocketmq.routes import Route, WritableQueue, route_to
 from dlq.core.errors import ConnectionLost, Unreachable
 
 _GROUP = "dlq-replay"
@@ -42,7 +42,7 @@ class SendBatch:
 
     __slots__ = ("messages", "numbers", "place", "room", "since", "tries")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: WritableQueue) -> None:
         self.place = place
         self.numbers: list[int] = []
         self.messages: list[Message] = []
@@ -89,7 +89,7 @@ def framed(link: Link, batch: SendBatch) -> tuple[int, bytes]:
         "m": "true" if is_batch else "false",
     }
     body = _batch(batch.messages) if is_batch else first.body
-    code = Ask.SEND_BATCH if is_batch else Ask.SEND_V2
+    code = RequestCode.SEND_BATCH if is_batch else RequestCode.SEND_V2
     shared = (first.topic, batch.place[1], first.sys_flag, first.flag, first.reconsume_limit)
     if link.signs:
         return link.frame(code, {**_fields(*shared), **own}, body)
@@ -165,13 +165,14 @@ class Resume:
             return Sent(number, "refused", "nothing says where it lies in its broker")
         try:
             answer = link.call(
-                Ask.RESUME_CHECK, {"msgId": record.headers["msgId"], "topic": record.dead_letter_queue}
+                RequestCode.RESUME_CHECK,
+                {"msgId": record.headers["msgId"], "topic": record.dead_letter_queue},
             )
         except ConnectionLost as error:
             return Sent(number, "in_doubt", str(error))
         finally:
             link.close()
-        if answer.code == Code.OK:
+        if answer.code == ResponseCode.OK:
             return Sent(number, "confirmed", "its check is resumed; the producer decides")
         return Sent(number, "refused", f"code {answer.code}: {' '.join(answer.remark.split())[:200]}")
 
@@ -189,18 +190,18 @@ def _release(version: str) -> tuple[int, ...]:
 
 
 _STORED: Mapping[int, str | None] = {
-    Code.OK: None,
-    Code.FLUSH_DISK_TIMEOUT: "stored; the disk was not flushed in time",
-    Code.SLAVE_NOT_AVAILABLE: "stored; there is no slave",
-    Code.FLUSH_SLAVE_TIMEOUT: "stored; the slave did not follow in time",
+    ResponseCode.OK: None,
+    ResponseCode.FLUSH_DISK_TIMEOUT: "stored; the disk was not flushed in time",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored; there is no slave",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored; the slave did not follow in time",
 }
 _NOT_STORED = (
-    Code.BUSY,
-    Code.ILLEGAL_MESSAGE,
-    Code.NOT_SERVING,
-    Code.NO_PERMISSION,
-    Code.NO_TOPIC,
-    Code.NO_GROUP,
+    ResponseCode.BUSY,
+    ResponseCode.ILLEGAL_MESSAGE,
+    ResponseCode.NOT_SERVING,
+    ResponseCode.NO_PERMISSION,
+    ResponseCode.NO_TOPIC,
+    ResponseCode.NO_GROUP,
 )
 _FILL_SECONDS = 0.005
 _OUTBOX_BYTES = 64 * 1024
@@ -223,7 +224,7 @@ class RocketPublisher:
         self._open: dict[_Kind | None, SendBatch] = {}
         self._waiting: dict[tuple[str, int], SendBatch] = {}
         self._unanswered: set[int] = set()
-        self._ways: dict[str, Way] = {}
+        self._routes: dict[str, Route] = {}
         self._outbox: dict[str, bytearray] = {}
         self._busy: list[SendBatch] = []
         self._done: list[Sent] = []
@@ -289,14 +290,14 @@ class RocketPublisher:
             self._done.append(self._resume.send(letter))
             return
         message, node = message_of(letter), letter.record.broker_node
-        way = self._way_to(letter.target, message.topic)
-        if way.closed is not None:
-            self._done.append(Sent(letter.number, "refused", way.closed))
+        route = self._route_to(letter.target, message.topic)
+        if route.closed is not None:
+            self._done.append(Sent(letter.number, "refused", route.closed))
             return
         # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
         shares = not self._cluster.signs and may_share(message)
         kind = (message.topic, message.sys_flag, node) if shares else None
-        batch = self._open.pop(kind, None) or SendBatch(self._place_for(message, way, node))
+        batch = self._open.pop(kind, None) or SendBatch(self._place_for(message, route, node))
         batch.add(letter.number, message)
         self._unanswered.add(letter.number)
         if kind is None or batch.is_full:
@@ -304,22 +305,22 @@ class RocketPublisher:
         else:
             self._open[kind] = batch
 
-    def _place_for(self, message: Message, way: Way, node: str | None) -> Place:
+    def _place_for(self, message: Message, route: Route, node: str | None) -> WritableQueue:
         """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
         key = message.properties.get(SHARDING_KEY)
         if not key:
-            near = way.near(node)
+            near = route.near(node)
             return near[next(self._turn) % len(near)]
-        place = way.places[queue_by_hash(key, len(way.places))]
+        place = route.places[queue_by_hash(key, len(route.places))]
         while any(batch.place == place for batch in self._waiting.values()):
             self._flush()
             self._answers(self._patience())
         return place
 
-    def _way_to(self, target: Target, topic: str) -> Way:
-        if topic not in self._ways:
-            self._ways[topic] = way_to(self._cluster, target, topic)
-        return self._ways[topic]
+    def _route_to(self, target: Target, topic: str) -> Route:
+        if topic not in self._routes:
+            self._routes[topic] = route_to(self._cluster, target, topic)
+        return self._routes[topic]
 
     def _send(self, batch: SendBatch) -> None:
         """Put it into the outbox; what is put together is sent together."""
@@ -371,11 +372,11 @@ class RocketPublisher:
 
     def _take(self, batch: SendBatch, answer: Frame) -> None:
         """What a broker was too busy to look at goes again, a little later."""
-        if answer.code == Code.BUSY and batch.tries <= _BUSY_TRIES:
+        if answer.code == ResponseCode.BUSY and batch.tries <= _BUSY_TRIES:
             self._busy.append(batch)
             return
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
-        if outcome == "refused" and answer.code != Code.BUSY and len(batch.numbers) > 1:
+        if outcome == "refused" and answer.code != ResponseCode.BUSY and len(batch.numbers) > 1:
             self._again(batch.apart())
             return
         self._done += [Sent(number, outcome, detail) for number in batch.numbers]

@@ -1,4 +1,4 @@
-"""Walks over one queue of one broker, in offset order, several requests in flight.
+"""Scans of one queue of one broker, in offset order, several requests in flight.
 
 Both yield steps: messages and how far the queue is known by now. Offsets that have no message any more are
 gaps. A pull's progress is what the broker says (nextBeginOffset), never offset plus count; where an answer
@@ -16,7 +16,7 @@ from dlq.connectors.base import Gap
 from dlq.connectors.rocketmq.cluster import refusal
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError, understood
+from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
 from dlq.core.errors import ConnectionLost
 
 GROUP = "TOOLS_CONSUMER"
@@ -30,7 +30,7 @@ _PAUSE = 0.2
 _ENTRIES = 64
 
 
-class Place(NamedTuple):
+class MessageQueue(NamedTuple):
     """One queue. Its text is the checkpoint's key: the broker's name, because its address may change."""
 
     topic: str
@@ -51,7 +51,7 @@ class Step(NamedTuple):
     gaps: Sequence[Gap] = ()
 
 
-def pull_fields(place: Place, offset: int, count: int) -> dict[str, object]:
+def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, object]:
     """A pull without a heartbeat: the subscription is in the request (sysFlag 4), nothing is committed."""
     return {
         "consumerGroup": GROUP,
@@ -79,10 +79,10 @@ class _Slice:
     stuck_since: float = 0.0
 
 
-class PullWalk:
+class PullScan:
     """Reads [start, end) of a queue by PULL_MESSAGE. Iterate it once."""
 
-    def __init__(self, link: Link, place: Place, start: int, end: int, room: int) -> None:
+    def __init__(self, link: Link, place: MessageQueue, start: int, end: int, room: int) -> None:
         """`room` bounds the bytes that may be in flight."""
         self._link, self._place, self._next, self._end, self._room = link, place, start, end, room
         self._slices: deque[_Slice] = deque()
@@ -126,7 +126,7 @@ class PullWalk:
 
     def _ask(self, found: _Slice) -> None:
         fields = pull_fields(self._place, found.at, found.stop - found.at)
-        opaque, data = self._link.frame(Ask.PULL, fields)
+        opaque, data = self._link.frame(RequestCode.PULL, fields)
         self._asked[opaque] = found
         self._outgoing.append(data)
 
@@ -138,7 +138,7 @@ class PullWalk:
         messages = _messages(answer, self._place)
         with understood(self._place.node):
             reached = int(answer.fields.get("nextBeginOffset", asked))
-        self._fill(found, messages, asked if answer.code == Code.BUSY else reached)
+        self._fill(found, messages, asked if answer.code == ResponseCode.BUSY else reached)
         if found.at == asked:
             self._wait(found, answer)
         else:
@@ -193,11 +193,17 @@ def _is_run(messages: Sequence[bytes], first: int, stop: int) -> bool:
     return bool(offsets) and offsets[-1] < stop and offsets == list(range(first, first + len(offsets)))
 
 
-_PROGRESS = (Code.OK, Code.PULL_NOT_FOUND, Code.PULL_AGAIN, Code.PULL_MOVED, Code.BUSY)
+_PROGRESS = (
+    ResponseCode.OK,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_AGAIN,
+    ResponseCode.PULL_MOVED,
+    ResponseCode.BUSY,
+)
 
 
-def _messages(answer: Frame, place: Place) -> list[bytes]:
-    if answer.code != Code.OK:
+def _messages(answer: Frame, place: MessageQueue) -> list[bytes]:
+    if answer.code != ResponseCode.OK:
         return []
     try:
         found = split(answer.body)
@@ -208,7 +214,7 @@ def _messages(answer: Frame, place: Place) -> list[bytes]:
         raise ConnectionLost(f"{place} sent what is no message: {error}") from error
 
 
-def queue_walk(link: Link, place: Place, start: int, end: int) -> Iterator[Step]:
+def scan_queue(link: Link, place: MessageQueue, start: int, end: int) -> Iterator[Step]:
     """Reads [start, end) of a queue that must not be pulled: its index (321), then message by message (33).
 
     Neither looks at the topic's permission, and both work for topics that 4.x does not register.
@@ -230,33 +236,34 @@ def queue_walk(link: Link, place: Place, start: int, end: int) -> Iterator[Step]
         yield Step(found, at, gaps)
 
 
-def _is_at(stored: bytes, place: Place, offset: int) -> bool:
+def _is_at(stored: bytes, place: MessageQueue, offset: int) -> bool:
     message = parse(stored)
     return (message.topic, message.queue_id, message.queue_offset) == (place.topic, place.queue, offset)
 
 
-def _positions(link: Link, place: Place, at: int, count: int) -> tuple[list[int], int]:
+def _positions(link: Link, place: MessageQueue, at: int, count: int) -> tuple[list[int], int]:
     """Commit log offsets of some queue entries, and the offset of the first of them."""
     fields = {"topic": place.topic, "queueId": place.queue, "index": at, "count": count}
-    answer = link.call(Ask.QUERY_QUEUE, fields)
-    if answer.code == Code.NO_PERMISSION:
+    answer = link.call(RequestCode.QUERY_QUEUE, fields)
+    if answer.code == ResponseCode.NO_PERMISSION:
         raise refusal(place.node, answer)
     with understood(place.node):
-        document = lenient_json.loads(answer.body.decode()) if answer.code == Code.OK else {}
+        document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
         positions = [int(entry["physicOffset"]) for entry in document.get("queueData") or ()]
         return positions, max(at, int(document.get("minQueueIndex") or 0)) if not positions else at
 
 
-def _view(link: Link, place: Place, positions: Sequence[int]) -> list[bytes | None]:
+def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[bytes | None]:
     asked = {
-        link.ask(Ask.VIEW_MESSAGE, {"offset": p, "topic": place.topic}): i for i, p in enumerate(positions)
+        link.ask(RequestCode.VIEW_MESSAGE, {"offset": p, "topic": place.topic}): i
+        for i, p in enumerate(positions)
     }
     found: list[bytes | None] = [None] * len(positions)
     for _ in positions:
         answer = link.receive()
         if answer is None:
             raise ConnectionLost(f"{link.address} has stopped answering")
-        if answer.code == Code.NO_PERMISSION:
+        if answer.code == ResponseCode.NO_PERMISSION:
             raise refusal(place.node, answer)
         messages = _messages(answer, place)
         with understood(place.node):

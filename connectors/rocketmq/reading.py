@@ -11,10 +11,10 @@ from dlq.connectors.base import Batch, Gap, ReadRequest
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import encode, parse, queue_offset
-from dlq.connectors.rocketmq.queue_scan import PullWalk, Step, queue_walk
+from dlq.connectors.rocketmq.queue_scan import PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.records import record_maker
 from dlq.connectors.rocketmq.remoting import ProtocolError
-from dlq.connectors.rocketmq.snapshot import Plan, Stretch, checkpoint_of
+from dlq.connectors.rocketmq.snapshot import OffsetRange, Plan, checkpoint_of
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
 from dlq.core.errors import ConnectionLost
 
@@ -25,7 +25,7 @@ STAYS = (
 
 
 class RocketReading:
-    """One walk over the stretches of a plan, queue after queue."""
+    """One scan over the ranges of a plan, queue after queue."""
 
     unique_ids = True
 
@@ -57,8 +57,8 @@ class RocketReading:
 
     def _batches(self) -> Iterator[Batch]:
         gaps: Sequence[Gap] = self._plan.gaps
-        for stretch in self._plan.stretches:
-            for batch in self._walk(stretch):
+        for offset_range in self._plan.ranges:
+            for batch in self._scan(offset_range):
                 yield batch._replace(gaps=[*gaps, *batch.gaps])
                 gaps = ()
                 if self._taken == self._request.limit:
@@ -79,15 +79,15 @@ class RocketReading:
         for link in self._links.values():
             link.close()
 
-    def _walk(self, stretch: Stretch) -> Iterator[Batch]:
-        place, request = stretch.place, self._request
+    def _scan(self, offset_range: OffsetRange) -> Iterator[Batch]:
+        place, request = offset_range.place, self._request
         make = record_maker(request, self._cluster.name, self._version[place.node], place.node)
-        for step in _gathered(self._steps(stretch), request.batch_rows, request.batch_bytes):
+        for step in _gathered(self._steps(offset_range), request.batch_rows, request.batch_bytes):
             messages, reached = self._within_limit(step)
             self._taken += len(messages)
             records = make([*messages, *self._copies(place.node, messages)])
             self._position += len(records)
-            checkpoint = checkpoint_of(stretch.key, reached, messages)
+            checkpoint = checkpoint_of(offset_range.key, reached, messages)
             yield Batch(records, self._position, checkpoint, (), step.gaps)
             if self._taken == request.limit:
                 return
@@ -106,15 +106,15 @@ class RocketReading:
             return step.messages, step.reached
         return step.messages[:room], queue_offset(step.messages[room])
 
-    def _steps(self, stretch: Stretch) -> Iterable[Step]:
-        place, start, end, pullable, _ = stretch
+    def _steps(self, offset_range: OffsetRange) -> Iterable[Step]:
+        place, start, end, pullable, _ = offset_range
         link = self._link(place.node)
         if pullable:
-            return PullWalk(link, place, start, end, self._request.batch_bytes)
-        return queue_walk(link, place, start, end)
+            return PullScan(link, place, start, end, self._request.batch_bytes)
+        return scan_queue(link, place, start, end)
 
     def _link(self, node: str, aside: bool = False) -> Link:
-        """`aside`: a second one, for questions while a walk has requests in flight on the first."""
+        """`aside`: a second one, for questions while a scan has requests in flight on the first."""
         if (node, aside) not in self._links:
             self._links[node, aside] = self._cluster.new_link(node)
         return self._links[node, aside]

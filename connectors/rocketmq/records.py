@@ -22,7 +22,7 @@ from dlq.core.record import Record
 DEAD_LETTERS = "%DLQ%"
 RETRY = "%RETRY%"
 HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-FINISHED = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 _END_OF_TIME = 253_402_300_800_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
@@ -194,7 +194,7 @@ def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if topic in (HALF, DISCARDED):
         return _values(properties, "REAL_TOPIC")
     if group is None:
-        return Same(None if topic == FINISHED else topic, len(properties))
+        return Same(None if topic == OP_TOPIC else topic, len(properties))
     told = zip(_values(properties, "DLQ_ORIGIN_TOPIC"), _values(properties, "RETRY_TOPIC"), strict=True)
     return each(partial(_origin, group=group), same([first or second for first, second in told]))
 

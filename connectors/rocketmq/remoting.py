@@ -42,7 +42,7 @@ class ProtocolError(ValueError):
     """The peer sent what is no frame, or no message."""
 
 
-class Ask(IntEnum):
+class RequestCode(IntEnum):
     """Request codes (remoting/protocol/RequestCode)."""
 
     PULL = 11
@@ -73,7 +73,7 @@ class Ask(IntEnum):
     GROUP_TOPICS = 343
 
 
-class Code(IntEnum):
+class ResponseCode(IntEnum):
     """Response codes (remoting/protocol/ResponseCode, RemotingSysResponseCode)."""
 
     OK = 0
@@ -178,7 +178,7 @@ def parse_frame(content: bytes | memoryview, brief: bool = False) -> Frame:
     if end > min(len(content), _MOST_HEADER) or kind not in _HEADERS:
         raise ProtocolError(f"a header of {end - 4} bytes and kind {kind} in a frame of {len(content)}")
     if brief and kind == 0 and (stored := _STORED.fullmatch(content, 4, end)):
-        return _frame((Code.OK, int(stored[1]), True, int(stored[2]), "", {}, bytes(content[end:])))
+        return _frame((ResponseCode.OK, int(stored[1]), True, int(stored[2]), "", {}, bytes(content[end:])))
     try:
         return _HEADERS[kind](bytes(content[4:end]), bytes(content[end:]))
     except (ValueError, TypeError, AttributeError, KeyError, struct.error, RecursionError) as error:

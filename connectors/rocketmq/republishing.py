@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.connectors.base import Outgoing, Outline, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.message import COMPRESSION, encode_properties, parse_properties
-from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, FINISHED, HALF, RETRY
+from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -38,7 +38,7 @@ _PROPERTIES_ROOM = 32_600
 _BODY_ROOM = 16 * 2**20 - 65_536
 """A larger frame closes the connection without an answer."""
 _MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
-_SYSTEM = (HALF, FINISHED, DISCARDED)
+_SYSTEM = (HALF, OP_TOPIC, DISCARDED)
 
 
 class Message(NamedTuple):
@@ -133,10 +133,10 @@ def unique_key_of(outgoing: Outgoing) -> str:
     return properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
-def outline(record: Record, target: Target, provenance: Mapping[str, str]) -> Outline:
+def preview(record: Record, target: Target, provenance: Mapping[str, str]) -> SendPreview:
     """What sending it would strip, warn of, or fail on."""
     if target.kind == RESUME:
-        return Outline(problem=_why_no_resume(record))
+        return SendPreview(problem=_why_no_resume(record))
     properties = properties_of(record)
     stripped = sorted(name for name in properties if is_brokers_own(name))
     kept = {name: value for name, value in properties.items() if name not in stripped}
@@ -147,7 +147,7 @@ def outline(record: Record, target: Target, provenance: Mapping[str, str]) -> Ou
         _why_no_group(properties): target.kind == "group",
     }
     problem = next((why for why, holds in why_not.items() if holds and why), None)
-    return Outline(stripped, problem, _warnings(record, target, properties))
+    return SendPreview(stripped, problem, _warnings(record, target, properties))
 
 
 def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:

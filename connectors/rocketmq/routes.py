@@ -8,19 +8,19 @@ from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.records import RETRY
 from dlq.core.errors import AccessDenied, NotFound
 
-Place = tuple[str, int]
+WritableQueue = tuple[str, int]
 """(broker name, queue)."""
 
 
 @dataclass
-class Way:
+class Route:
     """Writable queues, as Java's clients count them; `closed` says why none may be used."""
 
-    places: Sequence[Place] = ()
+    places: Sequence[WritableQueue] = ()
     closed: str | None = None
-    _near: dict[str | None, Sequence[Place]] = field(default_factory=dict)
+    _near: dict[str | None, Sequence[WritableQueue]] = field(default_factory=dict)
 
-    def near(self, node: str | None) -> Sequence[Place]:
+    def near(self, node: str | None) -> Sequence[WritableQueue]:
         """Those on the broker that a letter comes from, so that this broker alone can say whether the letter
         was sent; all where it has none."""
         if node not in self._near:
@@ -33,18 +33,18 @@ def topic_of(target: Target) -> str:
     return f"{RETRY}{target.name}" if target.kind == "group" else target.name
 
 
-def way_to(cluster: Cluster, target: Target, topic: str) -> Way:
-    """The way to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
+def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
+    """The route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:
         places = _writable(cluster, topic)
         if not places:
-            return Way(closed=f"no broker has a writable topic {topic}")
-        return Way(places, why_unread(cluster, target.name) if target.kind == "group" else None)
+            return Route(closed=f"no broker has a writable topic {topic}")
+        return Route(places, why_unread(cluster, target.name) if target.kind == "group" else None)
     except (AccessDenied, NotFound) as error:
-        return Way(closed=str(error))
+        return Route(closed=str(error))
 
 
-def _writable(cluster: Cluster, topic: str) -> list[Place]:
+def _writable(cluster: Cluster, topic: str) -> list[WritableQueue]:
     masters = cluster.masters()
     route = {node: q for node, q in cluster.route(topic).items() if node in masters and q.permission & 2}
     return [(node, queue) for node, q in route.items() for queue in range(q.writable)]

@@ -9,9 +9,9 @@ from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
-from dlq.connectors.rocketmq.queue_scan import Place, pull_fields, queue_walk
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields, scan_queue
 from dlq.connectors.rocketmq.records import DEAD_LETTERS, RETRY
-from dlq.connectors.rocketmq.remoting import Ask, Code, ProtocolError, understood
+from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 
 _IS_PATTERN = frozenset("*?[")
@@ -21,19 +21,19 @@ _STORED = "#stored"
 """Behind a checkpoint's key: when the last letter before it was stored, in milliseconds."""
 
 
-class Extent(NamedTuple):
+class QueueOffsets(NamedTuple):
     """What a queue holds: offsets [lowest, highest). `pullable` is False where its topic may not be read."""
 
-    place: Place
+    place: MessageQueue
     lowest: int
     highest: int
     pullable: bool = True
 
 
-class Stretch(NamedTuple):
+class OffsetRange(NamedTuple):
     """What a reading takes of one queue: [start, end). `key` names its checkpoint."""
 
-    place: Place
+    place: MessageQueue
     start: int
     end: int
     pullable: bool
@@ -42,9 +42,9 @@ class Stretch(NamedTuple):
 
 @dataclass
 class Plan:
-    """All stretches of a reading, and what is to be said about them."""
+    """All ranges of a reading, and what is to be said about them."""
 
-    stretches: list[Stretch] = field(default_factory=list)
+    ranges: list[OffsetRange] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     complete: bool = True
@@ -52,7 +52,7 @@ class Plan:
     @property
     def letters(self) -> int:
         """How many there are, unless retention is faster."""
-        return sum(stretch.end - stretch.start for stretch in self.stretches)
+        return sum(offset_range.end - offset_range.start for offset_range in self.ranges)
 
 
 def dead_letter_topics(cluster: Cluster, group: str) -> list[str]:
@@ -67,13 +67,13 @@ def _known_topics(cluster: Cluster) -> set[str]:
     """From the name servers; they may keep the list to themselves (enableAllTopicList=false)."""
     topics = cluster.topics()
     for node in cluster.masters() if not topics else ():
-        answer = cluster.ok(node, Ask.TOPIC_CONFIGS, {})
+        answer = cluster.ok(node, RequestCode.TOPIC_CONFIGS, {})
         with understood(node):
             topics |= set(lenient_json.loads(answer.body.decode()).get("topicConfigTable") or ())
     return topics
 
 
-def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
+def offsets_of_topic(cluster: Cluster, topic: str) -> Iterator[QueueOffsets]:
     """Every queue of `topic` on every master that has it. Raises AccessDenied, BrokerError, Unreachable.
 
     A topic may have more queues to write to than to read from, and brokers serve no pull of those.
@@ -87,50 +87,56 @@ def extents(cluster: Cluster, topic: str) -> Iterator[Extent]:
                 f"a name server says that {topic} has {number} queues on {node}: that cannot be true"
             )
         for queue in range(number):
-            place = Place(topic, node, queue)
+            place = MessageQueue(topic, node, queue)
             is_illegal = queues is not None and 0 < queues.readable <= queue
-            found = unpulled_extent(cluster, place) if is_illegal else extent_of(cluster, place)
+            found = unpulled_offsets(cluster, place) if is_illegal else offsets_of(cluster, place)
             if found is not None:
                 yield found
 
 
-def extent_of(cluster: Cluster, place: Place) -> Extent | None:
+def offsets_of(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
     """What one queue holds; None where its broker has no such topic."""
-    answer = cluster.call(place.node, Ask.PULL, pull_fields(place, 0, 1))
-    if "minOffset" in answer.fields and answer.code != Code.NO_PERMISSION:
+    answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, 0, 1))
+    if "minOffset" in answer.fields and answer.code != ResponseCode.NO_PERMISSION:
         with understood(place.node):
-            return Extent(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
-    if answer.code == Code.NO_TOPIC:
+            return QueueOffsets(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
+    if answer.code == ResponseCode.NO_TOPIC:
         return None
-    if answer.code == Code.NO_PERMISSION and "topic[" in answer.remark and "forbidden" in answer.remark:
-        return unpulled_extent(cluster, place)
+    if (
+        answer.code == ResponseCode.NO_PERMISSION
+        and "topic[" in answer.remark
+        and "forbidden" in answer.remark
+    ):
+        return unpulled_offsets(cluster, place)
     raise refusal(place.node, answer)
 
 
-def own_extent(cluster: Cluster, place: Place) -> Extent:
+def own_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
     """What a queue of the broker's own topics holds. 4.x registers the half topic at its first check and the
     op topic never: until then a pull is answered "no such topic", but the index can be read."""
-    return extent_of(cluster, place) or unpulled_extent(cluster, place)
+    return offsets_of(cluster, place) or unpulled_offsets(cluster, place)
 
 
-def unpulled_extent(cluster: Cluster, place: Place) -> Extent:
+def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
     """The same without a look at the topic's permission; 0 to 0 for a queue that is not there."""
     fields = {"topic": place.topic, "queueId": place.queue}
-    answers = [cluster.ok(place.node, code, fields) for code in (Ask.MIN_OFFSET, Ask.MAX_OFFSET)]
+    answers = [
+        cluster.ok(place.node, code, fields) for code in (RequestCode.MIN_OFFSET, RequestCode.MAX_OFFSET)
+    ]
     with understood(place.node):
         lowest, highest = (int(answer.fields["offset"]) for answer in answers)
-    return Extent(place, max(0, lowest), max(0, highest), pullable=False)
+    return QueueOffsets(place, max(0, lowest), max(0, highest), pullable=False)
 
 
-def message_at(cluster: Cluster, extent: Extent, offset: int) -> StoredMessage | None:
+def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMessage | None:
     """The message at one offset of a queue; None where there is none any more. Raises BrokerError."""
-    place = extent.place
+    place = offsets.place
     try:
-        if extent.pullable:
-            answer = cluster.call(place.node, Ask.PULL, pull_fields(place, offset, 1))
-            found = split(answer.body) if answer.code == Code.OK else []
+        if offsets.pullable:
+            answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, offset, 1))
+            found = split(answer.body) if answer.code == ResponseCode.OK else []
         else:
-            steps = queue_walk(cluster.link(place.node), place, offset, offset + 1)
+            steps = scan_queue(cluster.link(place.node), place, offset, offset + 1)
             found = [message for step in steps for message in step.messages]
         return next((parse(message) for message in found if queue_offset(message) == offset), None)
     except ProtocolError as error:
@@ -142,44 +148,46 @@ def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoi
     return {key: reached, **({f"{key}{_STORED}": parse(messages[-1]).stored_at} if messages else {})}
 
 
-def begun_anew(cluster: Cluster, found: Sequence[Extent], resume: Checkpoint) -> set[Place]:
+def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoint) -> set[MessageQueue]:
     """Queues that hold another letter where the last one was read: a replaced store that has grown as far.
 
     It was stored later than anything that was read before. A letter that retention has taken proves nothing.
     """
     anew = set()
-    for extent in found:
-        key, reached = _latest(extent.place, resume)
+    for offsets in found:
+        key, reached = _latest(offsets.place, resume)
         stored_at = resume.get(f"{key}{_STORED}")
-        if stored_at is not None and extent.lowest < reached <= extent.highest:
-            there = message_at(cluster, extent, reached - 1)
+        if stored_at is not None and offsets.lowest < reached <= offsets.highest:
+            there = message_at(cluster, offsets, reached - 1)
             if there is not None and there.stored_at > stored_at:
-                anew.add(extent.place)
+                anew.add(offsets.place)
     return anew
 
 
-def plan_of(found: Sequence[Extent], resume: Checkpoint, anew: Collection[Place] = ()) -> Plan:
+def plan_of(found: Sequence[QueueOffsets], resume: Checkpoint, anew: Collection[MessageQueue] = ()) -> Plan:
     """Where to start in each queue: at the checkpoint, or at what the broker still has.
 
     `anew`: what `begun_anew` says; a queue that ends before its checkpoint has begun anew, too.
     """
     plan = Plan()
-    for extent in found:
-        key, start = _generation(extent, resume, extent.place in anew)
-        if key != str(extent.place) and key not in resume:
-            _note_new_store(plan, extent, _latest(extent.place, resume)[1])
-        elif start < extent.lowest:
-            _note_loss(plan, extent, start, key in resume)
-        start = max(start, extent.lowest)
-        plan.stretches.append(Stretch(extent.place, start, max(start, extent.highest), extent.pullable, key))
-        if not extent.pullable:
+    for offsets in found:
+        key, start = _generation(offsets, resume, offsets.place in anew)
+        if key != str(offsets.place) and key not in resume:
+            _note_new_store(plan, offsets, _latest(offsets.place, resume)[1])
+        elif start < offsets.lowest:
+            _note_loss(plan, offsets, start, key in resume)
+        start = max(start, offsets.lowest)
+        plan.ranges.append(
+            OffsetRange(offsets.place, start, max(start, offsets.highest), offsets.pullable, key)
+        )
+        if not offsets.pullable:
             plan.notes.append(
-                f"{extent.place} may not be pulled: {_why_not(extent.place)}; it is read through its index"
+                f"{offsets.place} may not be pulled: {_why_not(offsets.place)}; it is read through its index"
             )
     return plan
 
 
-def _why_not(place: Place) -> str:
+def _why_not(place: MessageQueue) -> str:
     if place.topic.startswith(DEAD_LETTERS):
         return (
             "it is write-only, as brokers up to 4.9.1 make dead-letter topics, or beyond the topic's read "
@@ -188,27 +196,27 @@ def _why_not(place: Place) -> str:
     return "4.x brokers register this topic late or never"
 
 
-def _note_new_store(plan: Plan, extent: Extent, reached: int) -> None:
+def _note_new_store(plan: Plan, offsets: QueueOffsets, reached: int) -> None:
     """Nobody knows what the old store held beyond its checkpoint, so this reading is not all there was."""
-    if reached > extent.highest:
-        plan.gaps.append(Gap(str(extent.place), extent.highest, reached))
+    if reached > offsets.highest:
+        plan.gaps.append(Gap(str(offsets.place), offsets.highest, reached))
     plan.complete = False
     plan.notes.append(
-        f"{extent.place} has begun anew: its broker was replaced, or lost its store. It is read from its "
+        f"{offsets.place} has begun anew: its broker was replaced, or lost its store. It is read from its "
         f"start; letters that came after offset {reached - 1} of the old one and were not pulled are lost"
     )
 
 
-def _note_loss(plan: Plan, extent: Extent, start: int, was_read: bool) -> None:
+def _note_loss(plan: Plan, offsets: QueueOffsets, start: int, was_read: bool) -> None:
     if was_read:
-        plan.gaps.append(Gap(str(extent.place), start, extent.lowest))
+        plan.gaps.append(Gap(str(offsets.place), start, offsets.lowest))
     else:
         plan.notes.append(
-            f"{extent.place}: retention had deleted {extent.lowest} older letters before this pull"
+            f"{offsets.place}: retention had deleted {offsets.lowest} older letters before this pull"
         )
 
 
-def _latest(place: Place, resume: Checkpoint) -> tuple[str, int]:
+def _latest(place: MessageQueue, resume: Checkpoint) -> tuple[str, int]:
     """The newest checkpoint of a queue. One that has begun anew has a key of its own, `…~1`."""
     key, generation = str(place), 0
     while f"{place}~{generation + 1}" in resume:
@@ -217,15 +225,15 @@ def _latest(place: Place, resume: Checkpoint) -> tuple[str, int]:
     return key, resume.get(key, 0)
 
 
-def _generation(extent: Extent, resume: Checkpoint, is_anew: bool) -> tuple[str, int]:
-    key, reached = _latest(extent.place, resume)
-    if reached <= extent.highest and not is_anew:
+def _generation(offsets: QueueOffsets, resume: Checkpoint, is_anew: bool) -> tuple[str, int]:
+    key, reached = _latest(offsets.place, resume)
+    if reached <= offsets.highest and not is_anew:
         return key, reached
     generation = int(key.rpartition("~")[2]) if "~" in key.rpartition(":")[2] else 0
-    return f"{extent.place}~{generation + 1}", extent.lowest
+    return f"{offsets.place}~{generation + 1}", offsets.lowest
 
 
-def check_group(cluster: Cluster, group: str, found: Sequence[Extent]) -> list[str]:
+def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> list[str]:
     """What an empty answer means, in words. Raises NotFound when nothing shows that the group exists."""
     if found:
         return []
@@ -243,10 +251,10 @@ def check_group(cluster: Cluster, group: str, found: Sequence[Extent]) -> list[s
 def unread_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
     """Brokers that may hold letters and were not asked, in words."""
     nodes = {key.rpartition("@")[2].rpartition(":")[0] for key in resume}
-    gone = sorted(nodes - {*cluster.masters(), *cluster.headless})
+    gone = sorted(nodes - {*cluster.masters(), *cluster.without_master})
     return [
         *(f"the master of {node} is down and slaves are not asked: nothing of it was read"
-          for node in cluster.headless),
+          for node in cluster.without_master),
         *(f"{node} was read by an earlier pull and is not registered now: nothing of it was read"
           for node in gone),
     ]  # fmt: skip

@@ -17,9 +17,9 @@ from dlq.connectors.rocketmq.message import (
     parse,
     parse_properties,
 )
-from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, pull_fields, queue_walk
-from dlq.connectors.rocketmq.records import DISCARDED, FINISHED, HALF
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame, ProtocolError, understood
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, pull_fields, scan_queue
+from dlq.connectors.rocketmq.records import DISCARDED, HALF, OP_TOPIC
+from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
 from dlq.core.errors import ConnectionLost
 
 _IN_FLIGHT = 64
@@ -41,7 +41,7 @@ class Outcomes:
         Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.
         """
         halves = [m for m in messages if m.topic in (HALF, DISCARDED)]
-        offsets = {n for m in messages if m.topic == FINISHED for n in finished_offsets(m.body)}
+        offsets = {n for m in messages if m.topic == OP_TOPIC for n in finished_offsets(m.body)}
         halves += _at_offsets(link, node, sorted(offsets))
         if len(self._asked) > _REMEMBERED:
             self._asked.clear()
@@ -63,16 +63,16 @@ def _key(message: StoredMessage) -> Key | None:
 
 def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[StoredMessage]:
     """Half messages that op records of this reading name. Most were read by an earlier pull."""
-    place = Place(HALF, node, 0)
+    place = MessageQueue(HALF, node, 0)
     for first, last in _runs(offsets):
-        answer = link.call(Ask.PULL, pull_fields(place, first, 1))
+        answer = link.call(RequestCode.PULL, pull_fields(place, first, 1))
         with understood(node):
             lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
         steps: Iterable[Step] = ()
-        if answer.code == Code.NO_TOPIC:
-            steps = queue_walk(link, place, first, last + 1)
+        if answer.code == ResponseCode.NO_TOPIC:
+            steps = scan_queue(link, place, first, last + 1)
         elif first < highest and last >= lowest:
-            steps = PullWalk(link, place, max(first, lowest), min(last + 1, highest), 2**24)
+            steps = PullScan(link, place, max(first, lowest), min(last + 1, highest), 2**24)
         for step in steps:
             yield from map(parse, step.messages)
 
@@ -89,7 +89,9 @@ def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _query(link: Link, node: str, keys: Sequence[Key]) -> Iterator[list[StoredMessage]]:
     """Several look-ups in flight; what the hash index returns is checked."""
     for i in range(0, len(keys), _IN_FLIGHT):
-        asked = {link.ask(Ask.QUERY_MESSAGE, query_fields(*key)): key for key in keys[i : i + _IN_FLIGHT]}
+        asked = {
+            link.ask(RequestCode.QUERY_MESSAGE, query_fields(*key)): key for key in keys[i : i + _IN_FLIGHT]
+        }
         for _ in range(len(asked)):
             answer = link.receive()
             if answer is None:
@@ -106,9 +108,9 @@ def query_fields(topic: str, key: str) -> dict[str, object]:
 
 def query_answer(node: str, answer: Frame, topic: str, key: str) -> list[StoredMessage]:
     """The messages that really carry `key` as UNIQ_KEY: the index keeps hashes. Raises BrokerError."""
-    if answer.code == Code.QUERY_NOT_FOUND:
+    if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return []
-    if answer.code != Code.OK:
+    if answer.code != ResponseCode.OK:
         raise refusal(node, answer)
     try:
         found = list(decode(answer.body))

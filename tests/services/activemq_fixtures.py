@@ -100,7 +100,7 @@ class Place:
         try:
             for batch in reading.batches():
                 records += batch.records
-                left += [letter.reason for letter in batch.left]
+                left += [letter.reason for letter in batch.skipped]
                 if mode == "drain":
                     reading.acknowledge(batch.position)
             reading.settled()

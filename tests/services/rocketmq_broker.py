@@ -28,7 +28,7 @@ from services.rocketmq_namespace import namespace
 
 from dlq.connectors import lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.remoting import Ask
+from dlq.connectors.rocketmq.remoting import RequestCode
 
 _PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
 """Below those that the system gives to outgoing connections."""
@@ -134,7 +134,7 @@ class RocketMQ:
     def _registered(self) -> Mapping[str, object]:
         link = Link(self.name_server, Access())
         try:
-            table = lenient_json.loads(link.call(Ask.CLUSTER, {}).body.decode())
+            table = lenient_json.loads(link.call(RequestCode.CLUSTER, {}).body.decode())
             return dict(table.get("brokerAddrTable") or {})
         finally:
             link.close()

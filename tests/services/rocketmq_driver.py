@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties, offset_message_id
-from dlq.connectors.rocketmq.queue_scan import Place, pull_fields
-from dlq.connectors.rocketmq.remoting import Ask, Frame
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields
+from dlq.connectors.rocketmq.remoting import Frame, RequestCode
 
 _T = TypeVar("_T")
 _counter = itertools.count()
@@ -59,14 +59,14 @@ class Driver:
         numbers = {"readQueueNums": read, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
         kind = {"topicFilterType": "SINGLE_TAG", "order": False, "defaultTopic": "TBW102"}
         self.ok(
-            Ask.CREATE_TOPIC,
+            RequestCode.CREATE_TOPIC,
             {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
         )
 
     def create_group(self, group: str, retries: int) -> None:
         """A consumer group whose messages die after so many retries."""
         settings = {"groupName": group, "retryMaxTimes": retries, "retryQueueNums": 1, "consumeEnable": True}
-        self.ok(Ask.CREATE_GROUP, {}, json.dumps(settings).encode())
+        self.ok(RequestCode.CREATE_GROUP, {}, json.dumps(settings).encode())
 
     def read_retries(self, group: str) -> None:
         """What is left on the broker of a push consumer: the retry topic, and an offset of it."""
@@ -81,7 +81,7 @@ class Driver:
 
     def set(self, setting: str, value: object) -> None:
         """Change the broker's configuration."""
-        self.ok(Ask.SET_BROKER_CONFIG, {}, f"{setting}={value}\n".encode())
+        self.ok(RequestCode.SET_BROKER_CONFIG, {}, f"{setting}={value}\n".encode())
 
     def send_fields(self, topic: str, properties: Mapping[str, str], **changed: object) -> dict[str, object]:
         fields = {
@@ -104,7 +104,7 @@ class Driver:
         self, topic: str, body: bytes, properties: Mapping[str, str] | None = None, **changed: object
     ) -> Frame:
         """One message; fields by their short names: e queue, f sysFlag, g born, h flag, j times."""
-        return self.ok(Ask.SEND_V2, self.send_fields(topic, properties or {}, **changed), body)
+        return self.ok(RequestCode.SEND_V2, self.send_fields(topic, properties or {}, **changed), body)
 
     def send_many(
         self,
@@ -117,7 +117,7 @@ class Driver:
         waiting = 0
         for i in range(count):
             body, properties = make(i)
-            self.link.ask(Ask.SEND_V2, self.send_fields(topic, properties, **changed), body)
+            self.link.ask(RequestCode.SEND_V2, self.send_fields(topic, properties, **changed), body)
             waiting += 1
             if waiting >= 200:
                 waiting -= self._confirmed()
@@ -132,13 +132,13 @@ class Driver:
 
     def end(self, topic: str, queue: int = 0) -> int:
         """The queue's highest offset plus one."""
-        return int(self.ok(Ask.MAX_OFFSET, {"topic": topic, "queueId": queue}).fields["offset"])
+        return int(self.ok(RequestCode.MAX_OFFSET, {"topic": topic, "queueId": queue}).fields["offset"])
 
     def messages(self, topic: str, queue: int = 0, start: int = 0) -> list[StoredMessage]:
         """What lies in a queue, read one pull at a time; nothing for a topic that is not there."""
         found: list[StoredMessage] = []
         while True:
-            answer = self.link.call(Ask.PULL, pull_fields(Place(topic, "", queue), start, 32))
+            answer = self.link.call(RequestCode.PULL, pull_fields(MessageQueue(topic, "", queue), start, 32))
             if answer.code != 0:
                 return found
             found += decode(answer.body)
@@ -163,7 +163,7 @@ class Driver:
             "unitMode": False,
         }
         return self.ok(
-            Ask.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
+            RequestCode.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
         )
 
     def dead_letter(
@@ -200,7 +200,7 @@ class Driver:
             "msgId": half.key,
             "transactionId": half.key,
         }
-        self.ok(Ask.END_TRANSACTION, fields)
+        self.ok(RequestCode.END_TRANSACTION, fields)
 
 
 class Half:

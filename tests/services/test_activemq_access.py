@@ -11,7 +11,7 @@ import pytest
 from services.activemq_broker import CLASSIC, ActiveMq, free_ports
 from services.activemq_fixtures import certificate, settings_of
 
-from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
 from dlq.core.settings import Broker
@@ -79,7 +79,7 @@ def test_the_port_of_another_protocol_is_said(guarded: ActiveMq) -> None:
 
 @pytest.mark.parametrize(
     ("connect", "setting", "scheme", "port"),
-    [(Link, "url", "stomp", "STOMP"), (OpenWireLane, "openwire_url", "tcp", "OpenWire")],
+    [(Link, "url", "stomp", "STOMP"), (OpenWireSender, "openwire_url", "tcp", "OpenWire")],
 )
 def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
     by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str, port: str

@@ -11,7 +11,7 @@ from services.activemq_sending import outgoing, place_on, published
 
 from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.base import Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
 
@@ -46,8 +46,8 @@ def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Pla
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     typed = by_openwire(stomp)
     letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
-    outline = typed.connector.outline(letters[0].record, letters[0].target, {}, keep_headers=False)
-    assert [w for w in outline.warnings if "as a string" in w and "jolokia_details" in w]
+    preview = typed.connector.preview(letters[0].record, letters[0].target, {}, keep_headers=False)
+    assert [w for w in preview.warnings if "as a string" in w and "jolokia_details" in w]
     published(typed, stomp.queue, letters)
     assert all("int=String:-2147483648" in each for each in shown(stomp, f"{stomp.queue}.back"))
 
@@ -179,7 +179,7 @@ def test_a_wrong_password_is_access_denied_and_shown_nowhere(
     assert settings.password_env is not None
     monkeypatch.setenv(settings.password_env, "wr0ng")
     with pytest.raises(AccessDenied, match=r"check user and password") as caught:
-        OpenWireLane(settings)
+        OpenWireSender(settings)
     assert "wr0ng" not in str(caught.value)
 
 
@@ -207,7 +207,7 @@ def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq
 def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:
     settings = replace(place_on(own_broker).settings, openwire_url=f"tcp://127.0.0.1:{own_broker.stomp}")
     with pytest.raises(BrokerError, match=r"is this (its|the OpenWire) port"):
-        OpenWireLane(settings)
+        OpenWireSender(settings)
 
 
 @pytest.mark.parametrize(
@@ -222,4 +222,4 @@ def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:
 )
 def test_an_address_that_is_none_is_said(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"brokers.legacy.openwire_url.*{said}"):
-        OpenWireLane(ActiveMQBroker("legacy", "activemq", url="stomp://mq", openwire_url=url))
+        OpenWireSender(ActiveMQBroker("legacy", "activemq", url="stomp://mq", openwire_url=url))

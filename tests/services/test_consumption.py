@@ -72,7 +72,7 @@ def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -
     connector = StompConnector(activemq_settings(stomp.broker, jolokia))
     before = connector.consumption([queue, other, Target("topic", "prices")])
     assert connector.missing([other]) == {}
-    assert connector.audience([queue, other]) == ({queue: [queue.name], other: []} if before else {})
+    assert connector.consumers([queue, other]) == ({queue: [queue.name], other: []} if before else {})
     if connector.kind == "activemq" and not jolokia:
         assert before == {}
         return

@@ -107,11 +107,11 @@ def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
     rabbit.fill(queue, 300)
     reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
-    walk = reading.batches()
-    next(walk)
+    scan = reading.batches()
+    next(scan)
     rabbit.channel.queue_delete(queue)
     with pytest.raises((ConnectionLost, NotFound)):
-        list(walk)
+        list(scan)
     reading.close()
 
 

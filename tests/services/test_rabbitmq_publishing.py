@@ -126,7 +126,7 @@ def test_no_more_than_the_window_is_taken_ahead_of_the_answers(rabbit: Rabbit) -
 
 
 @on_private_nodes
-def test_the_audience_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> None:
+def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> None:
     channel = rabbit.channel
     first, second, third = (rabbit.queue() for _ in range(3))
     channel.exchange_declare("topics", "topic")
@@ -149,5 +149,5 @@ def test_the_audience_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> N
         Target("exchange", "none", "x"): [],
     }
     asked = [*expected, Target("exchange", "by-headers", "x")]
-    assert RabbitConnector(rabbit.broker()).audience(asked) == expected
-    assert RabbitConnector(rabbit.broker(management_url=None)).audience(asked) == {}
+    assert RabbitConnector(rabbit.broker()).consumers(asked) == expected
+    assert RabbitConnector(rabbit.broker(management_url=None)).consumers(asked) == {}

@@ -72,9 +72,9 @@ def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: 
     queue = rabbit.queue(kind)
     rabbit.fill(queue, 500)
     reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=20))
-    walk = reading.batches()
-    reading.acknowledge(next(walk).position)
-    del walk
+    scan = reading.batches()
+    reading.acknowledge(next(scan).position)
+    del scan
     assert reading.settled() == 20
     reading.close()
     rabbit.wait_for(queue, 480)

@@ -58,7 +58,7 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
             )
             for i in range(count)
         )
-        eventually(lambda: connector.audience([Target("topic", "orders")]) == {})
+        eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
         publisher = connector.publisher("plan", 2000)
         to_see_it_busy = patch.object(publisher, "_again", wraps=publisher._again)
         with to_see_it_busy as again, stuttering(cluster.pid("broker-a")):

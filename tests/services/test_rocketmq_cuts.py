@@ -104,7 +104,7 @@ def test_a_group_gets_each_letter_once_after_a_hundred_cuts(
 ) -> None:
     record, target = dead(rocket), Target("group", rocket.group)
     rocket.driver.read_retries(rocket.group)
-    eventually(lambda: rocket.connector.audience([target])[target])
+    eventually(lambda: rocket.connector.consumers([target])[target])
     sent_by_cut_connections(rocket, outgoing(numbered(record, 100), target), monkeypatch)
     messages = rocket.driver.messages(f"%RETRY%{rocket.group}")
     assert sorted(int(parse_properties(m.properties)["n"]) for m in messages) == list(range(100))

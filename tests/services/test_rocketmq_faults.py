@@ -126,7 +126,7 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(rocket_v
             )
             for i in range(5000)
         ]
-        eventually(lambda: connector.audience([Target("topic", "orders")]) == {})
+        eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
         since = now()
 
         def given() -> Iterator[Outgoing]:

@@ -17,7 +17,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocketmq.remoting import Ask
+from dlq.connectors.rocketmq.remoting import RequestCode
 from dlq.core.record import Record
 from dlq.core.settings import Settings, Source, Spark
 
@@ -68,7 +68,7 @@ def committed(rocket: Rocket, way: str) -> int:
     """How far a group says that it has read its retry topic; brokers hear it every 5 s."""
     group = f"{rocket.group}-{way}"
     place = {"consumerGroup": group, "topic": f"%RETRY%{group}", "queueId": 0}
-    return int(rocket.driver.ok(Ask.CONSUMER_OFFSET, place).fields["offset"])
+    return int(rocket.driver.ok(RequestCode.CONSUMER_OFFSET, place).fields["offset"])
 
 
 def test_messages_of_java_consumers_die_by_send_back_by_fallback_and_in_order(
@@ -101,7 +101,7 @@ def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that
         for way in ("send_back", "fallback"):
             replay_id = replayed(rocket, dead(rocket, way))
             assert dead(rocket, way, count=2).properties["dlq_replay_id"] == replay_id
-        problem = rocket.connector.outline(dead(rocket, "orderly"), Target("group", "g"), {}, False).problem
+        problem = rocket.connector.preview(dead(rocket, "orderly"), Target("group", "g"), {}, False).problem
         eventually(lambda: committed(rocket, "send_back"))
     assert "in order" in str(problem)
     assert replayed(rocket, dead(rocket, "send_back"))

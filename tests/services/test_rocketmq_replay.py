@@ -66,13 +66,13 @@ def test_the_failed_group_alone_gets_it_again(rocket: Rocket) -> None:
     assert rocket.driver.end(rocket.topic) == before
 
 
-def test_a_group_that_reads_but_not_its_retry_topic_is_refused_and_has_no_audience(rocket: Rocket) -> None:
+def test_a_group_that_reads_but_not_its_retry_topic_is_refused_and_has_no_consumers(rocket: Rocket) -> None:
     """4.9 does not tell what a group reads, but has no POP either."""
     knows_pop = not rocket.cluster.version.startswith("4")
     record, target = dead(rocket), Target("group", rocket.group)
     rocket.driver.commit_offset(rocket.group, rocket.topic)
     audience = [] if knows_pop else [f"group {rocket.group}"]
-    eventually(lambda: rocket.connector.audience([target]) == {target: audience})
+    eventually(lambda: rocket.connector.consumers([target]) == {target: audience})
     (sent,) = replay(rocket, [record], "group")
     assert sent.outcome == ("refused" if knows_pop else "confirmed")
     assert ("POP or gRPC" in str(sent.detail)) == knows_pop
@@ -259,10 +259,10 @@ def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: 
     assert sent.outcome == ("refused" if rocket.cluster.version.startswith("4") else "confirmed")
 
 
-def test_the_audience_of_a_group_is_the_group(rocket: Rocket) -> None:
+def test_the_consumers_of_a_group_is_the_group(rocket: Rocket) -> None:
     target = Target("group", rocket.group)
     rocket.driver.read_retries(rocket.group)
-    eventually(lambda: rocket.connector.audience([target]) == {target: [f"group {rocket.group}"]})
+    eventually(lambda: rocket.connector.consumers([target]) == {target: [f"group {rocket.group}"]})
 
 
 def test_doctor_shows_depth_and_retention(rocket: Rocket) -> None:

@@ -14,7 +14,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocketmq.records import FINISHED, HALF
+from dlq.connectors.rocketmq.records import HALF, OP_TOPIC
 from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
@@ -45,7 +45,7 @@ def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
         driver.finish(half, commit=True)
     own = {"TRAN_MSG": "true", "PGROUP": "tx-producers"}
     driver.send_many(TOPIC, 5_000, lambda _: (b"x", {**own, "UNIQ_KEY": unique_key()}), f=4, a="tx-producers")
-    eventually(lambda: driver.end(HALF) == 5_050 and driver.end(FINISHED))
+    eventually(lambda: driver.end(HALF) == 5_050 and driver.end(OP_TOPIC))
     connector = connector_of(unhurried)
     seen = read_all(connector, REQUEST)
     connector.close()
@@ -61,11 +61,11 @@ def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_firs
     connector = connector_of(unhurried)
     first = read_all(connector, REQUEST)
     driver.finish(half, commit=True)
-    eventually(lambda: driver.end(FINISHED))
+    eventually(lambda: driver.end(OP_TOPIC))
     second = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=first.checkpoint))
     connector.close()
     assert [record.message_id for record in first.records] == [half.key]
-    assert {record.dead_letter_queue for record in second.records} == {FINISHED, TOPIC}
+    assert {record.dead_letter_queue for record in second.records} == {OP_TOPIC, TOPIC}
 
 
 def test_half_messages_that_lie_in_rocksdb_alone_make_a_reading_incomplete(rocket_version: str) -> None:
@@ -93,7 +93,7 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
         driver.create_topic(TOPIC)
         driver.finish(driver.half(TOPIC, b"x"), commit=True)
         driver.finish(driver.half(TOPIC, b"y", keyless), commit=False)
-        eventually(lambda: driver.end(FINISHED) and driver.end(TOPIC))
+        eventually(lambda: driver.end(OP_TOPIC) and driver.end(TOPIC))
         time.sleep(1)
         pull(store, connector, REQUEST.source, PullOptions("drain"))
         connector.close()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.senders import StompLane
+from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
@@ -30,7 +30,7 @@ class Memory:
         self.log: list[str] = []
 
 
-class Connection(StompLane):
+class Connection(StompSender):
     """A connection to a `Memory`: answers at once, shows the answers when they are waited for."""
 
     artemis = False

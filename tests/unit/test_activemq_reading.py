@@ -9,7 +9,7 @@ from dlq.connectors.activemq import stomp_consumer
 from dlq.connectors.activemq.records import Place, record_maker
 from dlq.connectors.activemq.stomp import Frame, escape, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.activemq.stomp_consumer import Started, StompReading, Walk
+from dlq.connectors.activemq.stomp_consumer import Scan, Started, StompReading
 from dlq.connectors.base import ReadRequest
 from dlq.core.errors import ConnectionLost
 from dlq.core.settings import Source
@@ -61,8 +61,8 @@ class Connection:
 def reading_of(link: Any, letters: int, cumulative: bool) -> StompReading:
     make = record_maker(REQUEST, Place("q", "activemq", "6", "n"))
     started = Started(link, {"destination": "/queue/q"}, make, cumulative=cumulative)
-    walk = Walk(REQUEST, "DLQ", lambda _limit: started, False, letters, lambda _frame: None, {}, ())
-    return StompReading(walk, None)
+    scan = Scan(REQUEST, "DLQ", lambda _limit: started, False, letters, lambda _frame: None, {}, ())
+    return StompReading(scan, None)
 
 
 def acknowledgements(link: Connection) -> list[bytes]:
@@ -108,7 +108,7 @@ def test_a_letter_that_no_acknowledgement_names_is_covered_by_one_behind_it_or_t
     reading = reading_of(link, 6, cumulative)
     read = 0
     for batch in reading.batches():
-        assert not batch.left
+        assert not batch.skipped
         read += len(batch.records)
         reading.acknowledge(batch.position)
     assert (read, reading.complete, reading.settled()) == (6, True, 6)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire import MAX_FRAME, Answer, Reader
-from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.core.errors import BrokerError, ConnectionLost
 
 
@@ -140,7 +140,7 @@ def test_a_long_property_is_a_big_string() -> None:
 
 
 def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another() -> None:
-    sender = openwire.Sender("ID:x:1")
+    sender = openwire.Writer("ID:x:1")
     letter = openwire.Letter(openwire.destination("queue", "q"), False, b"body", b"\0\0\0\0", 1)
     one, two = sender.message(letter, 1), sender.message(letter, 1)
     assert len(one) == len(two)
@@ -153,10 +153,10 @@ FORBIDDEN = framed(16, thrown("SecurityException", "not authorized"))
 
 
 @pytest.fixture
-def connected() -> Callable[..., OpenWireLane]:
+def connected() -> Callable[..., OpenWireSender]:
     """A connection to a broker that greets, takes the login, and says the rest piece by piece."""
 
-    def connect(*answers: bytes) -> OpenWireLane:
+    def connect(*answers: bytes) -> OpenWireSender:
         server = socket.create_server(("127.0.0.1", 0))
 
         def serve() -> None:
@@ -169,7 +169,7 @@ def connected() -> Callable[..., OpenWireLane]:
         threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
         urls = ("stomp://127.0.0.1:1", f"tcp://127.0.0.1:{port}")
-        return OpenWireLane(ActiveMQBroker("legacy", "activemq", urls[0], openwire_url=urls[1]))
+        return OpenWireSender(ActiveMQBroker("legacy", "activemq", urls[0], openwire_url=urls[1]))
 
     return connect
 
@@ -183,14 +183,14 @@ def connected() -> Callable[..., OpenWireLane]:
     ],
 )
 def test_why_a_transaction_was_rolled_back_is_said_when_it_comes_later(
-    connected: Callable[..., OpenWireLane], answers: list[bytes]
+    connected: Callable[..., OpenWireSender], answers: list[bytes]
 ) -> None:
-    lane = connected(*answers)
+    sender = connected(*answers)
     with pytest.raises(BrokerError, match=r"not authorized \(.*marked rollback only\)"):
-        lane.wait_for("2")
-    assert lane.was_refused("2")
+        sender.wait_for("2")
+    assert sender.was_refused("2")
 
 
-def test_a_rollback_without_a_reason_is_told_as_it_is(connected: Callable[..., OpenWireLane]) -> None:
+def test_a_rollback_without_a_reason_is_told_as_it_is(connected: Callable[..., OpenWireSender]) -> None:
     with pytest.raises(BrokerError, match=r"Transaction marked rollback only$"):
         connected(ROLLED_BACK).wait_for("2")

@@ -10,7 +10,7 @@ from pika import exceptions
 
 from dlq.connectors import credentials
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.connection import parameters, refusal, translated
+from dlq.connectors.rabbitmq.connection import as_our_error, parameters, refusal
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import Topology, limit_in_force, version_of
@@ -120,10 +120,10 @@ def test_what_pika_raises_is_translated() -> None:
     by_text = exceptions.ProbableAuthenticationError(
         "ConnectionClosedByBroker: (403) 'ACCESS_REFUSED - Login was refused'"
     )
-    assert type(translated(by_text, shop())) is AccessDenied
-    assert type(translated(exceptions.StreamLostError("reset"), shop())) is ConnectionLost
-    assert type(translated(ConnectionRefusedError(111, "Connection refused"), shop())) is Unreachable
-    assert type(translated(exceptions.ChannelClosedByBroker(404, "no queue"), shop())) is NotFound
+    assert type(as_our_error(by_text, shop())) is AccessDenied
+    assert type(as_our_error(exceptions.StreamLostError("reset"), shop())) is ConnectionLost
+    assert type(as_our_error(ConnectionRefusedError(111, "Connection refused"), shop())) is Unreachable
+    assert type(as_our_error(exceptions.ChannelClosedByBroker(404, "no queue"), shop())) is NotFound
 
 
 def test_texts_of_the_broker_cannot_steer_the_terminal() -> None:

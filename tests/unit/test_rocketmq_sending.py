@@ -8,7 +8,7 @@ from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rocketmq.message import encode_properties
 from dlq.connectors.rocketmq.publisher import outcome_of
 from dlq.connectors.rocketmq.remoting import Frame
-from dlq.connectors.rocketmq.republishing import message_of, outline, queue_by_hash, target_of, unique_key_of
+from dlq.connectors.rocketmq.republishing import message_of, preview, queue_by_hash, target_of, unique_key_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -82,7 +82,7 @@ def test_only_what_identifies_the_message_goes_along() -> None:
     assert message.properties == {**kept, **PROVENANCE}
     assert (message.topic, message.reconsume_limit) == ("orders", None)
     assert set(
-        outline(record(properties={**own, **kept}), Target("topic", "orders"), PROVENANCE).stripped
+        preview(record(properties={**own, **kept}), Target("topic", "orders"), PROVENANCE).stripped
     ) == set(own)
 
 
@@ -130,14 +130,14 @@ PROBLEMS = [
 
 @pytest.mark.parametrize(("properties", "kind", "words"), PROBLEMS)
 def test_what_must_not_be_sent_says_why(properties: dict[str, str], kind: str, words: str | None) -> None:
-    problem = outline(record(properties=properties), Target(kind, "pay"), PROVENANCE).problem
+    problem = preview(record(properties=properties), Target(kind, "pay"), PROVENANCE).problem
     assert problem is None if words is None else words in str(problem)
 
 
 def test_a_topic_with_other_groups_is_warned_of() -> None:
-    warnings = outline(record(), Target("topic", "orders"), PROVENANCE).warnings
+    warnings = preview(record(), Target("topic", "orders"), PROVENANCE).warnings
     assert any("every group" in warning for warning in warnings)
-    assert not outline(record(), Target("group", "pay"), PROVENANCE).warnings
+    assert not preview(record(), Target("group", "pay"), PROVENANCE).warnings
 
 
 # From Java: "Aa" and "BB" collide, and the last one's hash is Integer.MIN_VALUE.

@@ -3,15 +3,15 @@
 import pytest
 
 from dlq.connectors.base import Checkpoint, Gap
-from dlq.connectors.rocketmq.queue_scan import Place
-from dlq.connectors.rocketmq.snapshot import Extent, Plan, plan_of
+from dlq.connectors.rocketmq.queue_scan import MessageQueue
+from dlq.connectors.rocketmq.snapshot import Plan, QueueOffsets, plan_of
 
-PLACE = Place("%DLQ%pay", "broker-a", 0)
+PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 KEY = str(PLACE)
 
 
 def planned(lowest: int, highest: int, resume: Checkpoint, is_anew: bool = False) -> Plan:
-    return plan_of([Extent(PLACE, lowest, highest)], resume, [PLACE] if is_anew else [])
+    return plan_of([QueueOffsets(PLACE, lowest, highest)], resume, [PLACE] if is_anew else [])
 
 
 STARTS: list[tuple[Checkpoint, bool, tuple[str, int, int]]] = [
@@ -30,8 +30,8 @@ STARTS: list[tuple[Checkpoint, bool, tuple[str, int, int]]] = [
 def test_a_reading_starts_at_the_checkpoint_of_the_store_that_is_there(
     resume: Checkpoint, is_anew: bool, expected: tuple[str, int, int]
 ) -> None:
-    (stretch,) = planned(10, 50, resume, is_anew).stretches
-    assert (stretch.key, stretch.start, stretch.end) == expected
+    (offset_range,) = planned(10, 50, resume, is_anew).ranges
+    assert (offset_range.key, offset_range.start, offset_range.end) == expected
 
 
 def test_letters_that_retention_took_before_they_were_read_are_a_gap() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hostile import Server, answering, certificate, speaking_tls
 
-from dlq.connectors.activemq.openwire_publisher import OpenWireLane
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.activemq.stomp_connection import Link as StompLink
 from dlq.connectors.rabbitmq.connection import connect
 from dlq.connectors.rocketmq.cluster import Cluster
@@ -20,7 +20,7 @@ from dlq.core.settings import Broker
 KINDS: dict[str, tuple[str, Callable[[Broker], object]]] = {
     "rabbitmq": ("amqps://u@{}", connect),
     "activemq": ("stomp+tls://u@{}", StompLink),
-    "openwire": ("ssl://{}", OpenWireLane),
+    "openwire": ("ssl://{}", OpenWireSender),
     "rocketmq": ("rocketmq+tls://{}", lambda broker: Cluster(broker).masters()),
 }
 

@@ -15,7 +15,7 @@ from dlq.connectors import web
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Target
-from dlq.connectors.rabbitmq.consumers import audience
+from dlq.connectors.rabbitmq.consumers import consumers_of
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management
 from dlq.connectors.rabbitmq.topology import learn
@@ -172,7 +172,7 @@ def test_answers_of_another_shape_are_no_reason_to_fall_over(content: str) -> No
         broker = rabbit(f"http://{server.address}")
         learn(broker, "q", "3.13.7", None).document()
         try:
-            audience(broker, [Target("exchange", "e/k")])
+            consumers_of(broker, [Target("exchange", "e/k")])
         except BrokerError as error:
             assert "answers something that is no" in str(error)  # noqa: PT017 - some shapes mean nothing
 

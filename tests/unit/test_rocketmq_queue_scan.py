@@ -1,4 +1,4 @@
-"""Walks over a queue: gaps are what the broker says is gone, never what it has no time to send."""
+"""Scans of a queue: gaps are what the broker says is gone, never what it has no time to send."""
 
 import json
 from collections import deque
@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Gap
-from dlq.connectors.rocketmq.queue_scan import Place, PullWalk, Step, queue_walk
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.reading import _gathered
-from dlq.connectors.rocketmq.remoting import Ask, Code, Frame
+from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode
 from dlq.core.errors import ConnectionLost
 
-PLACE = Place("%DLQ%pay", "broker-a", 0)
+PLACE = MessageQueue("%DLQ%pay", "broker-a", 0)
 
 
 class Broker:
@@ -44,37 +44,37 @@ class Broker:
         return self._answers.popleft()
 
 
-def answer(code: Code, body: bytes = b"", remark: str = "", **fields: int) -> Frame:
+def answer(code: ResponseCode, body: bytes = b"", remark: str = "", **fields: int) -> Frame:
     return Frame(code, 0, True, 0, remark, {name: str(value) for name, value in fields.items()}, body)
 
 
-def test_a_broker_that_stays_busy_ends_the_walk_without_a_gap() -> None:
-    link: Any = Broker(lambda *_: answer(Code.BUSY, remark="[OVERLOAD]system busy"))
+def test_a_broker_that_stays_busy_ends_the_scan_without_a_gap() -> None:
+    link: Any = Broker(lambda *_: answer(ResponseCode.BUSY, remark="[OVERLOAD]system busy"))
     steps: list[Step] = []
     with pytest.raises(ConnectionLost, match=r"offset 7: code 2 \[OVERLOAD"):
-        steps += PullWalk(link, PLACE, 7, 9, 2**20)
+        steps += PullScan(link, PLACE, 7, 9, 2**20)
     assert set(steps) == {Step((), 7)}
 
 
 def test_a_broker_that_names_no_progress_makes_no_gap_either() -> None:
-    link: Any = Broker(lambda *_: answer(Code.PULL_AGAIN, nextBeginOffset=7))
+    link: Any = Broker(lambda *_: answer(ResponseCode.PULL_AGAIN, nextBeginOffset=7))
     with pytest.raises(ConnectionLost, match="nothing at offset 7"):
-        list(PullWalk(link, PLACE, 7, 9, 2**20))
+        list(PullScan(link, PLACE, 7, 9, 2**20))
 
 
 def test_what_the_broker_moves_past_is_a_gap() -> None:
-    link: Any = Broker(lambda *_: answer(Code.PULL_MOVED, nextBeginOffset=100))
-    (step,) = PullWalk(link, PLACE, 7, 9, 2**20)
+    link: Any = Broker(lambda *_: answer(ResponseCode.PULL_MOVED, nextBeginOffset=100))
+    (step,) = PullScan(link, PLACE, 7, 9, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 9, [Gap(str(PLACE), 7, 9)])
 
 
 def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> None:
     def reply(code: int, fields: Mapping[str, Any]) -> Frame:
-        if code == Ask.VIEW_MESSAGE:
-            return answer(Code.SYSTEM_ERROR)
+        if code == RequestCode.VIEW_MESSAGE:
+            return answer(ResponseCode.SYSTEM_ERROR)
         entries = [{"physicOffset": n} for n in range(fields["count"])]
-        return answer(Code.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
+        return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
 
     link: Any = Broker(reply)
-    (step,) = _gathered(queue_walk(link, PLACE, 5, 205), 2_000, 2**20)
+    (step,) = _gathered(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])

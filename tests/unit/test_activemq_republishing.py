@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from dlq.connectors.activemq.queues import pattern_of
-from dlq.connectors.activemq.republishing import outline, target_of, wire
+from dlq.connectors.activemq.republishing import preview, target_of, wire
 from dlq.connectors.activemq.stomp import headers_of
-from dlq.connectors.base import Outline, Target
+from dlq.connectors.base import SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -33,15 +33,15 @@ def sent(record: Record, target: Target = ORDERS, keep_headers: bool = False) ->
     return headers_of(head.partition(b"\n")[2]), rest[:-1]
 
 
-def outlined(record: Record, target: Target = ORDERS) -> Outline:
-    return outline(record, target, PROVENANCE, False)
+def previewed(record: Record, target: Target = ORDERS) -> SendPreview:
+    return preview(record, target, PROVENANCE, False)
 
 
 @pytest.mark.parametrize("name", OF_THE_BROKER)
 def test_what_would_shadow_or_expire_the_replay_is_never_sent(name: str) -> None:
     record = letter(headers={name: "old", "tenant": "42"})
     assert "old" not in sent(record, keep_headers=True)[0].values()
-    assert (sent(record)[0]["tenant"], outlined(record).stripped) == ("42", [name])
+    assert (sent(record)[0]["tenant"], previewed(record).stripped) == ("42", [name])
 
 
 def test_what_artemis_shows_of_an_amqp_message_stays_behind_and_classic_gets_it_back() -> None:
@@ -56,9 +56,9 @@ def test_an_amqp_message_of_classic_goes_without_its_ttl_and_the_plan_says_so() 
     amqp = {"JMS_AMQP_NATIVE": "true", "content-length": "14"}
     record = letter(b"\x00Sp\xc0\x05\x03A@R\x09", headers=amqp)
     assert sent(record)[1] == b"\x00Sp\xc0\x04\x03A@@"
-    assert "ttl, absolute-expiry-time" in outlined(record).stripped
+    assert "ttl, absolute-expiry-time" in previewed(record).stripped
     plain = letter(record.body, headers={"content-length": "14"})
-    assert (sent(plain)[1], outlined(plain).stripped) == (record.body, ["content-length"])
+    assert (sent(plain)[1], previewed(plain).stripped) == (record.body, ["content-length"])
 
 
 def test_a_replay_is_persistent_and_says_what_it_is() -> None:
@@ -103,11 +103,11 @@ def test_artemis_gets_a_duplicate_id_of_our_own() -> None:
     ],
 )
 def test_what_would_close_the_connection_is_a_problem(record: Record, words: str) -> None:
-    assert words in (outlined(record).problem or "")
+    assert words in (previewed(record).problem or "")
 
 
 def test_a_header_just_below_the_limit_is_none() -> None:
-    assert outlined(letter(headers={"note": "x" * 10_200})).problem is None
+    assert previewed(letter(headers={"note": "x" * 10_200})).problem is None
 
 
 @pytest.mark.parametrize("length", [{}, {"content-length": "1"}])
@@ -116,12 +116,12 @@ def test_the_headers_that_are_added_count(length: dict[str, str]) -> None:
         return letter(headers={**length, **{f"h{n}": "" for n in range(number)}})
 
     most = 1000 - len(sent(of(0))[0])
-    assert outlined(of(most)).problem is None
-    assert "more than 1000 headers" in (outlined(of(most + 1)).problem or "")
+    assert previewed(of(most)).problem is None
+    assert "more than 1000 headers" in (previewed(of(most + 1)).problem or "")
 
 
 def test_the_plan_says_what_stomp_loses() -> None:
-    said = " ".join(outlined(letter(headers={"amount": "7"}, persistent=False)).warnings)
+    said = " ".join(previewed(letter(headers={"amount": "7"}, persistent=False)).warnings)
     assert "sends every property as a string" in said
     assert "shows no group" in said
     assert "was not persistent" in said
@@ -129,7 +129,7 @@ def test_the_plan_says_what_stomp_loses() -> None:
 
 def test_with_jolokia_the_plan_names_the_types_and_misses_no_group() -> None:
     told = {"class": "text", "JMSXGroupID": "g", "type of amount": "int"}
-    [said] = outlined(letter(headers={"amount": "7"}, properties=told)).warnings
+    [said] = previewed(letter(headers={"amount": "7"}, properties=told)).warnings
     assert said.endswith(": amount (int)")
 
 
@@ -137,7 +137,7 @@ def test_a_topic_reaches_every_subscriber_and_the_plan_says_so() -> None:
     record = letter(origin="news", origin_kind="topic")
     target = target_of(record, "origin")
     assert target == Target("topic", "news")
-    assert any("every subscriber gets it" in warning for warning in outlined(record, target).warnings)
+    assert any("every subscriber gets it" in warning for warning in previewed(record, target).warnings)
 
 
 def test_artemis_reaches_the_queue_that_failed_alone() -> None:

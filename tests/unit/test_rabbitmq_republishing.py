@@ -5,7 +5,7 @@ import pytest
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.amqp.table import Properties, decode
-from dlq.connectors.rabbitmq.republishing import MAX_FRAME, block_to_send, outline, target_of
+from dlq.connectors.rabbitmq.republishing import MAX_FRAME, block_to_send, preview, target_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -37,7 +37,7 @@ def sent(record: Record, keep_headers: bool = False) -> Properties:
 def test_what_the_broker_made_is_never_sent(name: str, keep_headers: bool) -> None:
     record = letter({name: "x", "tenant": 42})
     assert sent(record, keep_headers).headers == {"tenant": "42", **PROVENANCE}
-    assert outline(record, ORDERS, PROVENANCE, keep_headers).stripped == [name]
+    assert preview(record, ORDERS, PROVENANCE, keep_headers).stripped == [name]
 
 
 @pytest.mark.parametrize("name", OF_FRAMEWORKS)
@@ -67,13 +67,13 @@ def test_properties_that_would_harm_are_dropped_and_the_rest_is_kept() -> None:
         "message_id": "m",
         "reply_to": "r",
     }
-    assert outline(record, ORDERS, PROVENANCE, False).stripped == ["expiration", "user_id"]
+    assert preview(record, ORDERS, PROVENANCE, False).stripped == ["expiration", "user_id"]
 
 
 def test_direct_reply_to_is_dropped_but_not_a_header_that_mentions_it() -> None:
     record = letter({"note": "amq.rabbitmq.reply-to"}, reply_to="amq.rabbitmq.reply-to.g1h2")
     assert "reply_to" not in sent(record).properties
-    assert "reply_to" in outline(record, ORDERS, PROVENANCE, False).stripped
+    assert "reply_to" in preview(record, ORDERS, PROVENANCE, False).stripped
     assert (
         sent(letter({"note": "amq.rabbitmq.reply-to"}, reply_to="answers")).properties["reply_to"]
         == "answers"
@@ -99,24 +99,24 @@ def test_a_letter_without_a_block_is_encoded_from_its_maps() -> None:
     assert found.properties == {
         "delivery_mode": "2", "message_id": "m", "timestamp": "1762053129", "type": "order",
     }  # fmt: skip
-    assert "as text" in outline(record, ORDERS, PROVENANCE, False).warnings[0]
+    assert "as text" in preview(record, ORDERS, PROVENANCE, False).warnings[0]
 
 
 def test_properties_that_cannot_be_encoded_are_a_problem_and_no_crash() -> None:
     record = Record("r", "s", "b", "rabbitmq", "q", properties={"priority": "high"})
-    assert "cannot be sent" in (outline(record, ORDERS, PROVENANCE, False).problem or "")
+    assert "cannot be sent" in (preview(record, ORDERS, PROVENANCE, False).problem or "")
 
 
 @pytest.mark.parametrize(("size", "fits"), [(MAX_FRAME - 500, True), (MAX_FRAME, False)])
 def test_headers_that_do_not_fit_a_frame_are_a_problem(size: int, fits: bool) -> None:
-    found = outline(letter({"stack": "x" * size}), ORDERS, PROVENANCE, False)
+    found = preview(letter({"stack": "x" * size}), ORDERS, PROVENANCE, False)
     assert (found.problem is None) == fits
 
 
 def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
     record = letter({"stack": "x" * (MAX_FRAME - 100)})
     assert len(record.raw_properties or b"") + 20 < MAX_FRAME
-    assert "with ours" in (outline(record, ORDERS, PROVENANCE, False).problem or "")
+    assert "with ours" in (preview(record, ORDERS, PROVENANCE, False).problem or "")
 
 
 @pytest.mark.parametrize(
@@ -129,11 +129,11 @@ def test_our_own_headers_count_when_the_frame_is_nearly_full() -> None:
     ],
 )
 def test_what_may_surprise_is_warned_of(record: Record, target: Target, text: str) -> None:
-    assert [warning for warning in outline(record, target, PROVENANCE, False).warnings if text in warning]
+    assert [warning for warning in preview(record, target, PROVENANCE, False).warnings if text in warning]
 
 
 def test_an_ordinary_letter_has_no_warnings_and_no_problem() -> None:
-    found = outline(letter({"tenant": 1}), ORDERS, PROVENANCE, False)
+    found = preview(letter({"tenant": 1}), ORDERS, PROVENANCE, False)
     assert (list(found.stripped), found.problem, list(found.warnings)) == ([], None, [])
 
 
