@@ -1,0 +1,126 @@
+"""The lowest versions of libraries that pyproject.toml allows are enough.
+
+Nobody has them by chance, because installers take the newest; but a host on which another program holds a
+library back gets just these, and finds out in a night when `dlq` is needed. So what a pull needs, Spark left
+out, is installed in its lowest versions, and does its work without a broker.
+"""
+
+import json
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+OF_EXTRAS = {
+    "pyspark",
+    "py4j",
+    "redis",
+    "s3fs",
+    "botocore",
+    "psycopg",
+    "pymysql",
+    "lz4",
+    "zstandard",
+    "opentelemetry",
+}
+IMPORT_ALL = """
+import dlq.core, importlib, json, pkgutil
+folder = dlq.core.__path__[0].removesuffix("core")
+missing = {}
+for module in pkgutil.walk_packages([folder], "dlq."):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            missing[module.name] = error.name
+print(json.dumps(missing))
+"""
+VERSIONS = """
+import json, sys
+from importlib.metadata import version
+print(json.dumps([version(name) for name in sys.argv[1:]]))
+"""
+DEATH = {"reason": "rejected", "queue": "orders", "count": 1, "time": "2026-11-02T03:12:44Z"}
+LETTER = {
+    "broker_kind": "rabbitmq",
+    "queue": "orders.dlq",
+    "message_id": "order-1",
+    "headers": {
+        "x-death": [{"reason": "rejected", "queue": "orders", "count": 1, "time": "2026-11-02T03:12:44Z"}]
+    },
+    "body_text": '{"order": 1}',
+}
+
+
+def _dist() -> ModuleType:
+    spec = util.spec_from_file_location("release_dist", ROOT / "release" / "dist.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of an environment with nothing but the lowest versions and `dlq`."""
+    work, dist = tmp_path_factory.mktemp("lowest"), _dist()
+    source = dist.committed(work)
+    installer = dist.environment(work / "uv", "uv").with_name("uv")
+    dist.run(installer, "venv", "--quiet", "--python", sys.executable, work / "venv")
+    found: Path = work / "venv" / dist.PYTHON
+    (source / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    install = (installer, "pip", "install", "--quiet", "--python", found)
+    dist.run(*install, "--resolution", "lowest-direct", "--requirements", source / "pyproject.toml")
+    dist.run(*install, "--no-deps", source)
+    return found
+
+
+@pytest.fixture
+def dlq(python: Path, tmp_path: Path) -> Callable[..., str]:
+    """What `dlq WORDS...` of that environment prints, in a folder with an empty configuration."""
+    (tmp_path / "dlq.toml").touch()
+
+    def run(*words: str) -> str:
+        command = [python.with_name("dlq"), *words]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_the_lowest_versions_are_installed(python: Path) -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    wanted = [Requirement(line) for line in listed]
+    told = subprocess.check_output([python, "-c", VERSIONS, *(one.name for one in wanted)], text=True)
+    lowest = [next(s.version for s in one.specifier if s.operator == ">=") for one in wanted]
+    assert all(found.startswith(low) for found, low in zip(json.loads(told), lowest, strict=True)), told
+
+
+def test_every_module_is_imported_but_for_what_an_extra_brings(python: Path) -> None:
+    missing = json.loads(subprocess.check_output([python, "-c", IMPORT_ALL], text=True))
+    assert {
+        name: module for name, module in missing.items() if module.partition(".")[0] not in OF_EXTRAS
+    } == {}
+
+
+def test_letters_go_into_an_archive_are_shown_and_come_out(dlq: Callable[..., str], tmp_path: Path) -> None:
+    (tmp_path / "letters.jsonl").write_text(json.dumps(LETTER) + "\n")
+    assert "Usage: dlq" in dlq("--help")
+    assert json.loads(dlq("import", "letters.jsonl", "-o", "json"))["records"] == 1
+    row = json.loads(dlq("ls"))
+    assert row["cause"] == "poison_ack"
+    assert "rejected" in dlq("show", row["record_id"], "-o", "table")
+    assert "1 dead letter" in dlq("report", "--format", "terminal")
+    dlq("report", "--out", "report.html")
+    assert json.loads(dlq("query", "SELECT count(*) AS n FROM letters")) == {"n": 1}
+    assert json.loads(dlq("export", "-"))["message_id"] == LETTER["message_id"]
+    assert json.loads(dlq("verify", "-o", "json"))["balanced"]
