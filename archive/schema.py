@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.core.columns import Column, Columns, Maps, Packed, Same
+from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps
 from dlq.core.record import COLUMNS, Death, Record
 
 FORMAT_VERSION = 1
@@ -97,9 +97,9 @@ _BUILDERS: Mapping[str, Any] = {
 
 
 def _array(field: pa.Field, values: Column) -> pa.Array:
-    if isinstance(values, Same):
+    if isinstance(values, Constant):
         return _array(field, [values.value]).take(pa.repeat(pa.scalar(0, pa.int32()), len(values)))
-    if isinstance(values, Packed):
+    if isinstance(values, ArrowArray):
         return values.array.cast(field.type)
     if isinstance(values, Maps):
         return _alike_maps(values)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
 from dlq.core.clock import datable, now
-from dlq.core.columns import Column, Columns, Maps, Same, each, same
+from dlq.core.columns import Column, Columns, Constant, Maps, collapsed, map_column
 from dlq.core.identity import content_id, framed
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
@@ -29,7 +29,7 @@ class Heads(NamedTuple):
     def of(self, name: str) -> Column:
         """One header; None where there is none."""
         if isinstance(self.headers, Maps):
-            return self.headers.columns.get(name, Same(None, len(self.places)))
+            return self.headers.columns.get(name, Constant(None, len(self.places)))
         return [headers.get(name) for headers in self.headers]
 
 
@@ -57,10 +57,10 @@ def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
         return None
     columns: dict[bytes, Column] = {}
     for lines in zip(*heads, strict=True):
-        column = same(lines)
+        column = collapsed(lines)
         name, colon, _ = lines[0].partition(b":")
         begin = name + colon
-        if not colon or not (isinstance(column, Same) or all(line.startswith(begin) for line in lines)):
+        if not colon or not (isinstance(column, Constant) or all(line.startswith(begin) for line in lines)):
             return None
         columns[begin] = column
     headers = {name[:-1].decode("utf-8", "replace"): _values(name, lines) for name, lines in columns.items()}
@@ -76,13 +76,13 @@ def _values(begin: bytes, lines: Column) -> Column:
         text = line[skipped:].decode("utf-8", "replace")
         return unescape(text) if "\\" in text else text
 
-    return each(value, lines)
+    return map_column(value, lines)
 
 
 def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
     """A name ends with its colon and is there once, so the order of names is the order of lines."""
     kept = [columns[name] for name in sorted(columns) if name not in _PER_DELIVERY]
-    return same(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Same(b"", rows)
+    return collapsed(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Constant(b"", rows)
 
 
 def stable_lines(head: bytes) -> bytes:
@@ -113,7 +113,7 @@ def bare_destination(destination: str | None) -> tuple[str | None, str | None]:
 
 
 def _classic_ids(heads: Heads) -> Column:
-    return each(_or_empty, heads.of("message-id"))
+    return map_column(_or_empty, heads.of("message-id"))
 
 
 def _artemis_ids(heads: Heads) -> Column:
@@ -127,7 +127,7 @@ def _artemis_id(original: str | None, message_id: str | None) -> str:
 
 def _artemis_origins(heads: Heads) -> Column:
     names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
-    return same([*map(_artemis_origin, *map(heads.of, names))])
+    return collapsed([*map(_artemis_origin, *map(heads.of, names))])
 
 
 def _artemis_origin(
@@ -140,7 +140,7 @@ def _artemis_origin(
 
 
 def _classic_origins(heads: Heads) -> Column:
-    return each(bare_destination, heads.of("original-destination"))
+    return map_column(bare_destination, heads.of("original-destination"))
 
 
 def _or_empty(text: str | None) -> str:
@@ -178,58 +178,47 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         ids, origins = ids_of(heads), origins_of(heads)
         digests = [sha256(body).hexdigest() for body in bodies]
 
-        def all_the(value: object) -> Same:
-            return Same(value, rows)
+        def all_the(value: object) -> Constant:
+            return Constant(value, rows)
 
-        return Columns((
-            [
+        return Columns.of(
+            rows,
+            record_id=[
                 content_id(message_id.encode(), stable, digest.encode(), after=first_parts)
                 for message_id, stable, digest in zip(ids, heads.stable, digests, strict=True)
             ],
-            all_the(source),
-            all_the(broker),
-            all_the(kind),
-            all_the(queue),
-            all_the(place.version),
-            all_the(place.node),
-            all_the(None),  # queue_id
-            all_the(None),  # offset
-            ids,
-            ids,  # physical_id
-            of("correlation-id"),
-            all_the(()),  # keys
-            [*map(request.key_reader(), ids, heads.headers, repeat(NOTHING), bodies)]
-            if request.source.key not in (None, "message_id") else ids,
-            each(itemgetter(0), origins),
-            each(itemgetter(1), origins),
-            all_the(None),  # origin_exchange
-            all_the(None),  # origin_routing_key
-            all_the(None),  # origin_group
-            all_the(None),  # exchange
-            all_the(None),  # routing_key
-            all_the(now()),
-            each(_millis, of("timestamp")),
-            all_the(None),  # first_dead_at
-            each(_millis, of("_AMQ_ACTUAL_EXPIRY")) if artemis else all_the(None),
-            each(_millis, of("expires")),
-            of("dlqDeliveryFailureCause"),
-            all_the(()),  # deaths
-            all_the(None),  # attempts
-            each(_is_true, of("redelivered")),
-            heads.headers,
-            raw,
-            all_the(NOTHING),  # properties
-            bodies,
-            [*map(len, bodies)],
-            digests,
-            of("content-type"),
-            all_the(None),  # content_encoding
-            each(_is_true, of("persistent")),
-            each(_NUMBERS.get, of("priority")),
-            each(_flags, same(inner_nuls)),
-            all_the(pull_id),
-            all_the(mode),
-        ))  # fmt: skip
+            source=all_the(source),
+            broker=all_the(broker),
+            broker_kind=all_the(kind),
+            dead_letter_queue=all_the(queue),
+            broker_version=all_the(place.version),
+            broker_node=all_the(place.node),
+            message_id=ids,
+            physical_id=ids,
+            correlation_id=of("correlation-id"),
+            key=[*map(request.key_reader(), ids, heads.headers, repeat(NOTHING), bodies)]
+            if request.source.key not in (None, "message_id")
+            else ids,
+            origin_kind=map_column(itemgetter(0), origins),
+            origin=map_column(itemgetter(1), origins),
+            captured_at=all_the(now()),
+            published_at=map_column(_millis, of("timestamp")),
+            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY")) if artemis else all_the(None),
+            expires_at=map_column(_millis, of("expires")),
+            failure_text=of("dlqDeliveryFailureCause"),
+            redelivered=map_column(_is_true, of("redelivered")),
+            headers=heads.headers,
+            raw_properties=raw,
+            body=bodies,
+            body_size=[*map(len, bodies)],
+            body_sha256=digests,
+            content_type=of("content-type"),
+            persistent=map_column(_is_true, of("persistent")),
+            priority=map_column(_NUMBERS.get, of("priority")),
+            flags=map_column(_flags, collapsed(inner_nuls)),
+            pull_id=all_the(pull_id),
+            mode=all_the(mode),
+        )
 
     return make
 

@@ -17,10 +17,10 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.records import record_maker
 from dlq.core.errors import ConnectionLost, DlqError, UsageError
-from dlq.core.record import Record
 
 IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
@@ -30,6 +30,8 @@ _SLIDE = 8
 _MOST_LETTERS = 6_000
 _MOST_BYTES = 64 * 2**20
 _YIELD_SECONDS = 1.0
+_STREAM_OFFSET = b"\x0fx-stream-offset"
+"""The name of a header, as a table has it."""
 _WAIT_SECONDS = 0.2
 _POLL_SECONDS = 0.01
 
@@ -59,7 +61,7 @@ class RabbitReading:
         self._windows = 0
         self._start = self._end = self._prefetch = 0
         self._consuming = False
-        self._records: list[Record] = []
+        self._taken: list[Delivery] = []
         self._received = 0
         self._size = self._yielded_size = 0
         self._yielded = time.monotonic()
@@ -114,36 +116,35 @@ class RabbitReading:
 
     def _take(self) -> bool:
         """Take what has come, as far as the batch has room."""
-        came = self._link.take_deliveries(self._request.batch_rows - len(self._records))
-        records = [self._make(delivery) for delivery in came]
-        if records and not self._received:
-            self._refuse_stream(records[0])
-        self._records += records
-        self._received += len(records)
-        self._size += sum([record.body_size for record in records])
+        came = self._link.take_deliveries(self._request.batch_rows - len(self._taken))
+        if came and not self._received:
+            self._refuse_stream(came[0])
+        self._taken += came
+        self._received += len(came)
+        self._size += sum([len(delivery.body) for delivery in came])
         return bool(came)
 
-    def _refuse_stream(self, first: Record) -> None:
+    def _refuse_stream(self, first: Delivery) -> None:
         """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
-        if self.topology.get("queue_type") is None and "x-stream-offset" in first.headers:
+        if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
             raise UsageError(
                 f"source {self._request.source.name}: {self._queue} is a stream; dlq reads queues only"
             )
 
     def _is_full(self) -> bool:
         size = self._size - self._yielded_size
-        return len(self._records) >= self._request.batch_rows or size >= self._request.batch_bytes
+        return len(self._taken) >= self._request.batch_rows or size >= self._request.batch_bytes
 
     def _batch(self) -> Batch:
-        records, self._records = self._records, []
+        taken, self._taken = self._taken, []
         self._yielded, self._yielded_size = time.monotonic(), self._size
-        return Batch(records, self._received)
+        return Batch(self._make(taken) if taken else (), self._received)
 
     def _rest(self) -> Iterator[Batch]:
         while self._take():
             if self._is_full():
                 yield self._batch()
-        if self._records:
+        if self._taken:
             yield self._batch()
 
     def _is_starved(self) -> bool:

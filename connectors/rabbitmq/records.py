@@ -1,10 +1,10 @@
-"""One RabbitMQ delivery as a record. This runs for every letter, so what repeats is remembered."""
+"""RabbitMQ deliveries as records, a batch at a time; what repeats between letters is remembered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.amqp import table
@@ -12,13 +12,11 @@ from dlq.connectors.rabbitmq.amqp.fields import instant
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.x_death import deaths, rejections
 from dlq.core.clock import now
+from dlq.core.columns import Columns, Constant
 from dlq.core.identity import content_id, framed
-from dlq.core.record import FLAG_AMQP10_BODY, Death, Record
+from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 _AMQP10 = "amqp-1.0"
-_unreadable = table.Properties({}, {})
-# A named tuple's own constructor costs three times as much.
-_record = Record._make
 _PERSISTENT = {"1": False, "2": True}
 _NUMBERS = {str(number): number for number in range(256)}
 _after_tag = Struct(">Q?").size
@@ -53,8 +51,8 @@ def history(x_death: str | None) -> _History:
     )
 
 
-def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Delivery], Record]:
-    """A function that turns deliveries of one reading into records.
+def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequence[Delivery]], Columns]:
+    """A function that turns deliveries of one reading into records, a batch at a time.
 
     A block that cannot be decoded (no broker lets one through) is kept as raw bytes without a view.
     """
@@ -63,66 +61,78 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Deliver
     key_of = request.key_reader()
     place = framed(source.name.encode(), queue.encode())
 
-    def make(delivery: Delivery) -> Record:
-        redelivered, exchange, routing_key, framed_names = _envelope(delivery.method)
-        block, body = delivery.block, delivery.body
-        digest = sha256(body).hexdigest()
-        try:
-            properties, headers = table.decode(block)
-            stable = table.stable(block, headers)
-        except ValueError:
-            (properties, headers), stable = _unreadable, block
-        past = history(headers.get("x-death"))
-        origin = headers.get("x-first-death-queue") or past.queue
-        message_id = properties.get("message_id")
-        published = properties.get("timestamp")
-        return _record((
-            content_id(stable, digest.encode(), after=place + framed_names),
-            source.name,
-            source.broker,
-            "rabbitmq",
-            queue,
-            broker_version,
-            None,  # broker_node
-            None,  # queue_id
-            None,  # offset
-            message_id,
-            None,  # physical_id
-            properties.get("correlation_id"),
-            (),  # keys
-            key_of(message_id, headers, properties, body),
-            "queue" if origin else None,
-            origin,
-            past.exchange,
-            past.routing_key,
-            None,  # origin_group
-            exchange,
-            routing_key,
-            now(),
-            None if published is None else instant(int(published)),
-            past.first,
-            past.last,
-            None,  # expires_at
-            None,  # failure_text
-            past.deaths,
-            past.rejections,
-            redelivered,
-            headers,
-            block,
-            properties,
-            body,
-            len(body),
-            digest,
-            properties.get("content_type"),
-            properties.get("content_encoding"),
-            _PERSISTENT.get(properties.get("delivery_mode", "")),
-            _NUMBERS.get(properties.get("priority", "")),
-            FLAG_AMQP10_BODY if properties.get("type") == _AMQP10 else None,
-            request.pull_id,
-            request.mode,
-        ))  # fmt: skip
+    def make(deliveries: Sequence[Delivery]) -> Columns:
+        rows = len(deliveries)
+        redelivered, exchanges, routing_keys, envelopes = zip(
+            *[_envelope(delivery.method) for delivery in deliveries], strict=True
+        )
+        blocks, bodies = zip(*[(delivery.block, delivery.body) for delivery in deliveries], strict=True)
+        properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
+        digests = [sha256(body).hexdigest() for body in bodies]
+        deaths_before = [history(one.get("x-death")) for one in headers]
+        origins = [
+            one.get("x-first-death-queue") or before.queue
+            for one, before in zip(headers, deaths_before, strict=True)
+        ]
+
+        def all_the(value: object) -> Constant:
+            return Constant(value, rows)
+
+        def of(name: str) -> list[Any]:
+            return [one.get(name) for one in properties]
+
+        return Columns.of(
+            rows,
+            record_id=[
+                content_id(block, digest.encode(), after=place + envelope)
+                for block, digest, envelope in zip(stable, digests, envelopes, strict=True)
+            ],
+            source=all_the(source.name),
+            broker=all_the(source.broker),
+            broker_kind=all_the("rabbitmq"),
+            dead_letter_queue=all_the(queue),
+            broker_version=all_the(broker_version),
+            message_id=of("message_id"),
+            correlation_id=of("correlation_id"),
+            key=[*map(key_of, of("message_id"), headers, properties, bodies)],
+            origin_kind=["queue" if origin else None for origin in origins],
+            origin=origins,
+            origin_exchange=[before.exchange for before in deaths_before],
+            origin_routing_key=[before.routing_key for before in deaths_before],
+            exchange=exchanges,
+            routing_key=routing_keys,
+            captured_at=all_the(now()),
+            published_at=[None if time is None else instant(int(time)) for time in of("timestamp")],
+            first_dead_at=[before.first for before in deaths_before],
+            dead_at=[before.last for before in deaths_before],
+            deaths=[before.deaths for before in deaths_before],
+            attempts=[before.rejections for before in deaths_before],
+            redelivered=redelivered,
+            headers=headers,
+            raw_properties=blocks,
+            properties=properties,
+            body=bodies,
+            body_size=[*map(len, bodies)],
+            body_sha256=digests,
+            content_type=of("content_type"),
+            content_encoding=of("content_encoding"),
+            persistent=[_PERSISTENT.get(mode) for mode in of("delivery_mode")],
+            priority=[_NUMBERS.get(number) for number in of("priority")],
+            flags=[FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
+            pull_id=all_the(request.pull_id),
+            mode=all_the(request.mode),
+        )
 
     return make
+
+
+def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:
+    """Properties, headers, and what of the block stays the same at each delivery."""
+    try:
+        properties, headers = table.decode(block)
+        return properties, headers, table.stable(block, headers)
+    except ValueError:
+        return {}, {}, block
 
 
 def _envelope(method: bytes) -> tuple[bool, str, str, bytes]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dlq.connectors.rocketmq.message import BORN_V6, STORED_V6, V2, parse_properties
 from dlq.connectors.rocketmq.remoting import ProtocolError
-from dlq.core.columns import Column, Maps, Packed, Same
+from dlq.core.columns import ArrowArray, Column, Constant, Maps
 
 Numbers = npt.NDArray[np.int64]
 _HEAD = np.dtype(
@@ -150,23 +150,23 @@ def _parse_alike(blocks: pa.Array) -> Maps | None:
         names = text.take(pa.array(every + place)).unique().to_pylist()
         if len(names) > 1 or names[0] in columns:
             return None
-        columns[names[0]] = Packed(text.take(pa.array(every + place + 2)))
+        columns[names[0]] = ArrowArray(text.take(pa.array(every + place + 2)))
     return Maps(columns, rows)
 
 
-def numbers(values: Numbers) -> Same | Packed:
+def numbers(values: Numbers) -> Constant | ArrowArray:
     """A column of numbers, once where they are all equal."""
     if (values == values[0]).all():
-        return Same(int(values[0]), len(values))
-    return Packed(pa.array(values))
+        return Constant(int(values[0]), len(values))
+    return ArrowArray(pa.array(values))
 
 
-def texts(values: Numbers) -> Same | Packed:
+def texts(values: Numbers) -> Constant | ArrowArray:
     """The same as decimal text."""
     found = numbers(values)
-    if isinstance(found, Same):
-        return Same(str(found.value), len(found))
-    return Packed(found.array.cast(pa.string()))
+    if isinstance(found, Constant):
+        return Constant(str(found.value), len(found))
+    return ArrowArray(found.array.cast(pa.string()))
 
 
 def views(values: pa.Array) -> list[memoryview]:

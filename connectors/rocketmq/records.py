@@ -15,7 +15,7 @@ from dlq.connectors.rocketmq.columns import Cut, Numbers, cut, numbers, parse_bl
 from dlq.connectors.rocketmq.message import host_name
 from dlq.connectors.rocketmq.remoting import ProtocolError
 from dlq.core.clock import now
-from dlq.core.columns import Column, Columns, Maps, Packed, Same, each, same
+from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapsed, map_column
 from dlq.core.identity import ID_HEX_DIGITS, framed
 from dlq.core.record import Record
 
@@ -52,11 +52,11 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
         topic: str = found.topic[0].as_py()
         rows, group = len(found.topic), _group(topic)
         sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
-        store_hosts = same(found.store_host.to_pylist())
+        store_hosts = collapsed(found.store_host.to_pylist())
         physical_ids = [
             f"{host}{position}"
             for host, position in zip(
-                each(_hex, store_hosts), _hex_numbers(found.commit_log_offset), strict=True
+                map_column(_hex, store_hosts), _hex_numbers(found.commit_log_offset), strict=True
             )
         ]
         headers = Maps({
@@ -69,9 +69,9 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             "flag": texts(found.flag),
             "reconsumeTimes": texts(found.reconsume_times),
             "bornTimestamp": texts(found.born_at),
-            "bornHost": each(_host_name, same(found.born_host.to_pylist())),
+            "bornHost": map_column(_host_name, collapsed(found.born_host.to_pylist())),
             "storeTimestamp": texts(found.stored_at),
-            "storeHost": each(_host_name, store_hosts),
+            "storeHost": map_column(_host_name, store_hosts),
         }, rows)  # fmt: skip
         properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
         unique_keys = _values(properties, "UNIQ_KEY")
@@ -84,54 +84,43 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             strict=True,
         )
 
-        def all_the(value: object) -> Same:
-            return Same(value, rows)
+        def all_the(value: object) -> Constant:
+            return Constant(value, rows)
 
-        return Columns((
-            _identities(source, node, topic, zip(places, blocks, digests, strict=True)),
-            all_the(source),
-            all_the(broker),
-            all_the("rocketmq"),
-            all_the(topic),
-            all_the(version),
-            all_the(node),
-            numbers(found.queue_id),
-            numbers(found.queue_offset),
-            unique_keys,
-            physical_ids,
-            _values(properties, "CORRELATION_ID"),
-            each(_words, _values(properties, "KEYS")),
-            _keys(request, unique_keys, headers, properties, found),
-            each(_kind, origins),
-            origins,
-            all_the(None),  # origin_exchange
-            all_the(None),  # origin_routing_key
-            all_the(group),
-            all_the(None),  # exchange
-            all_the(None),  # routing_key
-            all_the(now()),
-            _micros(found.born_at),
-            all_the(None),  # first_dead_at
-            _micros(found.stored_at),
-            all_the(None),  # expires_at
-            all_the(None),  # failure_text
-            all_the(()),  # deaths
-            all_the(None) if group is None else attempts,
-            all_the(None),  # redelivered
-            headers,
-            blocks,
-            properties,
-            Packed(found.body),
-            Packed(pc.binary_length(found.body)),
-            [digest.hex() for digest in digests],
-            all_the(None),  # content_type
-            each(_encoding, sys_flag),
-            all_the(None),  # persistent
-            all_the(None),  # priority
-            sys_flag,
-            all_the(pull_id),
-            all_the(mode),
-        ))  # fmt: skip
+        return Columns.of(
+            rows,
+            record_id=_identities(source, node, topic, zip(places, blocks, digests, strict=True)),
+            source=all_the(source),
+            broker=all_the(broker),
+            broker_kind=all_the("rocketmq"),
+            dead_letter_queue=all_the(topic),
+            broker_version=all_the(version),
+            broker_node=all_the(node),
+            queue_id=numbers(found.queue_id),
+            offset=numbers(found.queue_offset),
+            message_id=unique_keys,
+            physical_id=physical_ids,
+            correlation_id=_values(properties, "CORRELATION_ID"),
+            keys=map_column(_words, _values(properties, "KEYS")),
+            key=_keys(request, unique_keys, headers, properties, found),
+            origin_kind=map_column(_kind, origins),
+            origin=origins,
+            origin_group=all_the(group),
+            captured_at=all_the(now()),
+            published_at=_micros(found.born_at),
+            dead_at=_micros(found.stored_at),
+            attempts=all_the(None) if group is None else attempts,
+            headers=headers,
+            raw_properties=blocks,
+            properties=properties,
+            body=ArrowArray(found.body),
+            body_size=ArrowArray(pc.binary_length(found.body)),
+            body_sha256=[digest.hex() for digest in digests],
+            content_encoding=map_column(_encoding, sys_flag),
+            flags=sys_flag,
+            pull_id=all_the(pull_id),
+            mode=all_the(mode),
+        )
 
     return make
 
@@ -158,7 +147,7 @@ def _encoding(sys_flag: int) -> str | None:
 
 def _values(properties: Column, name: str) -> Column:
     if isinstance(properties, Maps):
-        return properties.columns.get(name, Same(None, len(properties)))
+        return properties.columns.get(name, Constant(None, len(properties)))
     return [found.get(name) for found in properties]
 
 
@@ -194,9 +183,9 @@ def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if topic in (HALF, DISCARDED):
         return _values(properties, "REAL_TOPIC")
     if group is None:
-        return Same(None if topic == OP_TOPIC else topic, len(properties))
+        return Constant(None if topic == OP_TOPIC else topic, len(properties))
     told = zip(_values(properties, "DLQ_ORIGIN_TOPIC"), _values(properties, "RETRY_TOPIC"), strict=True)
-    return each(partial(_origin, group=group), same([first or second for first, second in told]))
+    return map_column(partial(_origin, group=group), collapsed([first or second for first, second in told]))
 
 
 def origin_of(properties: Mapping[str, str], group: str) -> str | None:
@@ -219,9 +208,9 @@ def _hex_numbers(values: Numbers) -> list[str]:
     return [digits[at : at + 16] for at in range(0, len(digits), 16)]
 
 
-def _micros(millis: Numbers) -> Packed:
+def _micros(millis: Numbers) -> ArrowArray:
     """Producers may send any time; what no calendar has stays in `headers` alone."""
-    return Packed(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
+    return ArrowArray(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
 
 
 def _readable(body: bytes, sys_flag: int) -> bytes:

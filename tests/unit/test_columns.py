@@ -12,8 +12,8 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.columns import parse_blocks
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
 from dlq.connectors.rocketmq.records import record_maker
-from dlq.core.columns import Columns, Maps, Same, column, each, same
-from dlq.core.record import Record
+from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapsed, column, map_column
+from dlq.core.record import COLUMNS, Record
 from dlq.core.settings import Source
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
@@ -86,6 +86,17 @@ def test_blocks_parsed_together_are_the_blocks_parsed_one_by_one(blocks: list[by
 
 def test_what_is_the_same_is_kept_once() -> None:
     assert isinstance(parse_blocks(pa.array([encode_properties(BLOCK)] * 3)), Maps)
-    assert isinstance(each(str, same((7, 7))), Same)
-    assert list(each(str, same((7, 7)))) == ["7", "7"]
-    assert list(each(str, same((7, 8)))) == ["7", "8"]
+    assert isinstance(map_column(str, collapsed((7, 7))), Constant)
+    assert list(map_column(str, collapsed((7, 7)))) == ["7", "7"]
+    assert list(map_column(str, collapsed((7, 8)))) == ["7", "8"]
+
+
+def test_every_field_of_a_record_has_its_column_by_name() -> None:
+    assert tuple(RecordColumns.__annotations__) == COLUMNS
+
+
+def test_a_column_that_is_not_given_holds_the_fields_default() -> None:
+    [made] = Columns.of(
+        1, record_id=["1"], source=["s"], broker=["b"], broker_kind=["k"], dead_letter_queue=["q"]
+    )
+    assert made == Record("1", "s", "b", "k", "q")

@@ -61,7 +61,7 @@ def test_a_frame_that_does_not_end_where_it_says_is_an_error() -> None:
 
 def record(block: bytes = b"\0\0", body: bytes = b"", method: bytes = b"") -> Record:
     request = ReadRequest(Source("orders", "shop", queue="orders.dlq"), "copy", "pull-1")
-    return record_maker(request, "4.3.6")(Delivery(method or deliver(1), block, body))
+    return record_maker(request, "4.3.6")([Delivery(method or deliver(1), block, body)])[0]
 
 
 def test_every_value_of_a_record_lands_in_its_own_field() -> None:
