@@ -21,11 +21,11 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 brokers: setup
-	@$(BIN)/python tests/services/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
+	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
 		postgres mariadb redis s3 worker-python chromium npm
 
 demo: setup
-	@$(BIN)/python tests/services/needs.py java
+	@$(BIN)/python tests/support/needs.py java
 	@$(BIN)/dlq demo
 
 lint: setup

@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from services.activemq_broker import CLASSIC, ActiveMq
+from support.brokers.activemq.broker import CLASSIC, ActiveMq
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp import encode

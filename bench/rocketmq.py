@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from services.rocketmq_broker import RocketMQ
-from services.rocketmq_driver import Driver, eventually, unique_key
+from support.brokers.rocketmq.broker import RocketMQ
+from support.brokers.rocketmq.driver import Driver, eventually, unique_key
 
 DEAD = "%DLQ%bench"
 BACK = "bench-back"

@@ -16,7 +16,7 @@ from pathlib import Path
 import pika
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from services.rabbitmq_broker import Node
+from support.brokers.rabbitmq.broker import Node
 
 _CONFIG = """\
 archive = "archive"

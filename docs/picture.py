@@ -19,7 +19,7 @@ from dlq.cli.views import replays
 from dlq.reports import report, terminal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from services.chromium import chromium
+from support.servers.chromium import chromium
 
 HERE = Path(__file__).parent.resolve()
 WIDTH = 100

@@ -7,7 +7,7 @@ from typing import Any
 
 import pika
 import pytest
-from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, rabbit, rabbit_node
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, rabbit, rabbit_node
 
 __all__ = ["rabbit", "rabbit_node"]
 

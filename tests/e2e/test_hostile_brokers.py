@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hostile import Server
-from hostile_brokers import (
+from pika import spec
+from support.brokers.hostile import (
     Harm,
     amqp,
     amqp_delivery,
@@ -26,7 +26,7 @@ from hostile_brokers import (
     remoting_frame,
     stomp,
 )
-from pika import spec
+from support.servers.hostile import Server
 
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encoded
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
 
 __all__ = ["rabbit", "rabbit_node"]
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from pika.exceptions import AMQPError
-from services.rabbitmq_fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
-from services.rabbitmq_letters import headers_of_all, wait_until_the_node_is_no_newcomer
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
+from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile

@@ -4,12 +4,15 @@ import os
 from typing import Any
 
 import pytest
-from services import activemq_fixtures, ledger_servers, rocketmq_fixtures, s3_fixtures, worker_python
-from services.activemq_fixtures import stomp, stomp_broker
-from services.rabbitmq_fixtures import rabbit, rabbit_node, why_missing
-from services.redis_server import redis_url
-from services.rocketmq_fixtures import rocket, rocket_cluster
-from services.s3_fixtures import s3_location, s3_server
+from support.brokers.activemq import fixtures as activemq_fixtures
+from support.brokers.activemq.fixtures import stomp, stomp_broker
+from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
+from support.brokers.rocketmq import fixtures as rocketmq_fixtures
+from support.brokers.rocketmq.fixtures import rocket, rocket_cluster
+from support.servers import ledgers as ledger_servers
+from support.servers import s3_fixtures, worker_python
+from support.servers.redis_server import redis_url
+from support.servers.s3_fixtures import s3_location, s3_server
 
 __all__ = [
     "rabbit",

@@ -1,11 +1,11 @@
 """Whether letters are consumed, as real brokers tell it."""
 
 import pytest
-from services.activemq_fixtures import Place, on_all, stomp, stomp_broker
-from services.activemq_fixtures import settings_of as activemq_settings
-from services.rabbitmq_fixtures import Rabbit, on_private_nodes, rabbit, rabbit_node
-from services.rocketmq_driver import eventually
-from services.rocketmq_fixtures import Rocket, rocket, rocket_cluster
+from support.brokers.activemq.fixtures import Place, on_all, stomp, stomp_broker
+from support.brokers.activemq.fixtures import settings_of as activemq_settings
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, rabbit, rabbit_node
+from support.brokers.rocketmq.driver import eventually
+from support.brokers.rocketmq.fixtures import Rocket, rocket, rocket_cluster
 
 from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.base import Consumption, Target

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 import pytest
 import redis
 import sqlalchemy as sa
-from archives import letter, write_segment
-from services.ledger_servers import SERVERS, Server
-from services.redis_server import Redis
+from support.archives import letter, write_segment
+from support.servers.ledgers import SERVERS, Server
+from support.servers.redis_server import Redis
 
 from dlq.archive import evidence
 from dlq.archive.store import LocalStore

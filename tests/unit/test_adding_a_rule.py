@@ -17,7 +17,7 @@ SCRIPT = """
 import dlq.analyzers
 dlq.analyzers.__path__.insert(0, {folder!r})
 
-from unit.analyzers.letters import record
+from support.analyzers.letters import record
 from dlq.analyzers.rules import Facts, judge as judged
 from dlq.cli.app import run
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from unit.analyzers.activemq_texts import TEXTS, THROWABLE
-from unit.analyzers.letters import imported
+from support.analyzers.activemq_texts import TEXTS, THROWABLE
+from support.analyzers.letters import imported
 
 
 def letter(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unit.analyzers.letters import imported
+from support.analyzers.letters import imported
 
 REJECTED = {
     "count": 1,

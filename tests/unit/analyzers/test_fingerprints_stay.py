@@ -5,7 +5,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from unit.analyzers.error_texts import Case, cases
+from support.analyzers.error_texts import Case, cases
 
 from dlq.analyzers.rules.exceptions import explain, fingerprint
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from unit.analyzers.letters import died, record
+from support.analyzers.letters import died, record
 
 from dlq.core.record import Death
 

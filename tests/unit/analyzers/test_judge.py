@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from unit.analyzers.letters import died, record
+from support.analyzers.letters import died, record
 
 from dlq.analyzers import rules
 from dlq.analyzers.rules import BROKEN, Facts, Letter, judge, judged

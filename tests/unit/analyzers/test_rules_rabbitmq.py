@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from unit.analyzers.letters import died, record
+from support.analyzers.letters import died, record
 
 from dlq.analyzers.rules import Facts
 from dlq.core.record import Death

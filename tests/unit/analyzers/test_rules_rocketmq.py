@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from unit.analyzers.letters import imported
-from unit.analyzers.rocket_letters import dead, letter
+from support.analyzers.letters import imported
+from support.analyzers.rocket_letters import dead, letter
 
 from dlq.core.record import Record
 

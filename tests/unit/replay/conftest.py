@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from planning import Planning
-from replaying import QueueFile, Replaying, settings
+from support.planning import Planning
+from support.replaying import QueueFile, Replaying, settings
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings

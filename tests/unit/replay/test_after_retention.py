@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 import pytest
-from replaying import Replaying, fill
+from support.replaying import Replaying, fill
 
 from dlq.archive import housekeeping, manifests
 from dlq.core.errors import ArchiveError, UsageError

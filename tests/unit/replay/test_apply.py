@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from archives import letter
-from replaying import QueueFile, Replaying, confirm, fill
+from support.archives import letter
+from support.replaying import QueueFile, Replaying, confirm, fill
 
 from dlq.archive import manifests, segments
 from dlq.connectors.base import Outcome

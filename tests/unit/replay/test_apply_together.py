@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from replaying import QueueFile, Replaying, brokers, fill
+from support.replaying import QueueFile, Replaying, brokers, fill
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -23,7 +23,7 @@ CHILD = """
 import sys
 sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
-from replaying import QueueFile, brokers, settings
+from support.replaying import QueueFile, brokers, settings
 from dlq.archive.store import LocalStore
 from dlq.replay.apply import apply
 from dlq.replay.ledger import opened

@@ -1,6 +1,6 @@
 """Letters that are closed without a replay: nothing sends them, and the books know them."""
 
-from replaying import Replaying, fill
+from support.replaying import Replaying, fill
 
 from dlq.replay import dismissals, planfile
 from dlq.replay.verify import Books, verify

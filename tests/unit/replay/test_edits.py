@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
-from archives import letter
-from planning import Planning
-from replaying import fill, judge
+from support.archives import letter
+from support.planning import Planning
+from support.replaying import fill, judge
 
 from dlq.connectors.interchange.format import line_of, masked_line
 from dlq.connectors.rabbitmq.amqp import edits as amqp_edit

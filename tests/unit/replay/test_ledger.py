@@ -1,14 +1,12 @@
 """The ledger in SQLite keeps the contract, its files are durable, and looking makes none."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import ledger_contract
 import pytest
-from ledger_contract import LEASE, LedgerContract, Opening, letters
+from support.ledger_contract import LEASE, LedgerContract, Opening, letters
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, ConfigError, UsageError
@@ -46,12 +44,12 @@ def test_a_dead_owner_on_this_host_is_seen_at_once(path: Path, ledger: SqlLedger
     script = """
 import os, sys
 sys.path[:0] = [sys.argv[2]]
-from ledger_contract import letters
+from support.ledger_contract import letters
 from dlq.replay.ledger.sql import SqlLedger
 SqlLedger(f"sqlite:///{sys.argv[1]}", 3600).claim("plan", letters(1))
 os._exit(9)
 """
-    here = os.path.dirname(ledger_contract.__file__)
+    here = str(Path(__file__).parents[2])
     assert subprocess.run([sys.executable, "-c", script, str(path), here], check=False).returncode == 9
     assert ledger.states(["key1"]) == {"key1": "sending"}
     assert ledger.expire() == 1
@@ -63,13 +61,13 @@ def test_processes_that_race_for_the_same_keys_share_none(path: Path, ledger: Sq
     script = """
 import sys
 sys.path[:0] = [sys.argv[2]]
-from ledger_contract import letters
+from support.ledger_contract import letters
 from dlq.replay.ledger.sql import SqlLedger
 ledger = SqlLedger(f"sqlite:///{sys.argv[1]}", 3600)
 for start in range(0, 1000, 50):
     print(*ledger.claim("plan", letters(*range(start, start + 50))))
 """
-    command = [sys.executable, "-c", script, str(path), os.path.dirname(ledger_contract.__file__)]
+    command = [sys.executable, "-c", script, str(path), str(Path(__file__).parents[2])]
     racers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     claimed = [key for racer in racers for key in racer.communicate()[0].split()]
     assert sorted(claimed) == sorted(f"key{n}" for n in range(1000))

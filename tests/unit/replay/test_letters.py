@@ -1,7 +1,7 @@
 """What a replay is called: the same name wherever it would be the same thing done twice."""
 
 import pytest
-from archives import letter
+from support.archives import letter
 
 from dlq.connectors.base import Target
 from dlq.core.record import Record

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from archives import letter, write_segment
+from support.archives import letter, write_segment
 
 from dlq.archive.store import LocalStore
 from dlq.connectors.activemq import republishing

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from archives import letter
-from planning import Planning, ids
-from replaying import fill, judge
+from support.archives import letter
+from support.planning import Planning, ids
+from support.replaying import fill, judge
 
 from dlq.archive import segments
 from dlq.connectors.base import Target

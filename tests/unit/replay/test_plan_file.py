@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from planning import Planning, lines
-from replaying import fill
+from support.planning import Planning, lines
+from support.replaying import fill
 
 from dlq.core.errors import FormatTooNew, UsageError
 from dlq.replay import planfile

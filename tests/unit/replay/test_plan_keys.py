@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from planning import Planning
-from replaying import fill, settings
+from support.planning import Planning
+from support.replaying import fill, settings
 
 from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger, Settlement

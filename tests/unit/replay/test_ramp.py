@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archives import letter
-from replaying import Replaying, brokers, fill
+from support.archives import letter
+from support.replaying import Replaying, brokers, fill
 
 from dlq.archive import segments
 from dlq.cli import ramping

@@ -3,8 +3,8 @@
 import getpass
 
 import pytest
-from archives import letter
-from replaying import Replaying, fill
+from support.archives import letter
+from support.replaying import Replaying, fill
 
 from dlq.archive import segments
 from dlq.connectors.base import Outgoing

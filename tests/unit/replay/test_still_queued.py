@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from archives import letter
-from replaying import Replaying, settings
+from support.archives import letter
+from support.replaying import Replaying, settings
 
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from archives import letter
-from replaying import Replaying, fill
+from support.archives import letter
+from support.replaying import Replaying, fill
 
 from dlq.archive import manifests, segments
 from dlq.replay.verify import Books, verify

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from replaying import QueueFile, Replaying, fill
+from support.replaying import QueueFile, Replaying, fill
 
 from dlq.replay.apply import Run
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from archives import MINUTE, letter, write_analysis, write_segment
 from rich.console import Console
+from support.archives import MINUTE, letter, write_analysis, write_segment
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore

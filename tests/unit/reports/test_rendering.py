@@ -9,9 +9,9 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from archives import write_analysis
 from rich.console import Console
-from unit.reports.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
+from support.archives import write_analysis
+from support.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
 
 from dlq.archive.store import LocalStore
 from dlq.reports import report, terminal

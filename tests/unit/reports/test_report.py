@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from archives import MINUTE, letter, write_analysis, write_segment
-from unit.reports.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
+from support.archives import MINUTE, letter, write_analysis, write_segment
+from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
 
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock

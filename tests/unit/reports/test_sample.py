@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 import pytest
-from archives import letter, write_analysis, write_segment
+from support.archives import letter, write_analysis, write_segment
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore

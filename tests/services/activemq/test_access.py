@@ -1,0 +1,93 @@
+"""Connecting to ActiveMQ: TLS, users, several addresses, and what is said when it fails."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
+from support.brokers.activemq.fixtures import certificate, settings_of
+
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.core.errors import AccessDenied, ConnectionLost, Unreachable
+from dlq.core.settings import Broker
+
+pytestmark = pytest.mark.activemq
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[ActiveMq]:
+    """A broker with a user and a TLS port."""
+    with_users = ActiveMq(CLASSIC[-1], "users")
+    with_users.options += (f"tls={with_users.tls}",)
+    certificate(with_users.folder / "keys.p12", with_users.folder / "ca.pem")
+    with with_users as broker:
+        yield broker
+
+
+@pytest.fixture
+def by_tls(guarded: ActiveMq) -> Broker:
+    url = f"stomp+tls://dlq@127.0.0.1:{guarded.tls}"
+    return replace(settings_of(guarded), url=url, ca_file=str(guarded.folder / "ca.pem"))
+
+
+def test_tls_with_the_right_authority_connects_and_a_dead_first_address_does_not_matter(
+    by_tls: Broker,
+) -> None:
+    [dead] = free_ports(1)
+    several = replace(by_tls, url=by_tls.url.replace("127.0.0.1", f"127.0.0.1:{dead},127.0.0.1"))
+    link = Link(several)
+    link.ping()
+    assert link.version == CLASSIC[-1]
+    link.close()
+
+
+def test_an_unknown_authority_is_refused_and_said(by_tls: Broker) -> None:
+    with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right"):
+        Link(replace(by_tls, ca_file=None))
+
+
+def test_a_certificate_of_another_host_is_refused(by_tls: Broker) -> None:
+    with pytest.raises(Unreachable, match="TLS failed"):
+        Link(replace(by_tls, url=by_tls.url.replace("127.0.0.1", "localhost")))
+
+
+def test_a_wrong_password_is_access_denied_and_shown_nowhere(
+    guarded: ActiveMq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(guarded)
+    monkeypatch.setitem(os.environ, settings.password_env or "", "wr0ng")
+    with pytest.raises(AccessDenied, match="check user and password") as refused:
+        Link(settings)
+    assert "wr0ng" not in str(refused.value)
+
+
+def test_nobody_at_any_address_is_unreachable(by_tls: Broker) -> None:
+    [dead] = free_ports(1)
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{dead}.*refused"):
+        Link(replace(by_tls, url=f"stomp://dlq@127.0.0.1:{dead}"))
+
+
+def test_the_port_of_another_protocol_is_said(guarded: ActiveMq) -> None:
+    with pytest.raises((Unreachable, ConnectionLost), match="STOMP port"):
+        Link(replace(settings_of(guarded), url=f"stomp://dlq@127.0.0.1:{guarded.openwire}", timeout="2s"))
+
+
+@pytest.mark.parametrize(
+    ("connect", "setting", "scheme", "port"),
+    [(Link, "url", "stomp", "STOMP"), (OpenWireSender, "openwire_url", "tcp", "OpenWire")],
+)
+def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
+    by_tls: Broker, connect: Callable[[Broker], object], setting: str, scheme: str, port: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        hangs_up = threading.Thread(target=lambda: listener.accept()[0].close())
+        hangs_up.start()
+        wrong: Any = {setting: f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"}
+        with pytest.raises(ConnectionLost, match=f"the connection ended: .*; is this the {port} port"):
+            connect(replace(by_tls, **wrong))
+        hangs_up.join()

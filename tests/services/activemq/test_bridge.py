@@ -1,0 +1,52 @@
+"""A letter that crossed a network bridge died where it was consumed, and says so."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from services.activemq.test_causes import refuse
+from services.activemq.test_replay import outgoing, published
+from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
+from support.brokers.activemq.fixtures import Place, settings_of
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.base import Target
+
+pytestmark = pytest.mark.activemq
+
+
+def place_on(broker: ActiveMq) -> Place:
+    settings = replace(settings_of(broker), jolokia_details=True)
+    return Place(broker, settings, StompConnector(settings), "orders")
+
+
+@pytest.fixture
+def bridged() -> Iterator[tuple[Place, Place]]:
+    """Two brokers; the first forwards what consumers of the second want."""
+    with broker_of(CLASSIC[0]) as far, broker_of(CLASSIC[0], f"bridge={far.openwire}") as near:
+        yield place_on(near), place_on(far)
+
+
+def test_a_letter_that_crossed_a_bridge_names_its_origin_and_goes_back_to_where_it_died(
+    bridged: tuple[Place, Place],
+) -> None:
+    near, far = bridged
+    near.send(b"a", b"b", tenant="42")
+    refuse(far, "orders", times=2)
+    looked = far.pull("copy", "ActiveMQ.DLQ")[0]
+    letters = far.drain("ActiveMQ.DLQ")
+    assert [(r.body, r.origin, r.failure_text) for r in letters] == [
+        (b"a", "orders", None),
+        (b"b", "orders", None),
+    ]
+    assert [r.record_id for r in looked] == [r.record_id for r in letters]
+    assert {r.headers["tenant"] for r in letters} == {"42"}
+    assert {r.broker_node for r in letters} == {f"127.0.0.1:{far.broker.stomp}"}
+    assert all(r.properties["broker path"].startswith("ID:") for r in letters), "the broker it came from"
+
+    target = far.connector.target_of(letters[0], "origin")
+    assert target == Target("queue", "orders")
+    assert {s.outcome for s in published(far, "plan", outgoing(letters, target))} == {"confirmed"}
+    assert [r.body for r in far.drain("orders")] == [b"a", b"b"]
+    assert Jolokia(near.settings, artemis=False).queues()["orders"].depth == 0

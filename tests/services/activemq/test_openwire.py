@@ -1,0 +1,225 @@
+"""Replays to Classic by OpenWire: what the broker's own clients see, and what is said when it cannot be."""
+
+import collections
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
+from support.brokers.activemq.fixtures import Place, certificate, on_artemis, on_classic
+from support.brokers.activemq.sending import outgoing, place_on, published
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.base import Sent, Target
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
+
+pytestmark = pytest.mark.activemq
+
+
+def by_openwire(place: Place, **changes: object) -> Place:
+    """The same place with a connector that replays by OpenWire."""
+    settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
+    return replace(place, settings=settings, connector=StompConnector(settings))
+
+
+def shown(place: Place, queue: str) -> list[str]:
+    """What a Java consumer gets there."""
+    return [bytes.fromhex(each).decode() for each in place.java("ActiveMqTyped.java", "show", queue)]
+
+
+@on_classic
+def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    before = shown(stomp, stomp.queue)
+    assert len(before) == 2
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    typed = by_openwire(stomp, jolokia_details=True)
+    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
+    assert {sent.outcome for sent in published(typed, stomp.queue, letters)} == {"confirmed"}
+    assert shown(stomp, f"{stomp.queue}.back") == before
+
+
+@on_classic
+def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Place) -> None:
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    typed = by_openwire(stomp)
+    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
+    preview = typed.connector.preview(letters[0].record, letters[0].target, {}, keep_headers=False)
+    assert [w for w in preview.warnings if "as a string" in w and "jolokia_details" in w]
+    published(typed, stomp.queue, letters)
+    assert all("int=String:-2147483648" in each for each in shown(stomp, f"{stomp.queue}.back"))
+
+
+@on_classic
+def test_markers_by_openwire_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(650)], tenant="a", timestamp="1700000000000")
+    typed = by_openwire(stomp)
+    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
+    assert [sent.number for sent in published(typed, stomp.queue, letters[:620])] == [*range(620)]
+    found = typed.connector.find(stomp.queue, letters, since=0)
+    assert [found[n] for n in range(650)] == ["sent"] * 620 + ["not_sent"] * 30
+    typed.connector.forget(stomp.queue)
+    assert set(typed.connector.find(stomp.queue, letters, since=0).values()) == {"not_sent"}
+    back = stomp.drain(f"{stomp.queue}.back")
+    assert [r.body for r in back] == [letter.record.body for letter in letters[:620]]
+    told = {(r.persistent, r.headers["tenant"], r.headers["timestamp"]) for r in back}
+    assert told == {(True, "a", "1700000000000")}
+
+
+@on_classic
+def test_a_large_body_comes_back_whole(stomp: Place) -> None:
+    body = bytes(range(256)) * 40_000
+    stomp.send(body)
+    typed, back = by_openwire(stomp), f"{stomp.queue}.back"
+    published(typed, stomp.queue, outgoing(typed.drain(), Target("queue", back)))
+    assert [r.body == body for r in stomp.drain(back)] == [True]
+
+
+@on_classic
+def test_a_topic_gets_its_letter(stomp: Place) -> None:
+    stomp.send(b"a")
+    typed = by_openwire(stomp)
+    link, topic = stomp.link(), f"{stomp.queue}.topic"
+    link.request("SUBSCRIBE", {"destination": f"/topic/{topic}", "id": link.token})
+    published(typed, stomp.queue, outgoing(typed.drain(), Target("topic", topic)))
+    link.ping()
+    assert [frame.body for frame in link.receive(5)] == [b"a"]
+    link.close()
+
+
+@on_artemis
+def test_artemis_is_told_that_this_is_for_classic(stomp: Place) -> None:
+    with pytest.raises(ConfigError, match=r"openwire_url is for Classic"):
+        by_openwire(stomp)
+
+
+@pytest.fixture(params=CLASSIC)
+def own_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
+    """A broker that the test may kill."""
+    with ActiveMq(request.param) as broker:
+        yield broker
+
+
+def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:
+    place = by_openwire(place_on(own_broker))
+    place.send(*[b"%d" % n for n in range(3000)])
+    letters = outgoing(place.drain(), Target("queue", "back"))
+    said: list[Sent] = []
+
+    def take(sent: Sent) -> None:
+        said.append(sent)
+        if len(said) == 1000:  # two more transactions are under way
+            own_broker.kill()
+
+    publisher = place.connector.publisher("plan", 1000)
+    with pytest.raises(ConnectionLost):
+        collections.deque(map(take, publisher.publish(iter(letters))), maxlen=0)
+    publisher.close()
+    own_broker.start()
+    confirmed = {s.number for s in said if s.outcome == "confirmed"}
+    doubtful = {s.number for s in said if s.outcome == "in_doubt"}
+    assert len(confirmed) >= 1000
+    assert doubtful
+    again = place_on(own_broker)
+    found = again.connector.find("plan", [letters[n] for n in doubtful], since=0)
+    known = confirmed | {n for n, presence in found.items() if presence == "sent"}
+    arrived = [record.headers["dlq_replay_id"] for record in again.drain("back")]
+    assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
+
+
+@pytest.fixture(scope="module", params=CLASSIC)
+def guarded(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
+    """A broker with a user who may write to letters.* and to markers, and a TLS port."""
+    broker = ActiveMq(request.param, "users", "rights", "markers")
+    broker.options += (f"openwire-tls={broker.openwire_tls}",)
+    certificate(broker.folder / "keys.p12", broker.folder / "ca.pem")
+    with broker:
+        yield broker
+
+
+def test_only_the_letter_that_may_not_go_there_is_refused(guarded: ActiveMq) -> None:
+    place = replace(by_openwire(place_on(guarded)), queue="letters.q")
+    place.send(*[b"%d" % n for n in range(250)])
+    back, forbidden = Target("queue", "letters.back"), Target("queue", "forbidden")
+    letters = outgoing(place.drain(), back)
+    letters[130] = letters[130]._replace(target=forbidden)
+    sent = {s.number: s for s in published(place, "plan", letters)}
+    assert {n for n, s in sent.items() if s.outcome == "refused"} == {130}
+    assert "not authorized" in (sent[130].detail or "")
+    assert {s.outcome for n, s in sent.items() if n != 130} == {"confirmed"}
+    assert sorted(int(r.body) for r in place.drain("letters.back")) == [n for n in range(250) if n != 130]
+
+
+def test_a_user_without_the_right_to_write_markers_is_told_the_right() -> None:
+    with ActiveMq(CLASSIC[-1], "users", "rights") as broker:
+        place = by_openwire(place_on(broker))
+        with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
+            place.connector.publisher("plan", 1000)
+
+
+def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq) -> None:
+    place = replace(by_openwire(place_on(guarded)), queue="letters.tls")
+    place.send(b"a")
+    letters = outgoing(place.drain(), Target("queue", "letters.tls.back"))
+    by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
+    trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
+    assert [
+        s.outcome for s in published(replace(place, connector=StompConnector(trusting)), "tls", letters)
+    ] == ["confirmed"]
+    with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right"):
+        StompConnector(replace(trusting, ca_file=None)).publisher("tls", 10)
+
+
+def test_a_wrong_password_is_access_denied_and_shown_nowhere(
+    guarded: ActiveMq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = by_openwire(place_on(guarded)).settings
+    assert settings.password_env is not None
+    monkeypatch.setenv(settings.password_env, "wr0ng")
+    with pytest.raises(AccessDenied, match=r"check user and password") as caught:
+        OpenWireSender(settings)
+    assert "wr0ng" not in str(caught.value)
+
+
+def test_an_address_of_another_broker_is_refused_before_anything_is_sent(own_broker: ActiveMq) -> None:
+    with ActiveMq(own_broker.version) as other:
+        place = place_on(own_broker)
+        place.send(b"a")
+        settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{other.openwire}")
+        with pytest.raises(ConfigError, match=r"openwire_url: .* is another broker than .* of url"):
+            StompConnector(settings).publisher("plan", 10)
+
+
+def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq) -> None:
+    place = by_openwire(place_on(own_broker))
+    place.send(b"a")
+    source = place.request().source
+    there = f"by OpenWire, to 127.0.0.1:{own_broker.openwire}"
+    assert place.connector.inspect(source).facts["replays"] == there
+    nowhere = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{free_ports(1)[0]}")
+    said = StompConnector(nowhere).inspect(source)
+    assert "replays" not in said.facts
+    assert any(warning.startswith("Replays would not be sent: ") for warning in said.warnings)
+
+
+def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:
+    settings = replace(place_on(own_broker).settings, openwire_url=f"tcp://127.0.0.1:{own_broker.stomp}")
+    with pytest.raises(BrokerError, match=r"is this (its|the OpenWire) port"):
+        OpenWireSender(settings)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("stomp://mq:61616", "write it like tcp://host:61616"),
+        ("tcp://", "write it like tcp://host:61616"),
+        ("tcp://dlq@mq:61616", "names a user; the user of url is taken"),
+        ("tcp://dlq:pw@mq:61616", "holds a password"),
+        ("tcp://mq:x", "'mq:x' is no host:port"),
+    ],
+)
+def test_an_address_that_is_none_is_said(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"brokers.legacy.openwire_url.*{said}"):
+        OpenWireSender(ActiveMQBroker("legacy", "activemq", url="stomp://mq", openwire_url=url))

@@ -1,0 +1,250 @@
+"""Reading ActiveMQ Classic and Artemis: nothing is lost, nothing that STOMP cannot carry is acknowledged."""
+
+import os
+from dataclasses import replace
+
+import pytest
+from support import connector_contract
+from support.brokers.activemq.broker import free_ports
+from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic, settings_of
+from support.connector_contract import ReadingContract
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.base import Mode
+from dlq.core.errors import HarmRefused, NotFound
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.activemq
+
+
+@on_all
+class TestContract(ReadingContract):
+    @pytest.fixture
+    def place(self, stomp: Place) -> connector_contract.Place:
+        sent = iter(range(10**6))
+        stomp.send(b"")  # the queue exists before the first test looks
+        stomp.drain()
+
+        def fill(number: int) -> list[bytes]:
+            bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
+            if bodies:
+                stomp.send(*bodies)
+            return bodies
+
+        return connector_contract.Place(stomp.connector, Source("letters", "legacy", queue=stomp.queue), fill)
+
+
+@on_all
+def test_a_drain_keeps_bodies_headers_and_origin_byte_for_byte(stomp: Place) -> None:
+    body = bytes(range(256)) + b"\0MESSAGE\n\n\0"
+    odd = {"correlation-id": "a:b\\c\nd\re", "ünïcode": "wört 😀", "empty": ""}
+    stomp.send(body, **odd)
+    [record] = stomp.drain()
+    assert record.body == body
+    assert {name: record.headers[name] for name in odd} == odd
+    assert record.correlation_id == odd["correlation-id"]
+    assert record.raw_properties is not None
+    assert b"correlation-id:a\\cb\\\\c\\nd\\re" in record.raw_properties.split(b"\n")
+    assert (record.persistent, record.dead_letter_queue) == (True, stomp.queue)
+
+
+@on_all
+def test_large_letters_come_whole(stomp: Place) -> None:
+    bodies = [os.urandom(10 * 2**20), b"x" * 3_000_000]
+    stomp.send(*bodies)
+    assert [record.body for record in stomp.drain()] == bodies
+
+
+@on_all
+def test_a_limit_leaves_the_rest_and_its_order(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(50)])
+    assert [r.body for r in stomp.drain(limit=20)] == [b"%d" % n for n in range(20)]
+    assert [r.body for r in stomp.drain()] == [b"%d" % n for n in range(20, 50)]
+
+
+@on_all
+def test_ids_are_the_same_in_every_delivery(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(30)], header="h")
+    looked = stomp.pull("copy", force=True)[0]
+    again = stomp.pull("copy", force=True)[0]
+    taken = stomp.drain()
+    assert len({r.record_id for r in taken}) == 30
+    assert {r.record_id for r in looked} == {r.record_id for r in again} == {r.record_id for r in taken}
+
+
+@on_all
+def test_a_queue_that_is_not_there_is_said(stomp: Place) -> None:
+    with pytest.raises(NotFound, match=r"no queue 'no\.such\.queue'"):
+        stomp.connector.read(stomp.request(queue="no.such.queue"))
+
+
+@on_all
+def test_a_pattern_reads_every_queue_it_means(stomp: Place) -> None:
+    for name in ("a", "b"):
+        stomp.send(name.encode(), queue=f"{stomp.queue}.DLQ.{name}")
+    stomp.send(b"other", queue=f"{stomp.queue}.other")
+    both = [(f"{stomp.queue}.DLQ.a", b"a"), (f"{stomp.queue}.DLQ.b", b"b")]
+    looked = stomp.pull("copy", f"{stomp.queue}.DLQ.>", force=True)[0]
+    assert [(r.dead_letter_queue, r.body) for r in looked] == both
+    assert [(r.dead_letter_queue, r.body) for r in stomp.drain(queue=f"{stomp.queue}.DLQ.*")] == both
+
+
+@on_classic
+def test_a_browse_changes_nothing_and_is_complete_only_by_count(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(40)])
+    records, _, reading = stomp.pull("copy")
+    assert (len(records), reading.snapshot, reading.complete) == (40, 40, True)
+    assert not any(record.redelivered for record in stomp.drain())
+
+
+@on_classic
+def test_a_browse_that_the_broker_caps_is_not_complete_and_force_takes_all(stomp: Place) -> None:
+    capped = f"ttl.{stomp.queue}"  # a queue with a policy: a browse shows 400
+    stomp.send(*[b"x"] * 500, queue=capped)
+    records, _, reading = stomp.pull("copy", capped)
+    assert (len(records), reading.snapshot, reading.complete) == (400, 500, False)
+    records, _, reading = stomp.pull("copy", capped, force=True)
+    assert (len(records), reading.complete) == (500, True)
+    assert len(stomp.drain(capped)) == 500
+
+
+@on_classic
+def test_a_memory_limit_stalls_no_drain(stomp: Place) -> None:
+    small = f"mem.{stomp.queue}"  # 200 KiB
+    stomp.send(*[b"x" * 2048] * 300, queue=small)
+    assert len(stomp.drain(small)) == 300
+
+
+@on_classic
+def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    connector = StompConnector(settings_of(stomp.broker, jolokia=False))
+    records, _, reading = replace(stomp, connector=connector).pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
+    assert any("not proven" in note for note in reading.notes)
+
+
+@on_classic
+def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    [dead] = free_ports(1)
+    settings = replace(stomp.settings, jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
+    place = replace(stomp, connector=StompConnector(settings))
+    why = f"not proven: brokers.legacy.jolokia_url (127.0.0.1:{dead}): Connection refused."
+    seen = place.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    assert (seen.depth, [why in warning for warning in seen.warnings].count(True)) == (None, 1)
+    records, _, reading = place.pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
+    assert [note for note in reading.notes if str(dead) in note]
+
+
+@on_artemis
+def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    settings = replace(stomp.settings, jolokia_url="http://127.0.0.1:1/jolokia/")
+    connector = StompConnector(settings)
+    records, _, reading = replace(stomp, connector=connector).pull("drain")
+    connector.close()
+    assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
+    assert any("Jolokia was not asked" in note for note in reading.notes)
+
+
+@on_classic
+def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    settings = replace(settings_of(stomp.broker, jolokia=False), statistics_plugin=True)
+    records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
+    assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
+    assert not any("not proven" in note for note in reading.notes)
+    elsewhere = StompConnector(settings).inspect(Source("letters", "legacy", queue="not.there"))
+    assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
+
+
+@on_artemis
+def test_artemis_refuses_a_copy_unless_forced_and_then_counts_no_delivery(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(30)])
+    with pytest.raises(HarmRefused, match="--force"):
+        stomp.connector.read(stomp.request("copy"))
+    for _ in range(12):
+        assert len(stomp.pull("copy", force=True)[0]) == 30
+    records = stomp.drain()
+    assert [r.body for r in records] == [b"%d" % n for n in range(30)]
+    assert not any(record.redelivered for record in records)
+
+
+@on_artemis
+@pytest.mark.parametrize("include_empty", [False, True])
+def test_artemis_gives_texts_of_any_content_and_keeps_what_stomp_cannot_carry(
+    stomp: Place, include_empty: bool
+) -> None:
+    stomp.java("ActiveMqBodies.java", stomp.queue)
+    carried = [
+        b"\x00\x01\x02\xff",
+        b"",
+        b"",
+        "emoji 😀 é".encode(),
+        b"nul\0in\0MESSAGE\n text",
+        b"after nul",
+        b"last\x1b",
+    ]
+    classes = ["map", "stream", "stream", "plain", "object"]
+    modes: tuple[Mode, Mode] = ("copy", "drain")
+    for mode in modes:
+        records, left, _ = stomp.pull(mode, include_empty=include_empty, force=True)
+        assert [r.body for r in records] == carried
+        assert left == [f"a message of class {name}: STOMP cannot carry its content" for name in classes]
+    assert (stomp.drain(), len(stomp.pull("drain")[1])) == ([], 5)
+
+
+@on_classic
+def test_dead_letters_say_where_and_why_they_died(stomp: Place) -> None:
+    origin = f"ttl.{stomp.queue}"
+    stomp.send(b"late", queue=origin, expires="1")
+    [record] = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
+    assert (record.origin_kind, record.origin) == ("queue", origin)
+    assert record.failure_text == "java.lang.Throwable: Message Expired. Expiration:1"
+
+
+@on_artemis
+def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
+    stomp.send(b"late", expires="1000")
+    stomp.drain()  # a consumer brings the broker to look
+    [record] = [r for r in stomp.drain("ExpiryQueue") if r.origin == stomp.queue]
+    assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
+    assert record.headers["_AMQ_ACTUAL_EXPIRY"]
+    assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]
+
+
+@on_artemis
+def test_questions_to_artemis_leave_no_queue_behind(stomp: Place) -> None:
+    stomp.connector.close()
+
+    def answers() -> set[str]:
+        asking = Queues(stomp.settings, "artemis")
+        names = asking.names() or []
+        asking.close()
+        return {name for name in names if name.startswith("dlq.reply.")}
+
+    assert not answers() & answers()
+
+
+@on_all
+def test_doctor_says_version_and_depth(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    seen = stomp.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
+    assert (seen.version.split()[1], seen.depth) == (stomp.broker.version, 2)
+    assert set(seen.changes) == {"copy", "drain"}
+    assert bool(seen.harm) == stomp.broker.artemis
+
+
+def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
+    dead, alive = f"DLQ.{stomp.queue}", stomp.queue
+    for queue in (dead, alive):
+        stomp.send(b"letter", queue=queue)
+    connector = StompConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
+    found = {place.name: place for place in connector.discover()}
+    connector.close()
+
+    assert (found[dead].depth, found[dead].source) == (1, {"queue": dead})
+    assert alive not in found

@@ -1,0 +1,180 @@
+"""The way back into ActiveMQ: everything sent is accounted for, also when the broker is killed."""
+
+import collections
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_of
+from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic, settings_of
+from support.brokers.activemq.sending import kill_when, outgoing, place_on, published
+
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.jolokia import Jolokia
+from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.base import Sent, Target
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.activemq
+
+
+@on_all
+def test_letters_go_back_once_without_what_would_shadow_the_next_death(stomp: Place) -> None:
+    own = {"original-destination": "/queue/x", "dlqDeliveryFailureCause": "old", "_AMQ_ORIG_ADDRESS": "x"}
+    stomp.send(*[b"\0%d" % n for n in range(250)], tenant="a:b\nc", priority="7", **own)
+    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
+    assert {sent.outcome for sent in published(stomp, stomp.queue, letters)} == {"confirmed"}
+    back = stomp.drain(f"{stomp.queue}.back")
+    assert [r.body for r in back] == [letter.record.body for letter in letters]
+    assert [r.headers["dlq_replay_id"] for r in back] == [o.provenance["dlq_replay_id"] for o in letters]
+    assert (back[0].headers["tenant"], back[0].priority, back[0].persistent) == ("a:b\nc", 7, True)
+    assert not set(own) & set(back[0].headers)
+
+
+@on_all
+def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> None:
+    stomp.send(*[b"%d" % n for n in range(150)])
+    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
+    published(stomp, stomp.queue, letters[:120])
+    found = stomp.connector.find(stomp.queue, letters, since=0)
+    assert [found[n] for n in range(150)] == ["sent"] * 120 + ["not_sent"] * 30
+    queue = f"dlq.replay.{stomp.queue}"
+    asking = Queues(settings_of(stomp.broker), stomp.connector.kind)
+    assert queue in (asking.names() or [])
+    stomp.connector.forget(stomp.queue)
+    assert queue not in (asking.names() or [])
+    asking.close()
+    assert set(stomp.connector.find(stomp.queue, letters, since=0).values()) == {"not_sent"}
+
+
+@on_classic
+def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) -> None:
+    send = {**stomp.destination(), "persistent": "true", "JMSXGroupID": "g"}
+    stomp = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
+    stomp.send_frames([encode("SEND", send)[:-1] + "wört".encode() + b"\0", encode("SEND", send, b"bytes")])
+    target = Target("queue", f"{stomp.queue}.back")
+    published(stomp, stomp.queue, outgoing(stomp.drain(), target))
+    jolokia = Jolokia(stomp.settings, artemis=False)
+    shown = [
+        jolokia.message(target.name, r.message_id or "") or {} for r in stomp.pull("copy", target.name)[0]
+    ]
+    assert [("Text" in each, "BodyLength" in each) for each in shown] == [(True, False), (False, True)]
+    assert shown[0]["Text"] == "wört"
+    assert [each["JMSXGroupID"] for each in shown] == ["g", "g"]
+
+
+@on_classic
+def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stomp: Place) -> None:
+    origin, accepted = f"ttl.{stomp.queue}", "1"
+    stomp.send(b"so that the queue is there", queue="ActiveMQ.DLQ")
+    stomp.java("ActiveMqAmqp.java", origin, "late", ttl=100)
+    deadline = time.monotonic() + 20
+    letters: list[Record] = []
+    while not letters and time.monotonic() < deadline:
+        letters = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == origin]
+    published(stomp, stomp.queue, outgoing(letters, Target("queue", origin)))
+    stomp.java("ActiveMqReject.java", origin, accepted)
+    assert stomp.drain(origin) == []
+    assert [r for r in stomp.pull("copy", "ActiveMQ.DLQ")[0] if r.origin == origin] == []
+
+
+@on_artemis
+def test_artemis_takes_a_replay_id_only_once(stomp: Place) -> None:
+    stomp.send(b"a", b"b", b"c")
+    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
+    assert [s.outcome for s in published(stomp, stomp.queue, letters[:2])] == ["confirmed"] * 2
+    assert [s.outcome for s in published(stomp, stomp.queue, letters)] == ["confirmed"] * 3
+    assert sorted(r.body for r in stomp.drain(f"{stomp.queue}.back")) == [b"a", b"b", b"c"]
+
+
+@pytest.fixture(params=[*CLASSIC, ARTEMIS])
+def own_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
+    """A broker that the test may kill."""
+    with broker_of(request.param) as broker:
+        yield broker
+
+
+def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:
+    place = place_on(own_broker)
+    place.send(*[b"%d" % n for n in range(3000)])
+    letters = outgoing(place.drain(), Target("queue", "back"))
+    said: list[Sent] = []
+    killer = kill_when(own_broker, lambda: len(said) >= 1000)
+    publisher = place.connector.publisher("plan", 1000)
+    answers = publisher.publish(iter(letters))
+    with pytest.raises(ConnectionLost):
+        collections.deque(map(said.append, answers), maxlen=0)
+    publisher.close()
+    killer.join()
+    own_broker.start()
+    by_outcome = {
+        outcome: {s.number for s in said if s.outcome == outcome} for outcome in ("confirmed", "in_doubt")
+    }
+    assert len(by_outcome["confirmed"]) >= 1000
+    assert by_outcome["in_doubt"]
+    again = place_on(own_broker)
+    found = again.connector.find("plan", [letters[n] for n in by_outcome["in_doubt"]], since=0)
+    known = by_outcome["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
+    arrived = [record.headers["dlq_replay_id"] for record in again.drain("back")]
+    assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
+
+
+@pytest.mark.parametrize("version", CLASSIC)
+def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_named(version: str) -> None:
+    with ActiveMq(version, "users", "rights") as broker:
+        place = replace(place_on(broker), queue="letters.q")
+        place.send(b"a")
+        with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
+            place.connector.publisher("plan", 1000)
+        assert len(place.drain()) == 1
+
+
+def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
+    broker = ActiveMq(CLASSIC[-1])
+    broker.options += (f"one={broker.tls}",)
+    with broker:
+        place = place_on(broker)
+        place.send(*[b"%d" % n for n in range(250)])
+        letters = outgoing(place.drain(), Target("queue", "back"))
+        one = StompConnector(replace(place.settings, url=f"stomp://127.0.0.1:{broker.tls}"))
+        publisher = one.publisher("plan", 1000)
+        assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
+        publisher.close()
+        assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]
+
+
+def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(own_broker: ActiveMq, tmp_path: Path) -> None:
+    place = place_on(own_broker)
+    place.send(*[b"%d" % n for n in range(4000)])
+    store = LocalStore(str(tmp_path / "archive"))
+    source = place.request().source
+    taken: list[int] = []
+    killer = kill_when(own_broker, lambda: bool(taken) and taken[-1] >= 1500)
+
+    def progress(tally: Any, _whole: int | None) -> None:
+        taken.append(tally.delivered)
+
+    assert isinstance(pull(store, place.connector, source, PullOptions("drain"), progress).error, BrokerError)
+    killer.join()
+    own_broker.start()
+    again = place_on(own_broker)
+    pull(store, again.connector, source, PullOptions("drain"))
+    assert sorted(bodies(store)) == sorted(b"%d" % n for n in range(4000))
+    assert again.drain() == []
+
+
+def bodies(store: LocalStore) -> list[bytes]:
+    """The bodies of all committed letters."""
+    import pyarrow.parquet as pq
+
+    from dlq.archive import manifests
+
+    tables = [pq.read_table(store.url(m.segment), columns=["body"]) for m in manifests.every(store) if m.rows]
+    return [body for table in tables for body in table.column("body").to_pylist()]

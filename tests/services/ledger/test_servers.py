@@ -1,0 +1,263 @@
+"""The ledger on real servers: two hosts share a plan, one dies, the server dies; nothing goes twice."""
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.replaying import QueueFile, brokers, fill, settings
+from support.servers import ledger_host
+from support.servers.ledger_host import LEASE, configured
+from support.servers.ledgers import SERVERS, Server
+
+from dlq.archive.store import LocalStore
+from dlq.connectors.base import Target
+from dlq.core.errors import Busy, ConfigError, UsageError
+from dlq.core.settings import Ledger as LedgerSettings
+from dlq.core.settings import Settings
+from dlq.replay import dismissals, planfile
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened
+from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.sql import SqlLedger, server_url
+from dlq.replay.letters import Letter
+from dlq.replay.plan import Wanted, make
+
+
+@pytest.fixture(scope="session", params=list(SERVERS))
+def ledger_server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    server = SERVERS[request.param]()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def config(ledger_server: Server, tmp_path: Path) -> Settings:
+    return settings(tmp_path / "archive", ledger={"url": ledger_server.url}, replay={"window": 40})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def ledger(config: Settings, store: LocalStore) -> Iterator[Ledger]:
+    with opened(config.ledger, store) as book:
+        yield book
+
+
+_made = 0
+
+
+def letters(count: int) -> list[Letter]:
+    """Letters that no other test has: the servers are shared."""
+    global _made
+    _made += count
+    place = Target("queue", "orders")
+    return [
+        Letter(n, f"record{n}", f"key{n:028}", 1, "shop", "seg", n, place)
+        for n in range(_made - count, _made)
+    ]
+
+
+def keys(some: list[Letter]) -> set[str]:
+    return {one.key for one in some}
+
+
+def test_a_claim_belongs_to_one(config: Settings, store: LocalStore, ledger: Ledger) -> None:
+    some = letters(100)
+    with opened(config.ledger, store) as other:
+        assert ledger.claim("a", some[:60]) == keys(some[:60])
+        assert other.claim("a", some[40:]) == keys(some[60:])
+        assert other.claim("b", some) == set()
+
+
+def test_what_became_of_it_is_kept(ledger: Ledger) -> None:
+    some = letters(4)
+    ledger.claim("kept", some)
+    states = ("confirmed", "returned", "in_doubt", "planned")
+    ledger.settle([Settlement(one.key, state, "why") for one, state in zip(some, states, strict=True)])
+    assert dict(ledger.states([one.key for one in some])) == dict(
+        zip((one.key for one in some), states, strict=True)
+    )
+    assert ledger.resolve([some[2].key], "held", "word") == 1
+    assert ledger.resolve([some[0].key], "planned", "word") == 0
+    assert ledger.counts("kept") == {"confirmed": 1, "returned": 1, "held": 1, "planned": 1}
+    assert ledger.claim("other", some) == {some[1].key, some[3].key}
+    assert [entry.detail for entry in ledger.entries("kept", "held")] == ["word"]
+
+
+def test_a_dismissal_is_kept_until_it_is_taken_back(ledger: Ledger) -> None:
+    ids = [one.record_id for one in letters(3)]
+    assert dismissals.dismiss(ledger, ids, "stale") == 3
+    assert dismissals.dismiss(ledger, ids[:1], "again") == 0
+    assert dismissals.undo(ledger, ids[1:]) == 2
+    assert dismissals.among(ledger, ids) == {ids[0]}
+
+
+def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger: Ledger) -> None:
+    some = letters(10)
+    ledger.claim("whole", some)
+    table = as_arrow(config.ledger, store)
+    assert table is not None
+    assert keys(some) <= set(table["key"].to_pylist())
+
+
+@pytest.mark.usefixtures("ledger")  # it is noted by then: threads cannot write one file of a store at once
+def test_threads_that_race_for_the_same_letters_share_none(config: Settings, store: LocalStore) -> None:
+    some = letters(1000)
+    claimed: list[str] = []
+
+    def race() -> None:
+        with opened(config.ledger, store) as book:
+            for start in range(0, 1000, 50):
+                claimed.extend(book.claim("race", some[start : start + 50]))
+
+    racers = [threading.Thread(target=race) for _ in range(3)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join()
+    assert sorted(claimed) == sorted(keys(some))
+
+
+def hosts_word(host: str, store: LocalStore, server: Server, plan: str, queue: QueueFile) -> list[str]:
+    """The command of another host that applies this plan."""
+    program = str(Path(ledger_host.__file__))
+    return [sys.executable, program, host, store.location, server.url, plan, str(queue.path)]
+
+
+def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
+    store: LocalStore, ledger_server: Server, tmp_path: Path
+) -> None:
+    config = configured(tmp_path / "archive", ledger_server.url)
+    fill(store, 1500, body=str(tmp_path).encode(), key=str(tmp_path))
+    queue = QueueFile(tmp_path / "queue")
+    with brokers(config, queue) as some:
+        plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
+    hosts = [
+        subprocess.Popen(
+            hosts_word(host, store, ledger_server, plan, queue), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for host in ("north", "south")
+    ]
+    begin_together(hosts)
+    wait_for(queue, 300)
+    hosts[0].kill()
+    hosts[0].communicate()
+    wait_for(queue, 500)
+    ledger_server.kill()
+    time.sleep(0.3)
+    ledger_server.start()
+    assert int(hosts[1].communicate(timeout=120)[0]) > 500
+    time.sleep(LEASE)
+    west = hosts_word("west", store, ledger_server, plan, queue)
+    subprocess.run(west, input=b"\n", check=True, timeout=60)
+
+    wanted = {one.key for one in planfile.letters(store, plan)}
+    arrived = queue.arrived()
+    with opened(config.ledger, store) as book:
+        states = book.states(sorted(wanted))
+    confirmed = {key for key, state in states.items() if state == "confirmed"}
+    doubtful = {key for key, state in states.items() if state == "in_doubt"}
+    assert len(arrived) == len(set(arrived)), "something was sent twice"
+    assert confirmed | doubtful == wanted, "something was forgotten"
+    assert confirmed <= set(arrived)
+    assert config.replay.window is not None
+    assert 0 < len(doubtful) <= config.replay.window
+
+
+def begin_together(hosts: list[subprocess.Popen[bytes]]) -> None:
+    """One that is slow to start would find its work done, and leave nothing in doubt when it is killed."""
+    for host in hosts:
+        assert host.stdout is not None
+        assert host.stdout.readline() == b"ready\n"
+    for host in hosts:
+        assert host.stdin is not None
+        host.stdin.write(b"\n")
+        host.stdin.flush()
+
+
+def wait_for(queue: QueueFile, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while len(queue.arrived()) < count:
+        assert time.monotonic() < deadline, "the hosts send nothing"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("ledger_server", ["postgres", "mariadb"], indirect=True)
+def test_a_claim_whose_answer_was_lost_is_not_forgotten(
+    config: Settings, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = letters(5)
+    with opened(config.ledger, store) as book:
+        assert isinstance(book, SqlLedger)
+        engine = book._database.engine
+        commit = engine.dialect.do_commit
+        lost = iter([True])
+
+        def answer_lost(connection: object) -> None:
+            commit(connection)  # type: ignore[arg-type]
+            if next(lost, False):
+                raise engine.dialect.loaded_dbapi.OperationalError("the connection ended")
+
+        monkeypatch.setattr(engine.dialect, "do_commit", answer_lost)
+        assert book.claim("lost", some) == keys(some)
+
+
+def test_a_ledger_moves_from_the_archive_to_a_server(
+    config: Settings, ledger: Ledger, tmp_path: Path
+) -> None:
+    some = letters(5)
+    ledger.claim("server", some[:1])
+    file, store = LedgerSettings(), LocalStore(str(tmp_path / "another"))
+    store.put("here", b"")
+    with opened(file, store) as old:
+        old.claim("moved", some)
+        states = ("confirmed", "confirmed", "returned", "in_doubt", "planned")
+        old.settle([Settlement(one.key, state) for one, state in zip(some, states, strict=True)])
+    with pytest.raises(UsageError, match="dlq ledger move"):
+        open_ledger(config.ledger, store)
+    assert move(config.ledger, store) == (5, 4)
+    assert ledger.counts("moved") == {"confirmed": 1, "returned": 1, "in_doubt": 1, "planned": 1}
+    assert ledger.states([some[0].key]) == {some[0].key: "sending"}
+    with pytest.raises(UsageError, match="was moved"):
+        as_arrow(file, store)
+    with pytest.raises(UsageError, match=r"no ledger\.db"):
+        move(config.ledger, store)
+
+
+def test_an_archive_remembers_that_its_ledger_is_on_a_server(config: Settings, store: LocalStore) -> None:
+    open_ledger(config.ledger, store).close()
+    with pytest.raises(UsageError, match="on a server"):
+        open_ledger(LedgerSettings(), store)
+    open_ledger(config.ledger, store).close()
+
+
+def test_a_ledger_that_is_sending_is_not_moved(config: Settings, store: LocalStore) -> None:
+    store.put("here", b"")
+    with opened(LedgerSettings(), store) as old:
+        old.claim("busy", letters(1))
+        with pytest.raises(Busy):
+            move(config.ledger, store)
+
+
+def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    url = "postgresql://dlq@127.0.0.1:1/none"
+    with pytest.raises(Exception, match="the ledger postgresql") as caught:
+        open_ledger(LedgerSettings(url=url), LocalStore(str(tmp_path)))
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [("oracle://x/y", "unknown"), ("postgresql://u:secret@h/d", "password"), ("nonsense", "no URL")],
+)
+def test_a_wrong_ledger_url_is_a_configuration_error(url: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text) as caught:
+        server_url(LedgerSettings(url=url))
+    assert "secret" not in str(caught.value)

@@ -1,0 +1,192 @@
+"""A user's mistake and a broker's refusal are one clear line each."""
+
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pika
+import pytest
+from support.brokers.rabbitmq.broker import Node, free_ports
+from support.brokers.rabbitmq.fixtures import (
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_4,
+    request,
+    send_amqp_1,
+)
+from support.connector_contract import letters
+
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.core.errors import (
+    AccessDenied,
+    ConfigError,
+    ConnectionLost,
+    DlqError,
+    NotFound,
+    PoisonMessage,
+    Unreachable,
+)
+
+
+def refused(broker: RabbitBroker, queue: str = "any") -> DlqError:
+    """What both a reading and doctor raise; they must agree."""
+    connector = RabbitConnector(broker)
+    raised = []
+    for look in (
+        lambda: letters(connector.read(request(queue))),
+        lambda: connector.inspect(request(queue).source),
+    ):
+        with pytest.raises(DlqError) as caught:
+            look()
+        assert "\n" not in str(caught.value)
+        raised.append(caught.value)
+    assert type(raised[0]) is type(raised[1])
+    return raised[0]
+
+
+def test_a_wrong_password_is_access_denied(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WRONG", "hunter2")
+    error = refused(rabbit.broker(password_env="WRONG", management_url=None))
+    assert isinstance(error, AccessDenied)
+    assert "password" in str(error)
+    assert "hunter2" not in str(error)
+
+
+def test_a_missing_virtual_host_is_not_found(rabbit: Rabbit) -> None:
+    broker = rabbit.broker()
+    error = refused(replace(broker, url=broker.url.rpartition("/")[0] + "/nowhere"))
+    assert isinstance(error, NotFound)
+    assert "nowhere" in str(error)
+
+
+def test_a_missing_queue_is_not_found(rabbit: Rabbit) -> None:
+    error = refused(rabbit.broker(), "no-such-queue")
+    assert isinstance(error, NotFound)
+    assert "no-such-queue" in str(error)
+
+
+def test_an_exclusive_queue_of_another_connection_is_access_denied(rabbit: Rabbit) -> None:
+    rabbit.channel.queue_declare("mine", exclusive=True)
+    error = refused(rabbit.broker(), "mine")
+    assert isinstance(error, AccessDenied)
+    assert "exclusive" in str(error)
+
+
+@on_private_nodes
+def test_a_missing_right_to_read_is_access_denied(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = rabbit.queue()
+    rabbit.publish(queue, [b"x"])
+    rabbit.wait_for(queue, 1)
+    monkeypatch.setenv("READER", "secret-word")
+    rabbit.node.api("PUT", "users", "reader", password="secret-word", tags="")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "reader", configure="^$", write="^$", read="^other$")
+    broker = rabbit.broker(password_env="READER", management_url=None)
+    broker = replace(broker, url=broker.url.replace("guest@", "reader@"))
+    with pytest.raises(AccessDenied, match="reader"):
+        letters(RabbitConnector(broker).read(request(queue)))
+    if rabbit.version < (4, 3):  # since then even looking needs a right
+        seen = RabbitConnector(broker).inspect(request(queue).source)
+        assert (seen.depth, seen.facts["rights"]) == (1, "none")
+        assert any("may not read" in warning for warning in seen.warnings)
+        assert set(seen.harm) == {"copy", "drain"}
+
+
+def test_a_port_that_nobody_listens_on_is_unreachable(rabbit: Rabbit) -> None:
+    [port] = free_ports(1)
+    error = refused(rabbit.broker(url=f"amqp://guest@127.0.0.1:{port}/"))
+    assert isinstance(error, Unreachable)
+    assert str(port) in str(error)
+
+
+def test_the_second_host_of_a_list_is_tried(rabbit: Rabbit) -> None:
+    [port] = free_ports(1)
+    broker = rabbit.broker()
+    both = replace(broker, url=broker.url.replace("@", f"@127.0.0.1:{port},"))
+    queue = rabbit.queue()
+    assert letters(RabbitConnector(both).read(request(queue))) == []
+
+
+def test_a_queue_that_is_deleted_in_mid_reading_ends_it(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.fill(queue, 300)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
+    scan = reading.batches()
+    next(scan)
+    rabbit.channel.queue_delete(queue)
+    with pytest.raises((ConnectionLost, NotFound)):
+        list(scan)
+    reading.close()
+
+
+def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
+    with pytest.raises(ConfigError) as caught:
+        RabbitConnector(RabbitBroker("shop", "rabbitmq", "amqp://dlq:hunter2@rabbit.example/"))
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """(address, CA file) of a node that speaks TLS with a certificate of its own CA."""
+    folder = tmp_path_factory.mktemp("tls")
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject,
+         "-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    [port] = free_ports(1)
+    options = "".join(
+        f"ssl_options.{name} = {folder}/{file}\n"
+        for name, file in (("cacertfile", "ca.pem"), ("certfile", "ca.pem"), ("keyfile", "key.pem"))
+    )
+    with Node(conf=f"listeners.ssl.1 = 127.0.0.1:{port}\n{options}") as node:
+        context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
+        secure = pika.ConnectionParameters(
+            "localhost", port, ssl_options=pika.SSLOptions(context, "localhost")
+        )
+        pika.BlockingConnection(secure).channel().queue_declare("letters")
+        assert node.process is not None
+        yield f"localhost:{port}", f"{folder}/ca.pem"
+
+
+def test_tls_works_with_its_ca_and_is_unreachable_without(tls_node: tuple[str, str]) -> None:
+    address, ca_file = tls_node
+    broker = RabbitBroker("shop", "rabbitmq", f"amqps://guest@{address}/")
+    error = refused(broker, "letters")
+    assert isinstance(error, Unreachable)
+    assert "TLS" in str(error)
+    assert "ca_file" in str(error)
+    trusting = RabbitConnector(replace(broker, ca_file=ca_file))
+    assert letters(trusting.read(request("letters"))) == []
+    assert trusting.inspect(request("letters").source).depth == 0
+
+
+def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ca_file"):
+        RabbitConnector(
+            RabbitBroker("shop", "rabbitmq", "amqps://guest@localhost/", ca_file=f"{tmp_path}/none.pem")
+        )
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_letter_that_the_broker_cannot_convert_is_a_poison_message(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    send_amqp_1(rabbit, queue, 10, poisoned=5)
+    rabbit.wait_for(queue, 10)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    seen: list[bytes] = []
+    with pytest.raises(PoisonMessage, match=r"AMQP 1.0 message with a uuid"):
+        seen.extend(record.body for batch in reading.batches() for record in batch.records)
+    reading.close()
+    assert seen == [b"%d" % i for i in range(5)]
+    careful = RabbitConnector(rabbit.broker()).read(request(queue, careful=True, limit=5))
+    for batch in careful.batches():
+        careful.acknowledge(batch.position)
+    assert careful.settled() == 5
+    careful.close()
+    rabbit.wait_for(queue, 5)

@@ -1,0 +1,140 @@
+"""What doctor says of real queues, with the management API and without."""
+
+import pytest
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
+
+from dlq.connectors.base import Inspection
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import NotFound, UsageError
+
+each_way = pytest.mark.parametrize("managed", [True, False])
+
+
+def inspect(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
+    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    return RabbitConnector(broker).inspect(request(queue).source)
+
+
+@on_private_nodes
+@each_way
+def test_arguments_are_known_with_and_without_the_management_api(rabbit: Rabbit, managed: bool) -> None:
+    queue = rabbit.queue(
+        "quorum", x_delivery_limit=7, x_message_ttl=60_000, x_max_length=10, x_dead_letter_exchange="next"
+    )
+    rabbit.publish(queue, [b"x"] * 9)
+    rabbit.wait_for(queue, 9)
+    seen = inspect(rabbit, queue, managed)
+    assert seen.version == ".".join(map(str, rabbit.version))
+    assert seen.depth == seen.facts["letters ready"] == 9
+    assert (seen.facts["queue type"], seen.facts["delivery limit"]) == ("quorum", 7)
+    assert (seen.facts["message TTL"], seen.facts["max length"]) == ("1m", 10)
+    assert seen.facts["rights"] == "read, write to the default exchange"
+    assert "insist with --force" in seen.harm["copy"]
+    assert "letters older than 1m are dead-lettered again: pull in time" in seen.warnings
+    assert any("9 of at most 10" in warning for warning in seen.warnings)
+    assert any("set management_url" in warning for warning in seen.warnings) != managed
+
+
+@each_way
+def test_looking_takes_no_letter_and_leaves_no_trace(rabbit: Rabbit, managed: bool) -> None:
+    queue = rabbit.dead_letters(3, "quorum")
+    for _ in range(3):
+        assert inspect(rabbit, queue, managed).depth == 3
+    letters = rabbit.take(queue, 3)
+    assert not any(method.redelivered for method, _, _ in letters)
+
+
+@on_private_nodes
+def test_policies_bindings_and_alternate_exchanges_come_from_the_management_api(rabbit: Rabbit) -> None:
+    definition = {"message-ttl": 90_000, "expires": 3_600_000}
+    policy = {"pattern": ".*", "definition": definition, "apply-to": "queues"}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "short", **policy)
+    letters, work = rabbit.queue(), rabbit.queue("quorum", x_delivery_limit=5)
+    channel = rabbit.channel
+    channel.exchange_declare("unrouted", "fanout")
+    channel.exchange_declare("shop", "topic", arguments={"alternate-exchange": "unrouted"})
+    channel.queue_bind(letters, "unrouted", letters)
+    rabbit.wait_for_statistics(letters)
+    reading = RabbitConnector(rabbit.broker()).read(request(letters))
+    reading.close()
+    assert reading.topology["message_ttl"] == 90_000
+    assert reading.topology["alternate_exchanges"] == ["unrouted"]
+    assert reading.topology["delivery_limits"] == {work: 5}
+    seen = inspect(rabbit, letters)
+    assert (seen.facts["message TTL"], seen.facts["queue expires when unused for"]) == ("1m 30s", "1h")
+    assert seen.facts["bindings"] == f"unrouted/{letters}"
+    assert any("the queue itself goes" in warning for warning in seen.warnings)
+
+
+def test_other_consumers_are_named_in_doctor_and_pull(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.channel.basic_consume(queue, lambda *_: None)
+    seen = inspect(rabbit, queue)
+    assert seen.facts["consumers"] == 1
+    assert any("1 other consumer" in warning for warning in seen.warnings)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading.close()
+    assert any("1 other consumer" in note for note in reading.notes)
+
+
+def test_a_management_api_that_does_not_answer_is_said_and_does_not_stop(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    broker = rabbit.broker(management_url="http://127.0.0.1:1")
+    seen = RabbitConnector(broker).inspect(request(queue).source)
+    assert (seen.depth, seen.facts["queue type"]) == (0, "classic")
+    assert any("does not answer" in warning for warning in seen.warnings)
+
+
+@on_private_nodes
+def test_a_user_whom_the_management_api_refuses_hears_which_tag_is_missing(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.node.api("PUT", "users", "untagged", password="guest", tags="")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "untagged", configure=".*", write=".*", read=".*")
+    broker = rabbit.broker(url=rabbit.broker().url.replace("guest@", "untagged@"))
+    seen = RabbitConnector(broker).inspect(request(queue).source)
+    assert any("HTTP 401" in warning and "tag management" in warning for warning in seen.warnings)
+    assert "tag management" in RabbitConnector(broker).gauge(request(queue).source).note
+
+
+def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:
+    seen = inspect(rabbit, rabbit.queue())
+    assert not seen.harm
+    assert "keep their place" in seen.changes["copy"]
+    assert "durable in the archive" in seen.changes["drain"]
+
+
+@on_private_nodes
+def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbit: Rabbit) -> None:
+    channel, by_key = rabbit.channel, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "collected"}
+    for queue, arguments in {
+        "orders": by_key, "bills": {}, "bound": {"x-queue-type": "quorum"}, "collected": {}, "orders.dlq": {},
+    }.items():  # fmt: skip
+        channel.queue_declare(queue, durable=True, arguments=arguments)
+    channel.exchange_declare("dead", "fanout")
+    channel.queue_bind("bound", "dead")
+    policy = {"pattern": "^bills$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "dead", **policy)
+    rabbit.wait_for_statistics("bills")
+    found = {place.name: place for place in RabbitConnector(rabbit.broker()).discover()}
+
+    assert {name: place.because for name, place in found.items()} == {
+        "bound": "dead letters of bills go there",
+        "collected": "dead letters of orders go there",
+        "orders.dlq": "its name says so",
+    }
+    assert (found["bound"].kind, found["bound"].source) == ("quorum", {"queue": "bound"})
+
+
+def test_queues_are_discovered_by_the_management_api_alone(rabbit: Rabbit) -> None:
+    with pytest.raises(UsageError, match="needs management_url"):
+        RabbitConnector(rabbit.broker(management_url=None)).discover()
+
+
+@on_private_nodes
+@pytest.mark.parametrize("ask", ["inspect", "read"])
+def test_a_queue_that_is_not_there_is_told_with_the_one_probably_meant(rabbit: Rabbit, ask: str) -> None:
+    rabbit.channel.queue_declare("orders.dead", durable=True)
+    wanted = request("orders.daed")
+    connector = RabbitConnector(rabbit.broker())
+    with pytest.raises(NotFound, match=r"did you mean 'orders\.dead'"):
+        connector.inspect(wanted.source) if ask == "inspect" else connector.read(wanted)

@@ -1,0 +1,228 @@
+"""What goes through a real broker is captured byte for byte, whatever its types."""
+
+import struct
+from collections.abc import Callable
+from functools import cache
+
+import pika
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pika import frame, spec
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, request
+
+from dlq.archive.schema import to_records, to_table
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
+from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import ConnectionLost
+from dlq.core.record import FLAG_AMQP10_BODY, Record
+
+_u32 = struct.Struct(">I").pack
+
+
+def packed(
+    kind: str, form: str, numbers: st.SearchStrategy[float] | st.SearchStrategy[int]
+) -> st.SearchStrategy[bytes]:
+    return numbers.map(lambda number: kind.encode() + struct.pack(">" + form, number))
+
+
+def integers(kind: str, form: str, bits: int, signed: bool) -> st.SearchStrategy[bytes]:
+    low = -(2 ** (bits - 1)) if signed else 0
+    return packed(kind, form, st.integers(low, low + 2**bits - 1))
+
+
+def sized(kind: bytes, content: bytes) -> bytes:
+    return kind + _u32(len(content)) + content
+
+
+# L is missing: the broker gives it back as l.
+scalars = st.one_of(
+    st.sampled_from([b"t\0", b"t\1", b"V", b"A\0\0\0\0", b"F\0\0\0\0"]),
+    integers("b", "b", 8, True),
+    integers("B", "B", 8, False),
+    integers("s", "h", 16, True),
+    integers("u", "H", 16, False),
+    integers("I", "i", 32, True),
+    integers("i", "I", 32, False),
+    integers("l", "q", 64, True),
+    integers("T", "Q", 64, False),
+    packed("f", "f", st.floats(width=32, allow_nan=False, allow_infinity=False)),
+    packed("d", "d", st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.integers(0, 255), st.integers(-(2**31), 2**31 - 1)).map(
+        lambda d: b"D" + struct.pack(">Bi", *d)
+    ),
+    st.binary(max_size=300).map(lambda raw: sized(b"S", raw)),
+    st.binary(max_size=300).map(lambda raw: sized(b"x", raw)),
+)
+names = st.binary(min_size=1, max_size=40).filter(lambda name: not name.startswith((b"x-", b"CC", b"BCC")))
+
+
+def fields(values: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
+    """A table's content; its names sorted and distinct, as RabbitMQ 4 would leave them."""
+    tables = st.dictionaries(names, values, max_size=6)
+    return tables.map(lambda t: b"".join(bytes((len(k),)) + k + t[k] for k in sorted(t)))
+
+
+values = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        fields(inner).map(lambda content: sized(b"F", content)),
+        st.lists(inner, max_size=4).map(lambda items: sized(b"A", b"".join(items))),
+    ),
+    max_leaves=12,
+)
+
+
+def short(text: bytes) -> bytes:
+    return bytes((len(text),)) + text
+
+
+texts = st.binary(max_size=60).map(short)
+PROPERTIES: tuple[tuple[int, st.SearchStrategy[bytes]], ...] = (
+    (15, texts),  # content_type
+    (14, texts),  # content_encoding
+    (13, fields(values).map(lambda content: _u32(len(content)) + content)),
+    (12, st.sampled_from([b"\1", b"\2"])),  # delivery_mode
+    (11, st.integers(0, 255).map(lambda n: bytes((n,)))),  # priority
+    (10, texts),  # correlation_id
+    (9, texts),  # reply_to
+    (7, texts),  # message_id
+    (6, st.integers(0, 2**64 - 1).map(struct.Struct(">Q").pack)),  # timestamp
+    (5, texts),  # type
+    (3, texts),  # app_id
+    (2, texts),  # cluster_id
+)
+
+
+@st.composite
+def blocks(draw: Callable[[st.SearchStrategy[bytes]], bytes]) -> bytes:
+    """A property block without expiration (it might expire) and user_id (it must be ours)."""
+    flags, parts = 0, []
+    for bit, strategy in PROPERTIES:
+        if draw(st.sampled_from([b"", b"y"])):
+            flags |= 1 << bit
+            parts.append(draw(strategy))
+    return struct.pack(">H", flags) + b"".join(parts)
+
+
+@cache
+def publishing(rabbit_url: str, rabbit: Callable[[], Rabbit]) -> DuplexLink:
+    return DuplexLink(parameters(rabbit().broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
+
+
+def publish_raw(rabbit: Rabbit, queue: str, messages: list[tuple[bytes, bytes]]) -> None:
+    """Publish (block, body) pairs exactly as they are."""
+    link = publishing(rabbit.url, lambda: rabbit)
+    for block, body in messages:
+        header = struct.pack(">HHQ", spec.BasicProperties.INDEX, 0, len(body)) + block
+        link.put(encoded(1, spec.Basic.Publish(exchange="", routing_key=queue)))
+        link.put(struct.pack(">BHI", spec.FRAME_HEADER, 1, len(header)) + header + b"\xce")
+        if body:
+            link.put(frame.Body(1, body).marshal())
+    while link.unsent:
+        link.turn(1.0)
+    link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
+    rabbit.wait_for(queue, len(messages))
+
+
+def capture(rabbit: Rabbit, queue: str) -> list[Record]:
+    """Drain, and go through the archive's columns and back."""
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    found: list[Record] = []
+    for batch in reading.batches():
+        found += to_records(to_table(batch.records))
+        reading.acknowledge(batch.position)
+    reading.settled()
+    reading.close()
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_generated_message_is_captured_byte_for_byte(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    message = st.tuples(blocks(), st.binary(max_size=2000))
+    quick = settings(
+        max_examples=10,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+
+    @quick
+    @given(st.lists(message, min_size=1, max_size=20))
+    def check(messages: list[tuple[bytes, bytes]]) -> None:
+        publish_raw(rabbit, queue, messages)
+        found = capture(rabbit, queue)
+        # A quorum queue of RabbitMQ 4 orders by priority.
+        assert sorted((stable(r.raw_properties or b""), r.body) for r in found) == sorted(
+            (stable(block), body) for block, body in messages
+        )
+
+    check()
+
+
+def stable(block: bytes) -> bytes:
+    return table.stable(block, table.decode(block).headers)
+
+
+def header(name: bytes, value: bytes) -> bytes:
+    return short(name) + value
+
+
+def test_duplicate_headers_stay_as_the_broker_stores_them(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    content = header(b"k", b"I\0\0\0\1") + header(b"k", b"I\0\0\0\2")
+    publish_raw(rabbit, queue, [(b"\x20\0" + _u32(len(content)) + content, b"")])
+    [record] = capture(rabbit, queue)
+    kept = header(b"k", b"I\0\0\0\1") if rabbit.version >= (4,) else content
+    assert record.raw_properties == b"\x20\0" + _u32(len(kept)) + kept
+    assert record.headers == {"k": "1"}
+
+
+def test_odd_values_are_shown_without_being_changed(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    content = (
+        header(b"a-milliseconds", b"T" + struct.pack(">Q", 1_700_000_000_123))
+        + header(b"b-half", b"d" + struct.pack(">d", 0.5))
+        + header(b"c-binary", sized(b"S", b"\xff\0"))
+    )
+    publish_raw(rabbit, queue, [(b"\x20\0" + _u32(len(content)) + content, b"\0\xff")])
+    [record] = capture(rabbit, queue)
+    assert record.raw_properties == b"\x20\0" + _u32(len(content)) + content
+    assert record.headers["a-milliseconds"] == "2023-11-14T22:13:20.123000Z"
+    assert record.headers["b-half"] == "0.5"
+    assert record.headers["c-binary"] == "\\xff\0"
+    assert record.body == b"\0\xff"
+
+
+def test_header_blocks_nearly_as_large_as_a_frame_are_captured(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    content = header(b"stack", sized(b"S", b"x" * 130_000))
+    publish_raw(rabbit, queue, [(b"\x20\0" + _u32(len(content)) + content, b"")])
+    [record] = capture(rabbit, queue)
+    assert len(record.headers["stack"]) == 130_000
+
+
+def test_an_amqp_1_body_is_flagged(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    rabbit.publish(queue, [b"\0Sw\xa1\3abc"], type="amqp-1.0")
+    rabbit.publish(queue, [b"text"], type="order")
+    rabbit.wait_for(queue, 2)
+    assert [record.flags for record in capture(rabbit, queue)] == [FLAG_AMQP10_BODY, None]
+
+
+def test_the_properties_keep_their_names_and_values(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    known = pika.BasicProperties(
+        content_type="text/plain", content_encoding="gzip", delivery_mode=1, priority=7, correlation_id="c",
+        reply_to="r", message_id="m", timestamp=1_700_000_000, type="t", app_id="a", cluster_id="k",
+    )  # fmt: skip
+    rabbit.channel.basic_publish("", queue, b"", known, mandatory=True)
+    rabbit.wait_for(queue, 1)
+    [record] = capture(rabbit, queue)
+    assert record.properties == {name: str(value) for name, value in vars(known).items() if value is not None}
+    assert (record.published_at, record.priority, record.persistent) == (1_700_000_000_000_000, 7, False)
+    assert (record.content_type, record.content_encoding) == ("text/plain", "gzip")

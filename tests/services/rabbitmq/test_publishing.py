@@ -1,0 +1,153 @@
+"""The way into a real RabbitMQ: what the broker says of each letter."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4
+from support.brokers.rabbitmq.letters import (
+    HEADERS,
+    letter,
+    new_plan,
+    publish,
+    record,
+    replay_ids,
+    to_queue,
+    until_it_ends,
+)
+
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.core.errors import NotFound
+
+pytestmark = pytest.mark.rabbitmq
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_confirmed_returned_and_refused_are_told_apart_in_one_window(rabbit: Rabbit, kind: str) -> None:
+    good = rabbit.queue(kind)
+    full = rabbit.queue(kind, x_max_length=1, x_overflow="reject-publish")
+    rabbit.publish(full, [b"first"] * (2 if kind == "quorum" else 1))
+    targets = {0: to_queue(good), 1: to_queue("nowhere"), 2: to_queue(full)}
+    answers = publish(rabbit, [letter(number, targets[number % 3]) for number in range(600)])
+    outcomes = {rest: Counter(answers[n].outcome for n in range(rest, 600, 3)) for rest in targets}
+    assert outcomes[0] == {"confirmed": 200}
+    assert outcomes[1] == {"returned": 200}
+    assert (
+        outcomes[2]["refused"] >= 195
+    )  # a quorum queue takes a few too many before it knows that it is full
+    assert sorted(replay_ids(rabbit, good)) == sorted(f"id-{n}" for n in range(0, 600, 3))
+
+
+def test_a_letter_arrives_byte_for_byte_but_for_what_is_stripped(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    body = bytes(range(256)) * 2000  # four frames
+    what = record(body, user_id="another", expiration="1", priority=3, headers={**HEADERS, "raw": b"\xff"})
+    assert publish(rabbit, [letter(1, to_queue(queue), what)])[1].outcome == "confirmed"
+    method, properties, found = rabbit.take(queue, 1)[0]
+    assert (method.exchange, method.routing_key, found) == ("", queue, body)
+    provenance = {"dlq_replay_id": "id-1", "dlq_replay_lap": "1", "dlq_replay_of": "record-1"}
+    assert properties.headers == {"tenant": 42, "raw": b"\xff", **provenance}
+    assert (properties.delivery_mode, properties.priority, properties.message_id) == (2, 3, "m")
+    assert (properties.user_id, properties.expiration) == (None, None)
+
+
+def test_empty_bodies_are_sent_and_returned(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    letters = [letter(1, to_queue(queue), record(b"")), letter(2, to_queue("nowhere"), record(b""))]
+    assert {n: a.outcome for n, a in publish(rabbit, letters).items()} == {1: "confirmed", 2: "returned"}
+
+
+def test_large_returned_bodies_do_not_stop_both_sides_from_reading(rabbit: Rabbit) -> None:
+    what = record(b"x" * 2_000_000)
+    answers = publish(rabbit, [letter(number, to_queue("nowhere"), what) for number in range(60)])
+    assert {answer.outcome for answer in answers.values()} == {"returned"}
+
+
+def test_an_alternate_exchange_takes_what_no_queue_is_bound_for(rabbit: Rabbit) -> None:
+    caught = rabbit.queue()
+    rabbit.channel.exchange_declare("ae", "fanout")
+    rabbit.channel.exchange_declare("shop", "direct", arguments={"alternate-exchange": "ae"})
+    rabbit.channel.queue_bind(caught, "ae")
+    target = Target("exchange", "shop", "no.such.key")
+    assert publish(rabbit, [letter(1, target)])[1].outcome == "confirmed"
+    rabbit.wait_for(caught, 1)
+
+
+def test_a_letter_that_cannot_be_encoded_is_refused_alone(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    broken = record()._replace(raw_properties=b"\xff")
+    answers = publish(
+        rabbit, [letter(1, to_queue(queue)), letter(2, to_queue(queue), broken), letter(3, to_queue(queue))]
+    )
+    assert [answers[n].outcome for n in (1, 2, 3)] == ["confirmed", "refused", "confirmed"]
+
+
+@on_rabbitmq_4
+def test_a_body_that_is_too_large_is_refused_and_harms_no_other(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    large = record(b"x" * (16 * 2**20 + 1))
+    letters = [letter(number, to_queue(queue), large if number % 3 == 0 else None) for number in range(9)]
+    answers = publish(rabbit, letters)
+    assert [answers[n].outcome for n in range(4)] == ["refused", "confirmed", "confirmed", "refused"]
+    assert "larger than configured max size" in (answers[0].detail or "")
+    rabbit.wait_for(queue, 6)
+
+
+def test_an_exchange_that_is_not_there_ends_the_run_with_nothing_in_doubt_after_it(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100)
+    letters = (letter(n, to_queue(queue) if n < 50 else Target("exchange", "none", "k")) for n in range(200))
+    sent, error = until_it_ends(publisher, letters)
+    assert isinstance(error, NotFound)
+    outcomes = {answer.number: answer.outcome for answer in sent}
+    assert {outcomes[n] for n in range(50, len(sent))} == {"refused"}
+    arrived = {int(found.removeprefix("id-")) for found in replay_ids(rabbit, queue)}
+    assert {n for n, outcome in outcomes.items() if outcome == "confirmed"} <= arrived
+    assert arrived <= {n for n, outcome in outcomes.items() if outcome in ("confirmed", "in_doubt")}
+
+
+def test_no_more_than_the_window_is_taken_ahead_of_the_answers(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    taken = 0
+
+    def letters() -> Iterator[Outgoing]:
+        nonlocal taken
+        for number in range(500):
+            taken += 1
+            yield letter(number, to_queue(queue))
+
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 20)
+    for answered, _ in enumerate(publisher.publish(letters())):
+        assert taken - answered <= 20 + 20  # one window in flight, one answered and being handed over
+    publisher.close()
+    assert taken == 500
+
+
+@on_private_nodes
+def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> None:
+    channel = rabbit.channel
+    first, second, third = (rabbit.queue() for _ in range(3))
+    channel.exchange_declare("topics", "topic")
+    channel.exchange_declare("inner", "fanout")
+    channel.exchange_declare("ae", "fanout")
+    channel.exchange_declare("plain", "direct", arguments={"alternate-exchange": "ae"})
+    channel.exchange_declare("by-headers", "headers")
+    channel.queue_bind(first, "topics", "order.#")
+    channel.exchange_bind("inner", "topics", "*.created")
+    channel.queue_bind(second, "inner")
+    channel.queue_bind(third, "ae")
+    expected = {
+        to_queue(first): [first],
+        to_queue("nowhere"): [],
+        Target("exchange", "topics", "order.created"): sorted([first, second]),
+        Target("exchange", "topics", "order"): [first],
+        Target("exchange", "topics", "cart.created"): [second],
+        Target("exchange", "topics", "cart"): [],
+        Target("exchange", "plain", "x"): [third],
+        Target("exchange", "none", "x"): [],
+    }
+    asked = [*expected, Target("exchange", "by-headers", "x")]
+    assert RabbitConnector(rabbit.broker()).consumers(asked) == expected
+    assert RabbitConnector(rabbit.broker(management_url=None)).consumers(asked) == {}

@@ -1,0 +1,136 @@
+"""The connection under a publisher: alarms and cuts leave one window in doubt at most."""
+
+import asyncio
+import contextlib
+import ssl
+import subprocess
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes
+from support.brokers.rabbitmq.letters import letter, new_plan, record, settled_depth, to_queue, until_it_ends
+from support.servers.cutter import Cutter
+
+from dlq.connectors.base import Outgoing
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.core.errors import ConnectionLost
+
+pytestmark = pytest.mark.rabbitmq
+
+
+@on_private_nodes
+def test_an_alarm_with_a_window_in_flight_leaves_only_that_window_in_doubt(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, blocked_seconds=1.0)
+
+    def letters() -> Iterator[Outgoing]:
+        for number in count():
+            if number == 500:
+                rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+            yield letter(number, to_queue(queue))
+
+    try:
+        sent, error = until_it_ends(publisher, letters())
+    finally:
+        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+    assert "alarm" in str(error)
+    outcomes = Counter(answer.outcome for answer in sent)
+    assert outcomes["confirmed"] >= 400
+    assert outcomes["in_doubt"] <= 100
+    depth = settled_depth(rabbit, queue)
+    assert outcomes["confirmed"] <= depth <= outcomes["confirmed"] + outcomes["in_doubt"]
+
+
+@on_private_nodes
+def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100)
+
+    def free_memory() -> None:
+        time.sleep(1.5)
+        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+
+    def letters() -> Iterator[Outgoing]:
+        for number in range(2000):
+            if number == 500:
+                rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+                threading.Thread(target=free_memory).start()
+            yield letter(number, to_queue(queue))
+
+    sent, error = until_it_ends(publisher, letters())
+    assert (Counter(answer.outcome for answer in sent), error) == ({"confirmed": 2000}, None)
+    rabbit.wait_for(queue, 2000)
+
+
+@pytest.mark.parametrize("direction", ["requests", "answers"])
+def test_a_cut_connection_leaves_at_most_one_window_in_doubt(rabbit: Rabbit, direction: str) -> None:
+    queue = rabbit.queue()
+    url = urlsplit(rabbit.url)
+    with Cutter(f"{url.hostname}:{url.port}") as cutter:
+        setattr(cutter, direction, 200_000 if direction == "requests" else 1_500)
+        broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
+        publisher = RabbitPublisher(broker, new_plan(), 100)
+        sent, error = until_it_ends(publisher, (letter(n, to_queue(queue)) for n in count()))
+    assert isinstance(error, ConnectionLost)
+    outcomes = Counter(answer.outcome for answer in sent)
+    assert 0 < outcomes["in_doubt"] <= 100
+    depth = settled_depth(rabbit, queue)
+    assert outcomes["confirmed"] <= depth <= outcomes["confirmed"] + outcomes["in_doubt"]
+    assert len({answer.number for answer in sent}) == len(sent) == max(answer.number for answer in sent) + 1
+
+
+@contextlib.contextmanager
+def tls_in_front_of(host: str, port: int, folder: Path) -> Iterator[int]:
+    """The port of a server that takes TLS off and passes on."""
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem"]
+    wanted = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files]
+    subprocess.run(wanted, check=True, capture_output=True)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(f"{folder}/ca.pem", f"{folder}/key.pem")
+
+    async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65536):
+                sink.write(data)
+                await sink.drain()
+        sink.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection(host, port)
+        await asyncio.gather(pass_on(reader, far_writer), pass_on(far_reader, writer))
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(serve, "localhost", 0, ssl=context))
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def test_letters_large_and_small_go_through_tls_in_both_directions(rabbit: Rabbit, tmp_path: Path) -> None:
+    queue = rabbit.queue()
+    url = urlsplit(rabbit.url)
+    large = record(b"x" * 1_000_000)
+    with tls_in_front_of(url.hostname or "", url.port or 5672, tmp_path) as port:
+        address = f"amqps://{url.username}@localhost:{port}{url.path}"
+        publisher = RabbitPublisher(rabbit.broker(url=address, ca_file=f"{tmp_path}/ca.pem"), new_plan(), 50)
+        letters = [
+            letter(n, to_queue("nowhere" if n % 2 else queue), large if n % 7 == 0 else None)
+            for n in range(200)
+        ]
+        sent, error = until_it_ends(publisher, iter(letters))
+    assert error is None
+    assert Counter((answer.number % 2, answer.outcome) for answer in sent) == {
+        (0, "confirmed"): 100, (1, "returned"): 100,
+    }  # fmt: skip
+    rabbit.wait_for(queue, 100)

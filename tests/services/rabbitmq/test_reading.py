@@ -1,0 +1,233 @@
+"""Reading real queues: exact, lossless, and without harm."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
+from support.connector_contract import Place, ReadingContract, drained, letters
+
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import HarmRefused, UsageError
+from dlq.core.record import Record
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@each_kind
+class TestRabbitMQ(ReadingContract):
+    @pytest.fixture
+    def place(self, rabbit: Rabbit, kind: str) -> Place:
+        queue = rabbit.queue(kind)
+        sent = iter(range(1000))
+
+        def fill(number: int) -> list[bytes]:
+            bodies = [b"letter %d" % next(sent) for _ in range(number)]
+            rabbit.publish(queue, bodies)
+            rabbit.wait_for(queue, rabbit.depth(queue))
+            return bodies
+
+        return Place(RabbitConnector(rabbit.broker()), request(queue).source, fill)
+
+
+def drain(rabbit: Rabbit, queue: str, **changes: Any) -> list[Record]:
+    place = Place(RabbitConnector(rabbit.broker()), request(queue).source, lambda _n: [])
+    return drained(place, batch_rows=10_000, **changes)
+
+
+def copy(rabbit: Rabbit, queue: str, **changes: Any) -> list[Record]:
+    connector = RabbitConnector(rabbit.broker())
+    return letters(connector.read(request(queue, "copy", force=True, **changes)))
+
+
+def counts(headers: Any) -> tuple[int, int]:
+    return int((headers or {}).get("x-delivery-count", 0)), int((headers or {}).get("x-acquired-count", 0))
+
+
+@each_kind
+def test_a_drain_takes_the_snapshot_and_leaves_late_letters_untouched(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.fill(queue, 3000)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=500))
+    bodies: list[bytes] = []
+    for batch in reading.batches():
+        if not bodies:
+            rabbit.publish(queue, [b"late %d" % i for i in range(200)])
+        bodies += [record.body for record in batch.records]
+        reading.acknowledge(batch.position)
+    assert reading.settled() == 3000
+    reading.close()
+    assert (reading.snapshot, reading.complete) == (3000, True)
+    assert bodies == [b"letter %d" % i for i in range(3000)]
+    rabbit.wait_for(queue, 200)
+    late = rabbit.take(queue, 200)
+    assert [body for _, _, body in late] == [b"late %d" % i for i in range(200)]
+    assert not any(method.redelivered for method, _, _ in late)
+    assert {counts(properties.headers) for _, properties, _ in late} == {(0, 0)}
+
+
+@each_kind
+def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.fill(queue, 500)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=20))
+    scan = reading.batches()
+    reading.acknowledge(next(scan).position)
+    del scan
+    assert reading.settled() == 20
+    reading.close()
+    rabbit.wait_for(queue, 480)
+    rest = rabbit.take(queue, 480)
+    assert sorted(body for _, _, body in rest) == sorted(b"letter %d" % i for i in range(20, 500))
+    assert sum(method.redelivered for method, _, _ in rest) == 64 - 20
+    once = 0 if rabbit.version >= (4, 3) else 1
+    assert max(counts(properties.headers)[0] for _, properties, _ in rest) == (
+        0 if kind == "classic" else once
+    )
+
+
+def test_letters_that_a_gone_consumer_held_are_waited_for(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("quorum")
+    rabbit.fill(queue, 25)
+    holder = rabbit.connect()
+    holder.basic_consume(queue, lambda *_: None)
+    rabbit.wait_for(queue, 0)
+    gone = threading.Timer(1.0, holder.connection.close)
+    gone.start()
+    assert len(drain(rabbit, queue)) == 25
+    gone.join()
+
+
+@each_kind
+def test_a_copy_gives_all_back_once(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.fill(queue, 2000)
+    assert [record.body for record in copy(rabbit, queue)] == [b"letter %d" % i for i in range(2000)]
+    rabbit.wait_for(queue, 2000)
+    back = rabbit.take(queue, 2000)
+    assert [body for _, _, body in back] == [b"letter %d" % i for i in range(2000)]
+    assert all(method.redelivered for method, _, _ in back)
+    if kind == "quorum":
+        failed, acquired = {counts(properties.headers) for _, properties, _ in back}.pop()
+        assert (failed, acquired) == ((0, 1) if rabbit.version >= (4, 3) else (1, 0))
+
+
+@each_kind
+def test_a_copy_over_many_windows_gives_all_back_in_order(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    rabbit.fill(queue, 20_000, b"%d")
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy", force=True))
+    assert sum(len(batch.records) for batch in reading.batches()) == 20_000
+    reading.close()
+    rabbit.wait_for(queue, 20_000)
+    assert [body for _, _, body in rabbit.take(queue, 20_000)] == [b"%d" % i for i in range(20_000)]
+
+
+def test_letters_keep_their_ids_however_often_they_are_delivered(rabbit: Rabbit) -> None:
+    queue = rabbit.dead_letters(5, "quorum")
+    first, second = ({record.record_id for record in copy(rabbit, queue)} for _ in range(2))
+    assert first == second
+    assert len(first) == 5
+
+
+def test_a_dead_letter_says_where_it_came_from(rabbit: Rabbit) -> None:
+    letter = drain(rabbit, rabbit.dead_letters(1))[0]
+    [death] = letter.deaths
+    assert (death.reason, death.count, death.queue) == ("rejected", 1, letter.origin)
+    assert (letter.origin_kind, letter.origin_exchange) == ("queue", "")
+    assert letter.origin_routing_key == letter.origin == death.routing_keys[0]
+    assert (letter.exchange, letter.routing_key) == ("", letter.dead_letter_queue)
+    assert letter.dead_at == letter.first_dead_at == death.time
+    assert abs((letter.dead_at or 0) - (letter.captured_at or 0)) < 60_000_000
+    assert (letter.attempts, letter.message_id, letter.persistent) == (1, "m", True)
+    assert letter.headers["tenant"] == "42"
+    assert letter.broker_version == ".".join(map(str, rabbit.version))
+
+
+@each_kind
+def test_a_copy_is_refused_where_looking_can_kill(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind, **({"x_delivery_limit": 3} if kind == "quorum" else {}))
+    for management in (rabbit.broker().management_url, None):
+        connector = RabbitConnector(rabbit.broker(management_url=management))
+        if kind == "classic":
+            connector.read(request(queue, "copy")).close()
+            continue
+        with pytest.raises(HarmRefused, match="--mode drain, or insist with --force"):
+            connector.read(request(queue, "copy"))
+
+
+@on_private_nodes
+def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Rabbit) -> None:
+    unlimited = {"x_delivery_limit": -1} if rabbit.version >= (4,) else {}
+    queue = rabbit.queue("quorum", **unlimited)
+    rabbit.wait_for_statistics(queue)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy"))
+    reading.close()
+    assert ("back of the queue" in reading.notes[0]) == (rabbit.version < (4, 3))
+
+
+@on_rabbitmq_4
+def test_the_default_limit_of_rabbitmq_4_refuses_a_copy(rabbit: Rabbit) -> None:
+    with pytest.raises(HarmRefused, match="after 20"):
+        RabbitConnector(rabbit.broker()).read(request(rabbit.queue("quorum"), "copy"))
+
+
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_stream_is_refused_in_words(rabbit: Rabbit, managed: bool) -> None:
+    queue = rabbit.queue("stream")
+    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    for mode in ("copy", "drain"):
+        with pytest.raises(UsageError, match="stream"):
+            letters(RabbitConnector(broker).read(request(queue, mode, force=True)))  # type: ignore[arg-type]
+
+
+def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.fill(queue, 300)
+    connector = RabbitConnector(rabbit.broker())
+    reading = connector.read(request(queue))
+    assert len(rabbit.take(queue, 100)) == 100
+    started = time.monotonic()
+    found = letters(reading)
+    assert len(found) == 200
+    assert not reading.complete
+    assert 2 < time.monotonic() - started < 10
+
+
+def test_a_careful_reading_asks_for_one_letter_at_a_time(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("quorum")
+    rabbit.fill(queue, 5)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, careful=True))
+    for batch in reading.batches():
+        assert len(batch.records) <= 1
+        assert rabbit.depth(queue) >= 5 - batch.position
+        reading.acknowledge(batch.position)
+    assert reading.settled() == 5
+    reading.close()
+
+
+def test_a_slow_writer_stops_the_broker_and_not_the_memory(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    for _ in range(8):
+        rabbit.publish(queue, [b"x" * (8 * 2**20)])
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    seen = 0
+    for batch in reading.batches():
+        assert sum(record.body_size for record in batch.records) <= 24 * 2**20
+        seen += len(batch.records)
+        time.sleep(0.1)
+        reading.acknowledge(batch.position)
+    assert seen == 8
+    assert reading.settled() == 8
+    reading.close()
+
+
+def test_large_bodies_arrive_whole(rabbit: Rabbit) -> None:
+    largest = 128 if rabbit.version < (4,) else 16
+    queue = rabbit.queue()
+    body = bytes(range(256)) * (largest * 4096)
+    rabbit.publish(queue, [body, b""])
+    found = drain(rabbit, queue)
+    assert [record.body_size for record in found] == [largest * 2**20, 0]
+    assert found[0].body == body

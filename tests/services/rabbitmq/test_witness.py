@@ -1,0 +1,226 @@
+"""The proof of a replay that a real RabbitMQ keeps: what it shows, and that it goes."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from support.brokers.rabbitmq.fixtures import (
+    A_QUEUE_IS_DURABLE_AFTER,
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_3,
+    request,
+)
+from support.brokers.rabbitmq.letters import (
+    letter,
+    new_plan,
+    replay_ids,
+    settled_depth,
+    to_queue,
+    until_it_ends,
+    wait_until,
+    wait_until_the_node_is_no_newcomer,
+)
+
+from dlq.connectors.base import Outgoing
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher, exchange_of, queue_of
+from dlq.core.clock import now
+from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.settings import Broker
+
+pytestmark = pytest.mark.rabbitmq
+
+CLIENT = """
+import sys
+from itertools import count
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from support.brokers.rabbitmq.letters import letter, to_queue
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher
+from dlq.connectors.rabbitmq.description import RabbitBroker
+broker = RabbitBroker("shop", "rabbitmq", url={url!r}, password_env={variable!r})
+publisher = WitnessedPublisher(broker, {plan!r}, 1000)
+for answer in publisher.publish(letter(number, to_queue({queue!r})) for number in count()):
+    print(answer.number, answer.outcome, flush=answer.number % 100 == 0)
+"""
+
+
+def _client(broker: Broker, plan: str, queue: str) -> "subprocess.Popen[str]":
+    tests = str(Path(__file__).parents[2])
+    code = CLIENT.format(tests=tests, url=broker.url, variable=broker.password_env, plan=plan, queue=queue)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+@on_private_nodes
+@pytest.mark.parametrize("kind", KINDS)
+def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, kind: str) -> None:
+    queue, plan = rabbit.queue(kind), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since = now()
+    broker = rabbit.broker()
+    client = _client(broker, plan, queue)
+    assert client.stdout is not None
+    while rabbit.depth(queue) < 2000:
+        assert client.poll() is None
+    client.send_signal(signal.SIGKILL)
+    said = client.stdout.read()
+    client.wait()
+    settled_depth(rabbit, queue)  # the broker may still be taking what the dead client sent
+    target, witness = set(replay_ids(rabbit, queue)), set(replay_ids(rabbit, queue_of(plan)))
+    may_lack = kind == "quorum" and rabbit.version < (4,)
+    assert target <= witness if may_lack else target == witness
+    last = max(int(found.removeprefix("id-")) for found in witness)
+    asked = [letter(number, to_queue(queue)) for number in range(last - 500, last + 500)]
+    connector = RabbitConnector(broker)
+    there = "unknown" if may_lack else "sent"
+    expected = {
+        given.number: there if given.provenance["dlq_replay_id"] in witness else "not_sent" for given in asked
+    }
+    assert connector.find(plan, asked, since) == expected
+    started = time.monotonic()
+    assert connector.find(plan, asked, since, last=now() - 12_000_000) == expected
+    assert time.monotonic() - started < 4, "a connection as old as that is listed: nothing to wait for"
+    assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
+    connector.forget(plan, witness=True)
+    assert set(connector.find(plan, asked, since).values()) == {"unknown"}
+
+
+@on_rabbitmq_3
+def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_taken_it(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since, broker = now(), rabbit.broker()
+    asked = [letter(number, to_queue(queue)) for number in range(100)]
+    rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+    try:
+        client = _client(broker, plan, queue)
+        wait_until(lambda: _is_bound(rabbit, queue))
+        time.sleep(0.5)
+        client.kill()
+        client.communicate()
+        found = RabbitConnector(broker).find(plan, asked, since)
+    finally:
+        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+    assert set(found.values()) == {"unknown"}
+    wait_until(lambda: rabbit.depth(queue) > 0)
+    found = RabbitConnector(broker).find(plan, asked, since)
+    arrived = replay_ids(rabbit, queue)
+    assert found == {n: "sent" if f"id-{n}" in arrived else "not_sent" for n in range(100)}
+
+
+def _is_bound(rabbit: Rabbit, queue: str) -> bool:
+    """A publisher binds a target when it has its first letter."""
+    return len(rabbit.node.api("GET", "queues", rabbit.vhost, queue, "bindings") or []) > 1
+
+
+@on_private_nodes
+def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothing(rabbit: Rabbit) -> None:
+    queues, plan, since = [rabbit.queue(kind) for kind in KINDS], new_plan(), now()
+    time.sleep(A_QUEUE_IS_DURABLE_AFTER)
+    publisher = WitnessedPublisher(rabbit.broker(), plan, 100)
+
+    def letters() -> Iterator[Outgoing]:
+        for number in count():
+            if number == 1000:
+                rabbit.node.kill()
+            yield letter(number, to_queue(queues[number % 2]))
+
+    sent, error = until_it_ends(publisher, letters())
+    rabbit.node.start()
+    after = Rabbit(rabbit.url, rabbit.vhost, rabbit.node, rabbit.connect())
+    assert isinstance(error, ConnectionLost)
+    outcomes = Counter(answer.outcome for answer in sent)
+    assert outcomes.keys() == {"confirmed", "in_doubt"}
+    assert outcomes["in_doubt"] <= 100
+    confirmed = {f"id-{answer.number}" for answer in sent if answer.outcome == "confirmed"}
+    wait_until(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
+    assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
+    doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
+    found = RabbitConnector(rabbit.broker()).find(plan, doubtful, since)
+    assert found == {given.number: "unknown" for given in doubtful}
+    after.channel.connection.close()
+
+
+@on_private_nodes
+def test_a_witness_proves_nothing_of_a_node_that_started_after_the_first_send(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    broker = rabbit.broker()
+    publisher = WitnessedPublisher(broker, plan, 10)
+    letters = [letter(1, to_queue(queue)), letter(2, to_queue("nowhere"))]
+    sent, error = until_it_ends(publisher, iter(letters))
+    assert {answer.number: answer.outcome for answer in sent} == {1: "confirmed", 2: "returned"}
+    assert error is None
+    long_ago = now() - 86_400_000_000
+    assert RabbitConnector(broker).find(plan, letters, long_ago) == {1: "unknown", 2: "unknown"}
+    without = rabbit.broker(management_url=None)
+    assert RabbitConnector(without).find(plan, letters, now()) == {1: "unknown", 2: "unknown"}
+
+
+def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+
+    def letters() -> Iterator[Outgoing]:
+        yield letter(1, to_queue(queue))
+        rabbit.channel.queue_delete(queue)
+        yield letter(2, to_queue(queue))
+
+    _, error = until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), letters())
+    assert "was deleted" in str(error)
+    rabbit.channel.queue_delete(queue_of(plan))
+    rabbit.channel.exchange_delete(exchange_of(plan))
+
+
+@on_private_nodes
+def test_a_witness_that_the_user_may_not_delete_is_told_of(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, plan = rabbit.queue(), new_plan()
+    until_it_ends(WitnessedPublisher(rabbit.broker(), plan, 1), iter([letter(1, to_queue(queue))]))
+    monkeypatch.setenv("SENDER", "secret-word")
+    rabbit.node.api("PUT", "users", "sender", password="secret-word", tags="")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "sender", configure="^$", write=".*", read=".*")
+    sender = rabbit.broker(password_env="SENDER", management_url=None)
+    sender = replace(sender, url=sender.url.replace("guest@", "sender@"))
+    with pytest.raises(AccessDenied, match="sender"):
+        RabbitConnector(sender).forget(plan, witness=True)
+    assert rabbit.depth(queue_of(plan)) == 1
+    for _ in range(2):  # the second time nothing is there, which is no error
+        RabbitConnector(rabbit.broker()).forget(plan, witness=True)
+    with pytest.raises(NotFound):
+        RabbitConnector(rabbit.broker()).read(request(queue_of(plan)))
+
+
+def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Rabbit) -> None:
+    nobody = replace(rabbit.broker(), url="amqp://guest@127.0.0.1:1/")
+    RabbitConnector(nobody).forget(new_plan())
+
+
+@on_private_nodes
+def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Rabbit) -> None:
+    def asked_by(tags: str) -> RabbitConnector:
+        rabbit.node.api("PUT", "users", "asker", password="guest", tags=tags)
+        rabbit.node.api("PUT", "permissions", rabbit.vhost, "asker", configure=".*", write=".*", read=".*")
+        url = rabbit.broker().url.replace("guest@", "asker@")
+        return RabbitConnector(rabbit.broker(url=url, witness=True))
+
+    queue = rabbit.queue()
+    seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
+    rabbit.wait_for_statistics(queue)
+    assert seeing.obstacles(True) == []
+    assert seeing.obstacles(False) == [
+        "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
+    ]
+    assert "without management_url nothing tells whether a node restarted" in blind.obstacles(True)[0]
+    manager = asked_by("management")
+    assert "of nodes the tag monitoring" in manager.obstacles(True)[0]
+    assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)
+    assert any("a node restarted" in said for said in seeing.obstacles(True, new_plan(), since=1))

@@ -1,0 +1,96 @@
+"""The HTML report in a real browser is inert to attacks, and everybody can read it."""
+
+import os
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from support.html_reports import ATTACKS, an_archive, browser, page, url
+from support.servers.chromium import Page
+
+from dlq.reports import report
+
+__all__ = ["browser", "page", "url"]
+CANARY = "jane.doe@example.com"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dlq-tests" / "axe"
+VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The accessibility checker axe-core, from npm, kept between runs."""
+    if not list(CACHE.glob("*.tgz")):
+        CACHE.mkdir(parents=True, exist_ok=True)
+        subprocess.run(
+            ["npm", "pack", "axe-core@4", "--silent"], cwd=CACHE, check=True, capture_output=True, timeout=120
+        )
+    with tarfile.open(next(CACHE.glob("*.tgz"))) as package:
+        member = package.extractfile("package/axe.min.js")
+        assert member is not None
+        return member.read().decode()
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_it_loads_nothing_logs_nothing_and_runs_nothing_of_strangers(
+    browser: Page, url: str, width: int, scheme: str
+) -> None:
+    browser.problems.clear()
+    browser.requests.clear()
+    browser.open(url, width, prefers_color_scheme=scheme)
+    browser.run("document.querySelector('#list tbody button').click()")
+
+    assert browser.run("window.pwned") is None
+    assert browser.problems == []
+    assert set(browser.requests) == {url}
+
+
+def test_attacks_are_there_to_be_read(page: Page) -> None:
+    page.run("document.querySelector('#list tbody button').click()")
+    text = page.run("document.body.textContent")
+
+    for attack in ATTACKS[:-1]:
+        assert attack in text
+    assert "\\x1b[2J\\u202e<!--" in text
+
+
+def test_the_policy_refuses_scripts_styles_and_connections_that_someone_might_get_in(page: Page) -> None:
+    refused = page.run(
+        """(async () => {
+            const tried = [];
+            const attempt = async (name, act) => { try { await act(); } catch { tried.push(name); } };
+            await attempt('html', () => { document.body.innerHTML = '<b>x</b>'; });
+            await attempt('eval', () => eval('window.pwned = 1'));
+            await attempt('fetch', () => fetch('http://127.0.0.1:1/'));
+            await attempt('script', () => {
+                const script = document.createElement('script');
+                script.textContent = 'window.pwned = 1';
+                document.body.append(script);
+            });
+            return tried;
+        })()"""
+    )
+
+    assert refused == ["html", "eval", "fetch", "script"]
+    assert page.run("window.pwned") is None
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_axe_finds_no_violation(browser: Page, url: str, axe: str, width: int, scheme: str) -> None:
+    browser.open(url, width, prefers_color_scheme=scheme)
+    browser.run(f"{axe};0")
+    found = "axe.run(document).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
+
+    assert browser.run(found) == []
+    browser.run("document.querySelector('#list tbody button').click()")
+    assert browser.run(found) == []
+
+
+def test_a_masked_report_holds_no_canary(tmp_path: Path) -> None:
+    store = an_archive(tmp_path / "archive", f" {CANARY} ")
+    plain, masked = (
+        report.FORMATS["html"](report.make(store, masks=m, with_letters=True)) for m in (None, ())
+    )
+
+    assert CANARY in plain
+    assert CANARY not in masked

@@ -1,0 +1,188 @@
+"""Who may read: RocketMQ's access control lists, 1.0 on 4.9 and 2.0 on 5.5, and TLS."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.brokers.rocketmq.broker import RocketMQ
+from support.brokers.rocketmq.driver import Driver, eventually
+from support.brokers.rocketmq.fixtures import connector_of, read_all
+from support.brokers.rocketmq.namespace import namespace
+from support.jvm import QUICK
+from support.servers.hostile import certificate
+
+from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.rocketmq.connection import Access
+from dlq.connectors.rocketmq.connector import RocketConnector
+from dlq.connectors.rocketmq.remoting import Credential
+from dlq.connectors.rocketmq.republishing import REPLAY_ID
+from dlq.core.clock import now
+from dlq.core.errors import AccessDenied, ConfigError, Unreachable
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.rocketmq
+REQUEST = ReadRequest(Source("s", "pay", group="pay"), "drain", "p")
+ADMIN = Credential("rocketmq", "12345678")
+_AUTH = "org.apache.rocketmq.auth"
+ACL_2 = {
+    "authenticationEnabled": "true",
+    "authenticationProvider": f"{_AUTH}.authentication.provider.DefaultAuthenticationProvider",
+    "authenticationMetadataProvider": f"{_AUTH}.authentication.provider.LocalAuthenticationMetadataProvider",
+    "initAuthenticationUser": '{"username":"rocketmq","password":"12345678"}',
+    "innerClientAuthenticationCredentials": '{"accessKey":"rocketmq","secretKey":"12345678"}',
+    "authorizationEnabled": "true",
+    "authorizationProvider": f"{_AUTH}.authorization.provider.DefaultAuthorizationProvider",
+    "authorizationMetadataProvider": f"{_AUTH}.authorization.provider.LocalAuthorizationMetadataProvider",
+}
+ACL_1 = """\
+globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: rocketmq
+  secretKey: 12345678
+  admin: true
+- accessKey: reader1
+  secretKey: 87654321
+  admin: false
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+  topicPerms:
+  - "%DLQ%pay=SUB"
+  - "orders=PUB"
+  groupPerms:
+  - TOOLS_CONSUMER=SUB
+"""
+
+
+UNSEEN = {
+    "4": ["for a message of orders by its key"],
+    "5": ["for a message of orders by its key", "for the consumers of pay", "who consumes orders"],
+}
+"""What a reader with the least rights may not ask, by ACL 1.0 and 2.0."""
+
+
+def guarded(version: str) -> RocketMQ:
+    if version.startswith("5"):
+        return RocketMQ(version, **ACL_2)
+    cluster = RocketMQ(version, aclEnable="true")
+    (cluster.folder / "conf/plain_acl.yml").write_text(ACL_1)
+    return cluster
+
+
+def grant_reader(admin: Driver) -> None:
+    """ACL 2.0: a user who may read the dead letters of one group, by the group that our pulls name, and send
+    them back to where they died."""
+    user = {"username": "reader1", "password": "87654321", "userType": "Normal"}
+    admin.ok(3001, {"username": "reader1"}, json.dumps(user).encode())
+    rights = {"Topic:%DLQ%pay": "SUB", "Group:TOOLS_CONSUMER": "SUB", "Topic:orders": "PUB"}
+    entries = [{"resource": name, "actions": [may], "decision": "ALLOW"} for name, may in rights.items()]
+    acl = {"subject": "User:reader1", "policies": [{"policyType": "CUSTOM", "entries": entries}]}
+    admin.ok(3006, {"subject": "User:reader1"}, json.dumps(acl).encode())
+
+
+def sent_back(connector: RocketConnector, records: list[Record], topic: str) -> list[str]:
+    """What becomes of letters that go out together."""
+    target, provenance = Target("topic", topic), {"dlq_replay_id": "0" * 32, "dlq_replay_lap": "1"}
+    publisher = connector.publisher("plan", 100)
+    letters = [Outgoing(n, record, target, provenance) for n, record in enumerate(records)]
+    try:
+        return [sent.outcome for sent in publisher.publish(iter(letters))]
+    finally:
+        publisher.close()
+
+
+@pytest.mark.parametrize("rocket_version", ["5.5.0", "4.9.7"])
+def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
+    rocket_version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RIGHT", "87654321")
+    monkeypatch.setenv("WRONG", "no such secret")
+    with guarded(rocket_version) as cluster:
+        admin = Driver(cluster.addresses["broker-a"], Access(ADMIN, timeout=30))
+        admin.create_topic("orders")
+        admin.create_topic("bills")
+        admin.dead_letter("orders", "pay", b"guarded")
+        admin.dead_letter("orders", "stock", b"not for you")
+        if rocket_version.startswith("5"):
+            grant_reader(admin)
+        reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
+        (record,) = eventually(lambda: read_all(reader, REQUEST).records)
+        assert record.body == b"guarded"
+        unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
+        assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
+        lost = Outgoing(0, record, Target("topic", "orders"), {REPLAY_ID: "0" * 32})
+        assert reader.find("plan", [lost], now()) == {0: "unknown"}
+        assert any("orders" in why and "rights" in why for why in reader.obstacles(False))
+        assert sent_back(reader, [record] * 3, "orders") == ["confirmed"] * 3
+        assert sent_back(reader, [record] * 3, "bills") == ["refused"] * 3
+        assert (admin.end("orders"), admin.end("bills")) == (5, 0)
+        with pytest.raises(AccessDenied):
+            read_all(reader, ReadRequest(Source("s", "pay", group="stock"), "drain", "p"))
+        for wrong in ({}, {"access_key": "reader1", "secret_key_env": "WRONG"}):
+            with pytest.raises(AccessDenied, match="check access_key"):
+                read_all(connector_of(cluster, **wrong), REQUEST)
+        with pytest.raises(AccessDenied):
+            read_all(reader, ReadRequest(Source("s", "pay", transactions=True), "drain", "p"))
+
+
+def test_an_access_key_without_its_secret_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="secret_key_file"):
+        connector_of(RocketMQ.__new__(RocketMQ), url="rocketmq://h:1", access_key="a")
+
+
+@pytest.mark.parametrize("url", ["", "h:9876", "amqp://h", "rocketmq://user:secret@h:1"])
+def test_a_url_that_is_none_says_how_to_write_it(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"rocketmq://ns1:9876,ns2:9876") as caught:
+        connector_of(RocketMQ.__new__(RocketMQ), url=url)
+    assert "secret" not in str(caught.value)
+
+
+def by_tls(folder: Path, *names: str) -> tuple[str, ...]:
+    """What a Java process needs to speak TLS, with a certificate of `names` in the folder's ca.pem."""
+    pem = certificate(folder, *names).rename(folder / "ca.pem")
+    properties = {
+        "test.mode.enable": "false",
+        "server.need.client.auth": "none",
+        "server.keyPath": pem.with_name("key.pem"),
+        "server.certPath": pem,
+    }
+    key = pem.read_text().partition("-----BEGIN PRIVATE KEY-----")
+    pem.with_name("key.pem").write_text(key[1] + key[2])
+    pem.write_text(key[0])
+    lines = "".join(f"tls.{name}={value}\n" for name, value in properties.items())
+    (folder / "tls.properties").write_text(lines)
+    return f"-Dtls.config.file={folder}/tls.properties", "-Dtls.server.mode=permissive"
+
+
+@pytest.fixture(
+    scope="module", params=["DNS:rocketmq", f"IP:{namespace().address}"], ids=["another name", "its address"]
+)
+def guarded_by_tls(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[RocketMQ, str, bool]]:
+    """A cluster with a letter, the authority of its certificate, and whether that is of its address."""
+    folder = tmp_path_factory.mktemp("tls")
+    with RocketMQ("5.5.0", jvm=(*QUICK, *by_tls(folder, request.param))) as cluster:
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        driver.dead_letter("orders", "pay", bytes(100_000))
+        yield cluster, str(folder / "ca.pem"), request.param.startswith("IP")
+
+
+def test_a_cluster_is_read_by_tls_where_its_certificate_is_of_its_address_or_names_are_not_asked_for(
+    guarded_by_tls: tuple[RocketMQ, str, bool],
+) -> None:
+    cluster, authority, is_its_own = guarded_by_tls
+    url = cluster.url.replace("rocketmq:", "rocketmq+tls:")
+    loose = connector_of(cluster, url=url, ca_file=authority, verify_host=False)
+    (record,) = eventually(lambda: read_all(loose, REQUEST).records)
+    assert record.body == bytes(100_000)
+    strict = connector_of(cluster, url=url, ca_file=authority)
+    if is_its_own:
+        assert [found.body for found in read_all(strict, REQUEST).records] == [bytes(100_000)]
+    else:
+        with pytest.raises(Unreachable, match=r"address mismatch.*verify_host = false"):
+            read_all(strict, REQUEST)
+    with pytest.raises(Unreachable, match=r"self-signed certificate.*is ca_file right"):
+        read_all(connector_of(cluster, url=url), REQUEST)

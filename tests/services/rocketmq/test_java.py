@@ -1,0 +1,118 @@
+"""Consumers and producers of the official Java client: how their messages die, and who is asked."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
+from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+
+from dlq.analyzers.spark.job import analyze
+from dlq.archive import views
+from dlq.archive.store import LocalStore, Store
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.rocketmq.remoting import RequestCode
+from dlq.core.record import Record
+from dlq.core.settings import Settings, Source, Spark
+
+pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
+SETTINGS = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+WAYS = ("send_back", "fallback", "orderly")
+
+
+@contextmanager
+def running(cluster: RocketMQ, program: str, *arguments: str) -> Iterator[None]:
+    """A program beside the brokers that uses the client of the brokers' version."""
+    source = str(PROGRAMS / f"{program}.java")
+    command = cluster.java(source, cluster.name_server, *arguments)
+    process = subprocess.Popen(command, cwd=cluster.folder, stdin=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait(30)
+
+
+def analyzed(rocket: Rocket, store: Store, source: Source, query: str) -> list[tuple[Any, ...]]:
+    pull(store, rocket.connector, source, PullOptions("drain"))
+    analyze(store, SETTINGS)
+    return views.connect(store).execute(query).fetchall()
+
+
+def dead(rocket: Rocket, way: str, count: int = 1) -> Record:
+    """The newest dead letter of one group, as soon as there are so many."""
+    group = f"{rocket.group}-{way}"
+    eventually(lambda: len(rocket.driver.messages(f"%DLQ%{group}")) >= count, 60)
+    return rocket.read(source=Source("dead", "pay", group=group)).records[-1]
+
+
+def replayed(rocket: Rocket, record: Record) -> str:
+    """The id under which a letter went back to its group."""
+    target = rocket.connector.target_of(record, "group")
+    assert target is not None
+    provenance = {"dlq_replay_id": unique_key(), "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
+    publisher = rocket.connector.publisher("plan", 1)
+    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
+    publisher.close()
+    assert sent.outcome == "confirmed", sent.detail
+    return provenance["dlq_replay_id"]
+
+
+def committed(rocket: Rocket, way: str) -> int:
+    """How far a group says that it has read its retry topic; brokers hear it every 5 s."""
+    group = f"{rocket.group}-{way}"
+    place = {"consumerGroup": group, "topic": f"%RETRY%{group}", "queueId": 0}
+    return int(rocket.driver.ok(RequestCode.CONSUMER_OFFSET, place).fields["offset"])
+
+
+def test_messages_of_java_consumers_die_by_send_back_by_fallback_and_in_order(
+    rocket: Rocket, tmp_path: Path
+) -> None:
+    rocket.driver.send(rocket.topic, b"x", {"UNIQ_KEY": unique_key()})
+    with running(rocket.cluster, "RocketFailing", rocket.topic, rocket.group):
+        for way in WAYS:
+            dead(rocket, way)
+    columns = "origin_group, mechanism, cause, origin, attempts"
+    source = Source("dead", "pay", group=f"{rocket.group}-*")
+    query = f"SELECT {columns} FROM letters ORDER BY origin_group"
+    # 4.x counts up to the limit of one, where 5.x goes beyond it.
+    counted = 1 if rocket.cluster.version.startswith("4") else 2
+    assert analyzed(rocket, LocalStore(str(tmp_path / "archive")), source, query) == [
+        (f"{rocket.group}-{way}", mechanism, "redelivery_exhausted", rocket.topic, attempts)
+        for way, mechanism, attempts in (
+            ("fallback", "client_fallback", counted),
+            ("orderly", "client_fallback", counted),
+            ("send_back", "send_back", 2),
+        )
+    ]
+
+
+def test_a_replay_to_the_group_alone_reaches_its_consumer_and_waits_for_one_that_is_stopped(
+    rocket: Rocket,
+) -> None:
+    rocket.driver.send(rocket.topic, b"x", {"UNIQ_KEY": unique_key()})
+    with running(rocket.cluster, "RocketFailing", rocket.topic, rocket.group):
+        for way in ("send_back", "fallback"):
+            replay_id = replayed(rocket, dead(rocket, way))
+            assert dead(rocket, way, count=2).properties["dlq_replay_id"] == replay_id
+        problem = rocket.connector.preview(dead(rocket, "orderly"), Target("group", "g"), {}, False).problem
+        eventually(lambda: committed(rocket, "send_back"))
+    assert "in order" in str(problem)
+    assert replayed(rocket, dead(rocket, "send_back"))
+
+
+def test_a_check_that_reached_its_producer_is_told(rocket: Rocket, tmp_path: Path) -> None:
+    source = Source("tx", "pay", transactions=True)
+    query = f"""SELECT state, check_reached_producer, checks > 0 FROM transactions
+        WHERE topic = '{rocket.topic}' ORDER BY state"""
+    with running(rocket.cluster, "RocketUndecided", rocket.topic):
+        eventually(lambda: rocket.driver.end(rocket.topic), 120)
+        time.sleep(2)  # the other is rolled back in the same round of checks
+        found = analyzed(rocket, LocalStore(str(tmp_path / "archive")), source, query)
+    assert found == [("committed", "yes", True), ("rolled_back", "yes", True)]

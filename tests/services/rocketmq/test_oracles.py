@@ -1,0 +1,180 @@
+"""Programs that are not ours read what we wrote, and we read what they wrote."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+
+from dlq.connectors.base import Outgoing
+
+pytestmark = pytest.mark.rocketmq
+
+PRODUCER = """
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.Message;
+
+public class Letters {
+    public static void main(String[] arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer("java");
+        producer.setNamesrvAddr(arguments[0]);
+        producer.setSendMsgTimeout(30000);
+        producer.setCompressMsgBodyOverHowmuch(1000);
+        producer.start();
+        byte[] large = new byte[20000];
+        for (int i = 0; i < large.length; i++) large[i] = (byte) (i / 100);
+        for (byte[] body : new byte[][] {{0, 1, (byte) 255, 0}, large}) {
+            Message message = new Message(arguments[1], "tag", "k1 k2", body);
+            message.putUserProperty("user", "\\u65e5\\u672c");
+            message.setFlag(7);
+            System.out.println("sent " + producer.send(message).getMsgId());
+        }
+        System.exit(0);
+    }
+}
+"""
+
+
+def run_java(rocket: Rocket, source: str, name: str, folder: Path, *arguments: str) -> str:
+    """The output of a class that uses the official Java client."""
+    (folder / f"{name}.java").write_text(source)
+    cluster = rocket.cluster
+    subprocess.run(["javac", "-cp", f"{cluster.jars}/*", "-d", folder, folder / f"{name}.java"], check=True)
+    command = cluster.java(name, cluster.name_server, *arguments, classes=str(folder))
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    return done.stdout + done.stderr
+
+
+def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket, tmp_path: Path) -> None:
+    said = run_java(rocket, PRODUCER, "Letters", tmp_path, rocket.topic)
+    ids = [line.split()[1] for line in said.splitlines() if line.startswith("sent ")]
+    small, large = rocket.driver.newest(rocket.topic, count=2)
+    for message in (small, large):
+        rocket.driver.send_back(message, rocket.group)
+    rocket.driver.newest(rocket.dead, count=2)
+    first, second = sorted(rocket.read(source=rocket.request().source).records, key=lambda r: r.body_size)
+    assert (first.body, first.headers["flag"], first.properties["user"]) == (b"\0\1\xff\0", "7", "日本")
+    assert {first.message_id, second.message_id} == set(ids)
+    assert (first.keys, second.flags) == (["k1", "k2"], large.sys_flag)
+    assert large.sys_flag & 1
+    assert second.body == large.body
+
+
+def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> None:
+    key = unique_key()
+    rocket.driver.dead_letter(rocket.topic, rocket.group, b"seen by mqadmin", {"UNIQ_KEY": key, "KEYS": "mq"})
+    (record,) = rocket.read().records
+    target = rocket.connector.target_of(record, "origin")
+    assert target is not None
+    provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
+    publisher = rocket.connector.publisher("plan", 1)
+    (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
+    publisher.close()
+    assert sent.outcome == "confirmed"
+    eventually(lambda: rocket.driver.end(rocket.topic) == 2)
+    arguments = (
+        "printMsgByQueue",
+        "-t",
+        rocket.topic,
+        "-a",
+        "broker-a",
+        "-i",
+        "0",
+        "-p",
+        "true",
+        "-d",
+        "true",
+    )
+    printed = eventually(
+        lambda: (text := rocket.cluster.admin(*arguments)).count("seen by mqadmin") == 2 and text, 60
+    )
+    assert "a" * 32 in printed
+    assert key in printed
+
+
+def test_mqadmin_counts_the_dead_letters_that_we_count(rocket: Rocket) -> None:
+    for i in range(3):
+        rocket.driver.dead_letter(rocket.topic, rocket.group, b"%d" % i)
+    status = eventually(
+        lambda: (text := rocket.cluster.admin("topicStatus", "-t", rocket.dead)).count("broker-a") and text,
+        60,
+    )
+    (row,) = [line.split() for line in status.splitlines() if line.startswith("broker-a")]
+    seen = rocket.read()
+    assert [int(row[2]), int(row[3])] == [0, seen.snapshot]
+
+
+NATIVE = """
+import json, sys
+from rocketmq.client import Message, Producer, PullConsumer
+
+def connected(client, servers):
+    client.set_namesrv_addr(servers)
+    client.start()
+    return client
+
+def send(servers, topic):
+    producer = connected(Producer("native", timeout=30000), servers)
+    for body in (b"small", b"large " * 2000):
+        message = Message(topic)
+        message.set_keys("k1 k2")
+        message.set_tags("tag")
+        message.set_property("user", "\\u65e5\\u672c")
+        message.set_body(body)
+        yield {"id": producer.send_sync(message).msg_id}
+    producer.shutdown()
+
+def pull(servers, topic):
+    consumer = connected(PullConsumer("TOOLS_CONSUMER"), servers)
+    for seen in consumer.pull(topic):
+        texts = {"body": seen.body, "keys": seen.keys, "tag": seen.tags}
+        texts |= {name: seen[name] for name in ("user", "dlq_replay_id")}
+        texts = {name: text.decode() for name, text in texts.items()}
+        yield {"id": seen.id, "offset": seen.queue_offset, **texts}
+    consumer.shutdown()
+
+verb = {"send": send, "pull": pull}[sys.argv[1]]
+for row in verb(*sys.argv[2:]):
+    print(json.dumps(row), flush=True)
+"""
+
+
+def run_native(rocket: Rocket, folder: Path, verb: str) -> list[dict[str, Any]]:
+    """What the C++ client of 2018 sends or reads; in a process of its own, with its logs in `folder`."""
+    command = [sys.executable, "-c", NATIVE, verb, rocket.cluster.name_server, rocket.topic]
+    environment = {**os.environ, "HOME": str(folder)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert rows, done.stdout + done.stderr
+    return rows
+
+
+def test_the_native_client_and_we_read_what_the_other_wrote(rocket: Rocket, tmp_path: Path) -> None:
+    sent = run_native(rocket, tmp_path, "send")
+    for message in rocket.driver.newest(rocket.topic, count=2):
+        rocket.driver.send_back(message, rocket.group)
+    rocket.driver.newest(rocket.dead, count=2)
+    records = rocket.read().records
+    assert {record.message_id for record in records} == {row["id"] for row in sent}
+    assert {(*record.keys, record.properties["TAGS"], record.properties["user"]) for record in records} == {
+        ("k1", "k2", "tag", "日本")
+    }
+    publisher = rocket.connector.publisher("plan", 1)
+    target = rocket.connector.target_of(records[0], "origin")
+    assert target is not None
+    outgoing = [
+        Outgoing(n, record, target, {"dlq_replay_id": f"{n:032x}"}) for n, record in enumerate(records)
+    ]
+    assert [answer.outcome for answer in publisher.publish(iter(outgoing))] == ["confirmed"] * 2
+    publisher.close()
+    eventually(lambda: rocket.driver.end(rocket.topic) == 4)
+    seen = sorted(run_native(rocket, tmp_path, "pull"), key=lambda row: int(row["offset"]))
+    assert [row["dlq_replay_id"] for row in seen] == ["", "", f"{0:032x}", f"{1:032x}"]
+    again = [{**row, "offset": 0, "dlq_replay_id": ""} for row in seen]
+    assert again[:2] == again[2:]
+    assert [row["body"] for row in again[:2]] == ["small", "large " * 2000]

@@ -1,0 +1,204 @@
+"""Draining %DLQ% topics of real RocketMQ brokers without losing a byte."""
+
+import os
+import zlib
+
+import pytest
+from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+
+from dlq.connectors.base import Gap
+from dlq.connectors.rocketmq.message import parse_properties
+from dlq.core.errors import NotFound
+
+pytestmark = pytest.mark.rocketmq
+
+
+def test_a_dead_letter_is_captured_as_it_lies(rocket: Rocket) -> None:
+    body = bytes(range(256)) + b"\0\xff"
+    rocket.driver.dead_letter(
+        rocket.topic, rocket.group, body, {"KEYS": "17 o-17", "TAGS": "t", "user": "日本\n=:,"}
+    )
+    (record,) = rocket.read().records
+    (stored,) = rocket.driver.messages(rocket.dead)
+    assert record.body == body
+    assert record.raw_properties == stored.properties
+    assert record.properties == parse_properties(stored.properties)
+    assert record.properties["user"] == "日本\n=:,"
+    assert (record.origin, record.origin_kind, record.origin_group) == (rocket.topic, "topic", rocket.group)
+    assert (record.keys, record.attempts) == (["17", "o-17"], 1)
+    assert record.message_id == record.properties["UNIQ_KEY"]
+    assert record.published_at == stored.born_at * 1000
+    assert record.dead_at == stored.stored_at * 1000
+    assert (record.broker_node, record.queue_id, record.offset) == ("broker-a", 0, 0)
+    assert record.broker_version == rocket.cluster.version
+
+
+def test_a_compressed_body_is_kept_compressed_and_its_key_is_read(rocket: Rocket) -> None:
+    plain = b'{"order":{"id":17}}' + b" " * 9000
+    rocket.driver.send(rocket.topic, zlib.compress(plain), {"UNIQ_KEY": unique_key()}, f=1)
+    rocket.driver.send_back(rocket.driver.newest(rocket.topic)[0], rocket.group)
+    rocket.driver.newest(rocket.dead)
+    request = rocket.request()
+    source = request.source.__class__("s", "pay", group=rocket.group, key="json:$.order.id")
+    (record,) = rocket.read(source=source).records
+    assert record.body == zlib.compress(plain)
+    assert (record.flags, record.content_encoding, record.key) == (1, "deflate", "17")
+
+
+def test_a_retried_letter_tells_its_origin_not_its_retry_topic(rocket: Rocket) -> None:
+    rocket.driver.send(rocket.topic, b"x", {"UNIQ_KEY": unique_key()})
+    rocket.driver.send_back(rocket.driver.newest(rocket.topic)[0], rocket.group, delay=1)
+    (retried,) = rocket.driver.newest(f"%RETRY%{rocket.group}")
+    rocket.driver.send_back(retried, rocket.group, delay=1, maximum=1)
+    rocket.driver.newest(rocket.dead)
+    (record,) = rocket.read().records
+    assert (record.origin, record.attempts) == (rocket.topic, 2)
+
+
+def test_a_pop_consumers_letter_tells_its_origin(rocket: Rocket) -> None:
+    retry = f"%RETRY%{rocket.group}_{rocket.topic}"
+    rocket.driver.send(retry, b"p", {"UNIQ_KEY": unique_key()})
+    rocket.driver.send_back(rocket.driver.newest(retry)[0], rocket.group)
+    rocket.driver.newest(rocket.dead)
+    (record,) = rocket.read().records
+    assert record.origin == rocket.topic
+
+
+def fill(rocket: Rocket, count: int, size: int = 100) -> None:
+    rocket.driver.create_topic(rocket.dead)
+    body = os.urandom(size)
+    rocket.driver.send_many(rocket.dead, count, lambda i: (body, {"UNIQ_KEY": unique_key(), "n": str(i)}))
+    eventually(lambda: rocket.driver.end(rocket.dead) == count)
+
+
+def test_many_letters_come_once_each_in_offset_order(rocket: Rocket) -> None:
+    fill(rocket, 2500)
+    seen = rocket.read(batch_rows=400)
+    assert [record.offset for record in seen.records] == list(range(2500))
+    assert len({record.properties["n"] for record in seen.records}) == 2500
+    assert max(len(batch.records) for batch in seen.batches) == 400
+    assert [batch.position for batch in seen.batches][-1] == seen.snapshot == 2500
+
+
+def test_cold_data_and_large_messages_come_whole_too(rocket: Rocket) -> None:
+    fill(rocket, 150, size=60_000)
+    rocket.driver.set("accessMessageInMemoryMaxRatio", 0)
+    try:
+        seen = rocket.read(batch_bytes=500_000)
+    finally:
+        rocket.driver.set("accessMessageInMemoryMaxRatio", 40)
+    assert [record.offset for record in seen.records] == list(range(150))
+    assert all(sum(record.body_size for record in batch.records) <= 500_000 for batch in seen.batches)
+
+
+def test_a_drain_goes_on_at_its_checkpoint(rocket: Rocket) -> None:
+    fill(rocket, 50)
+    first = rocket.read(limit=20)
+    assert len(first.records) == 20
+    assert first.reached == {f"{rocket.dead}@broker-a:0": 20}
+    rest = rocket.read(resume=first.checkpoint)
+    assert [record.offset for record in rest.records] == list(range(20, 50))
+    assert rocket.read(resume=rest.checkpoint).records == []
+
+
+def test_letters_that_come_after_the_snapshot_wait_for_the_next_pull(rocket: Rocket) -> None:
+    fill(rocket, 10)
+    reading = rocket.connector.read(rocket.request())
+    rocket.driver.send(rocket.dead, b"late")
+    eventually(lambda: rocket.driver.end(rocket.dead) == 11)
+    assert sum(len(batch.records) for batch in reading.batches()) == reading.snapshot == 10
+    reading.close()
+
+
+def test_a_letter_has_the_same_id_whichever_way_it_is_read(rocket: Rocket) -> None:
+    fill(rocket, 100)
+    pulled = rocket.read().records
+    rocket.driver.create_topic(rocket.dead, permission=2)
+    seen = eventually(
+        lambda: (found := rocket.read()).notes[0].startswith(f"{rocket.dead}@broker-a:0 may not") and found
+    )
+    assert [record.record_id for record in seen.records] == [record.record_id for record in pulled]
+    assert [record.raw_properties for record in seen.records] == [record.raw_properties for record in pulled]
+
+
+def test_a_write_only_topic_goes_on_at_its_checkpoint(rocket: Rocket) -> None:
+    fill(rocket, 100)
+    rocket.driver.create_topic(rocket.dead, permission=2)
+    seen = rocket.read(resume={f"{rocket.dead}@broker-a:0": 90})
+    assert [record.offset for record in seen.records] == list(range(90, 100))
+
+
+def test_every_queue_of_a_widened_topic_is_read(rocket: Rocket) -> None:
+    rocket.driver.create_topic(rocket.dead, queues=3)
+    for queue in range(3):
+        rocket.driver.send(rocket.dead, b"x", {"UNIQ_KEY": unique_key()}, e=queue)
+        eventually(lambda queue=queue: rocket.driver.end(rocket.dead, queue))
+    seen = eventually(lambda: (found := rocket.read()).snapshot == 3 and found)
+    assert [record.queue_id for record in seen.records] == [0, 1, 2]
+
+
+def test_queues_that_may_be_written_to_but_not_read_from_are_read_by_their_index(rocket: Rocket) -> None:
+    rocket.driver.create_topic(rocket.dead, queues=3, readable=1)
+    for queue in range(3):
+        rocket.driver.send(rocket.dead, b"x", {"UNIQ_KEY": unique_key()}, e=queue)
+        eventually(lambda queue=queue: rocket.driver.end(rocket.dead, queue))
+    seen = eventually(lambda: (found := rocket.read()).snapshot == 3 and found)
+    assert [record.queue_id for record in seen.records] == [0, 1, 2]
+    assert sum("beyond the topic's read queues" in note for note in seen.notes) == 2
+
+
+def test_a_pattern_finds_its_groups(rocket: Rocket) -> None:
+    for suffix in ("a", "b"):
+        rocket.driver.dead_letter(rocket.topic, f"{rocket.group}-{suffix}", b"x")
+    seen = rocket.read(source=rocket.request(group=f"{rocket.group}-*").source)
+    assert [record.origin_group for record in seen.records] == [f"{rocket.group}-a", f"{rocket.group}-b"]
+
+
+def test_a_queue_that_begins_anew_is_said_and_read_from_its_start(rocket: Rocket) -> None:
+    fill(rocket, 5)
+    place = f"{rocket.dead}@broker-a:0"
+    seen = rocket.read(resume={place: 40})
+    assert [gap for batch in seen.batches for gap in batch.gaps] == [Gap(place, 5, 40)]
+    assert [record.offset for record in seen.records] == list(range(5))
+    assert any("begun anew" in note for note in seen.notes)
+    again = rocket.read(resume={place: 40, **seen.checkpoint})
+    assert (again.records, [batch.gaps for batch in again.batches]) == ([], [])
+
+
+def test_a_queue_that_may_not_be_pulled_is_known_by_its_last_letter_too(rocket: Rocket) -> None:
+    fill(rocket, 5)
+    seen = rocket.read()
+    rocket.driver.create_topic(rocket.dead, permission=2)
+    again = eventually(lambda: (found := rocket.read(resume=seen.checkpoint)).notes[1:] and found)
+    assert (again.records, again.complete) == ([], True)
+    place = f"{rocket.dead}@broker-a:0"
+    other = rocket.read(resume={place: 5, f"{place}#stored": seen.checkpoint[f"{place}#stored"] - 1})
+    assert (len(other.records), other.complete) == (5, False)
+
+
+def test_a_group_that_is_not_there_is_not_found(rocket: Rocket) -> None:
+    with pytest.raises(NotFound, match="no topic %DLQ%nobody"):
+        rocket.read(source=rocket.request(group="nobody").source)
+
+
+def test_a_group_that_only_retries_has_no_dead_letters_yet(rocket: Rocket) -> None:
+    rocket.driver.send(f"%RETRY%{rocket.group}", b"x")
+    seen = eventually(lambda: rocket.read())
+    assert (seen.records, seen.snapshot) == ([], 0)
+    assert "a broker that is down is not asked" in seen.notes[0]
+
+
+def test_a_broker_that_was_read_before_and_is_gone_makes_the_reading_incomplete(rocket: Rocket) -> None:
+    fill(rocket, 5)
+    seen = rocket.read(resume={f"{rocket.dead}@broker-z:0": 3})
+    assert not seen.complete
+    assert any("broker-z" in note for note in seen.notes)
+
+
+def test_a_letter_put_there_by_hand_has_no_origin(rocket: Rocket) -> None:
+    rocket.driver.create_topic(rocket.dead)
+    rocket.driver.send(rocket.dead, b"x")
+    rocket.driver.newest(rocket.dead)
+    (record,) = rocket.read().records
+    assert (record.origin, record.keys, record.body) == (None, [], b"x")

@@ -1,0 +1,274 @@
+"""Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
+
+import zlib
+from collections.abc import Iterator
+
+import pytest
+from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+
+from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.records import DISCARDED, HALF
+from dlq.core.clock import now
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.rocketmq
+
+
+def provenance(number: int) -> dict[str, str]:
+    return {"dlq_replay_id": f"{number:032x}", "dlq_replay_lap": "1", "dlq_replay_of": "0" * 32}
+
+
+def replay(rocket: Rocket, records: list[Record], to: str, window: int = 64) -> list[Sent]:
+    publisher = rocket.connector.publisher("plan", window)
+    targets = [rocket.connector.target_of(record, to) for record in records]
+    try:
+        return list(publisher.publish(letters(records, targets)))
+    finally:
+        publisher.close()
+
+
+def letters(records: list[Record], targets: list[Target | None]) -> Iterator[Outgoing]:
+    for i, (record, target) in enumerate(zip(records, targets, strict=True)):
+        assert target is not None
+        yield Outgoing(i, record, target, provenance(i + 1000 * now()))
+
+
+def dead(rocket: Rocket, body: bytes = b"x", **properties: str) -> Record:
+    rocket.driver.dead_letter(rocket.topic, rocket.group, body, properties)
+    return rocket.read().records[-1]
+
+
+def test_a_letter_goes_back_to_its_topic_without_the_brokers_own_properties(rocket: Rocket) -> None:
+    record = dead(rocket, b"a\0\xff", KEYS="k1", TAGS="t", user="日本", __SHARDINGKEY="s")
+    (sent,) = replay(rocket, [record], "origin")
+    assert sent.outcome == "confirmed"
+    original, again = rocket.driver.newest(rocket.topic, count=2)
+    was, has = parse_properties(original.properties), parse_properties(again.properties)
+    assert again.body == b"a\0\xff"
+    assert {has[name] == was[name] for name in ("UNIQ_KEY", "KEYS", "TAGS", "user", "__SHARDINGKEY")} == {
+        True
+    }
+    assert has["dlq_replay_lap"] == "1"
+    assert not {"RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY"} & set(has)
+
+
+def test_the_failed_group_alone_gets_it_again(rocket: Rocket) -> None:
+    record = dead(rocket)
+    rocket.driver.create_topic(f"%RETRY%{rocket.group}")
+    before = rocket.driver.end(rocket.topic)
+    sent = eventually(lambda: [s for s in replay(rocket, [record], "group") if s.outcome == "confirmed"])
+    assert len(sent) == 1
+    message = rocket.driver.newest(f"%RETRY%{rocket.group}")[-1]
+    assert parse_properties(message.properties)["RETRY_TOPIC"] == rocket.topic
+    assert message.reconsume_times == 0
+    assert rocket.driver.end(rocket.topic) == before
+
+
+def test_a_group_that_reads_but_not_its_retry_topic_is_refused_and_has_no_consumers(rocket: Rocket) -> None:
+    """4.9 does not tell what a group reads, but has no POP either."""
+    knows_pop = not rocket.cluster.version.startswith("4")
+    record, target = dead(rocket), Target("group", rocket.group)
+    rocket.driver.commit_offset(rocket.group, rocket.topic)
+    audience = [] if knows_pop else [f"group {rocket.group}"]
+    eventually(lambda: rocket.connector.consumers([target]) == {target: audience})
+    (sent,) = replay(rocket, [record], "group")
+    assert sent.outcome == ("refused" if knows_pop else "confirmed")
+    assert ("POP or gRPC" in str(sent.detail)) == knows_pop
+
+
+def test_a_committed_transactions_letter_does_not_become_a_half_message_again(rocket: Rocket) -> None:
+    half = rocket.driver.half(rocket.topic, b"tx")
+    rocket.driver.finish(half, commit=True)
+    (real,) = rocket.driver.newest(rocket.topic)
+    rocket.driver.send_back(real, rocket.group)
+    rocket.driver.newest(rocket.dead)
+    (record,) = rocket.read().records
+    assert record.properties["TRAN_MSG"] == "true"
+    halves = rocket.driver.end(HALF)
+    (sent,) = replay(rocket, [record], "origin")
+    assert sent.outcome == "confirmed"
+    _, again = rocket.driver.newest(rocket.topic, count=2)
+    assert (again.body, again.sys_flag) == (b"tx", 0)
+    assert rocket.driver.end(HALF) == halves
+
+
+def test_letters_that_go_together_keep_what_is_their_own(rocket: Rocket) -> None:
+    """Beside large ones, an ordered one, and one that the broker refuses."""
+    record, name = dead(rocket), f"{rocket.topic}-too"
+    rocket.driver.create_topic(name)
+    packed = zlib.compress(b"compress me" * 1000)
+    records = [
+        record._replace(
+            raw_properties=None,
+            properties={"UNIQ_KEY": unique_key(), "n": str(n), "user": "日本" * (n % 7)},
+            headers={"flag": n},
+            body=packed if n % 5 == 0 else b"%d\0" % n * (1 + 40 * n),
+            flags=1 if n % 5 == 0 else 0,
+            origin=name if n % 3 == 0 else rocket.topic,
+        )
+        for n in range(300)
+    ]
+    records[7] = records[7]._replace(properties={"n": "7", "big": "v" * 40_000})
+    records[8] = records[8]._replace(body=b"8" * 200_000)
+    records[11] = records[11]._replace(properties={"n": "11", "__SHARDINGKEY": "s"})
+    outcomes = {sent.number: sent.outcome for sent in replay(rocket, records, "origin", 200)}
+    assert outcomes == {n: "refused" if n == 7 else "confirmed" for n in range(300)}
+    arrived = {
+        int(properties["n"]): (
+            message.topic,
+            message.body,
+            message.sys_flag,
+            message.flag,
+            properties["user"],
+        )
+        for topic in (rocket.topic, name)
+        for message in rocket.driver.messages(topic)
+        if "n" in (properties := {"user": "", **parse_properties(message.properties)})
+    }
+    assert arrived == {
+        n: (one.origin, one.body, one.flags, n, one.properties.get("user", ""))
+        for n, one in enumerate(records)
+        if n != 7
+    }
+
+
+def test_a_broker_whose_limit_is_smaller_than_a_batch_gets_letters_alone(rocket: Rocket) -> None:
+    """5.x refuses the batch; 4.9 counts each message of it."""
+    record = dead(rocket)._replace(body=b"x" * 10_000)
+    rocket.driver.set("maxMessageSize", 30_000)
+    try:
+        sent = replay(rocket, [record] * 40, "origin")
+    finally:
+        rocket.driver.set("maxMessageSize", 4 * 2**20)
+    assert [one.outcome for one in sent] == ["confirmed"] * 40
+    assert len(rocket.driver.messages(rocket.topic)) == 41
+
+
+@pytest.mark.parametrize("sys_flag", [0x1, 0x301])
+def test_a_compressed_body_goes_back_as_it_was_stored(rocket: Rocket, sys_flag: int) -> None:
+    stored = zlib.compress(b"compress me" * 1000)
+    rocket.driver.send(rocket.topic, stored, {"UNIQ_KEY": unique_key()}, f=sys_flag, h=7)
+    rocket.driver.send_back(rocket.driver.newest(rocket.topic)[0], rocket.group)
+    rocket.driver.newest(rocket.dead)
+    replay(rocket, rocket.read().records, "origin")
+    again = rocket.driver.newest(rocket.topic, count=2)[-1]
+    assert (again.body, again.sys_flag, again.flag) == (stored, sys_flag, 7)
+
+
+def test_a_topic_that_is_gone_is_refused_and_not_created(rocket: Rocket) -> None:
+    record = dead(rocket)
+    (sent,) = replay(rocket, [record], "topic:no-such-topic")
+    assert sent.outcome == "refused"
+    assert "no-such-topic" in str(sent.detail)
+    assert rocket.driver.end("no-such-topic") == 0
+
+
+def test_what_the_broker_refuses_is_refused_with_its_words(rocket: Rocket) -> None:
+    record = dead(rocket)._replace(raw_properties=None, properties={"big": "v" * 40_000})
+    (sent,) = replay(rocket, [record], "origin")
+    assert (sent.outcome, "code 13" in str(sent.detail)) == ("refused", True)
+
+
+def test_many_letters_in_flight_arrive_once_each(rocket: Rocket) -> None:
+    record = dead(rocket)
+    records = [record._replace(properties={"n": str(i)}, raw_properties=None) for i in range(3000)]
+    sent = replay(rocket, records, "origin", window=256)
+    assert {s.outcome for s in sent} == {"confirmed"}
+    assert sorted(s.number for s in sent) == list(range(3000))
+    eventually(lambda: rocket.driver.end(rocket.topic) == 3001)
+    found = [parse_properties(m.properties).get("n") for m in rocket.driver.messages(rocket.topic)]
+    assert sorted(int(n) for n in found if n) == list(range(3000))
+
+
+def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
+    rocket.driver.create_topic(f"{rocket.topic}-ordered", queues=4)
+    record = dead(rocket)
+    keys = [f"order-{i % 3}" for i in range(300)]
+    records = [
+        record._replace(properties={"n": str(i), "__SHARDINGKEY": key}, raw_properties=None)
+        for i, key in enumerate(keys)
+    ]
+    eventually(lambda: replay(rocket, records[:1], f"topic:{rocket.topic}-ordered")[0].outcome == "confirmed")
+    replay(rocket, records[1:], f"topic:{rocket.topic}-ordered")
+    for queue in range(4):
+        messages = [
+            parse_properties(m.properties) for m in rocket.driver.messages(f"{rocket.topic}-ordered", queue)
+        ]
+        numbers = [int(m["n"]) for m in messages]
+        assert numbers == sorted(numbers)
+
+
+def test_replays_in_doubt_are_found_or_proven_absent(rocket: Rocket) -> None:
+    record = dead(rocket)
+    target = Target("topic", rocket.topic)
+    started = now()
+    sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
+    publisher = rocket.connector.publisher("plan", 1)
+    assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
+    publisher.close()
+    assert rocket.connector.find("plan", [sent, absent], started) == {0: "sent", 1: "not_sent"}
+
+
+def test_absence_is_not_proven_before_the_brokers_last_start(rocket: Rocket) -> None:
+    absent = Outgoing(0, dead(rocket), Target("topic", rocket.topic), provenance(3 * now()))
+    assert rocket.connector.find("plan", [absent], since=1_000_000) == {0: "unknown"}
+
+
+def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Record:
+    half = rocket.driver.half(rocket.topic, body, properties)
+    source = rocket.request().source.__class__("s", "pay", transactions=True)
+
+    def look() -> list[Record]:
+        records = rocket.read(source=source).records
+        return [r for r in records if r.dead_letter_queue == DISCARDED and r.message_id == half.key]
+
+    return eventually(look, 60)[0]
+
+
+def test_a_discarded_transaction_is_published_as_an_ordinary_message(rocket: Rocket) -> None:
+    record = discarded(rocket, KEYS="k1")
+    (sent,) = replay(rocket, [record], "origin")
+    assert sent.outcome == "confirmed"
+    (message,) = rocket.driver.newest(rocket.topic)
+    properties = parse_properties(message.properties)
+    assert (message.body, message.sys_flag, properties["KEYS"]) == (b"money", 0, "k1")
+    assert properties["UNIQ_KEY"] == record.message_id
+    assert not {"TRAN_MSG", "REAL_QID", "TRANSACTION_CHECK_TIMES", "PGROUP"} & set(properties)
+
+
+def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
+    record = discarded(rocket)
+    started, ends = now(), rocket.driver.end(HALF)
+    target = rocket.connector.target_of(record, "resume")
+    assert target == Target("resume", rocket.topic)
+    letter = Outgoing(0, record, target, provenance(11 * now()))
+    assert rocket.connector.find("plan", [letter], started) == {0: "not_sent"}
+    publisher = rocket.connector.publisher("plan", 1)
+    (sent,) = publisher.publish(iter([letter]))
+    publisher.close()
+    assert sent.outcome == "confirmed"
+    eventually(lambda: rocket.driver.end(HALF) > ends)
+    assert rocket.connector.find("plan", [letter], started) == {0: "sent"}
+
+
+def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: Rocket) -> None:
+    record = discarded(rocket)._replace(flags=1)
+    (sent,) = replay(rocket, [record], "resume")
+    assert sent.outcome == ("refused" if rocket.cluster.version.startswith("4") else "confirmed")
+
+
+def test_the_consumers_of_a_group_is_the_group(rocket: Rocket) -> None:
+    target = Target("group", rocket.group)
+    rocket.driver.read_retries(rocket.group)
+    eventually(lambda: rocket.connector.consumers([target]) == {target: [f"group {rocket.group}"]})
+
+
+def test_doctor_shows_depth_and_retention(rocket: Rocket) -> None:
+    dead(rocket)
+    inspection = rocket.connector.inspect(rocket.request().source)
+    assert (inspection.version, inspection.depth) == (rocket.cluster.version, 1)
+    left = inspection.facts["oldest letter is deleted in"]
+    assert left == {f"{rocket.dead}@broker-a:0": "2d 23h"} or "3d" in str(left)
+    assert inspection.harm == {}

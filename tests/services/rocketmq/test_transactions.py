@@ -1,0 +1,106 @@
+"""Reading the transactions of real RocketMQ brokers, in such numbers and states as production has."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.brokers.rocketmq.broker import RocketMQ
+from support.brokers.rocketmq.driver import Driver, eventually, unique_key
+from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
+
+from dlq.analyzers.spark.job import analyze
+from dlq.archive import views
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.rocketmq.records import HALF, OP_TOPIC
+from dlq.core.settings import Settings, Source, Spark
+
+pytestmark = [pytest.mark.rocketmq, on_every_version]
+REQUEST = ReadRequest(Source("tx", "pay", transactions=True), "drain", "p")
+TOPIC = "orders"
+
+
+@pytest.fixture
+def unhurried(rocket_version: str) -> Iterator[RocketMQ]:
+    """A broker that checks no half message while a test looks at it."""
+    with RocketMQ(rocket_version, transactionTimeOut=600_000, transactionCheckInterval=600_000) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def driver(unhurried: RocketMQ) -> Iterator[Driver]:
+    """A connection to that broker, which has the topic of the tests."""
+    driver = Driver(unhurried.addresses["broker-a"])
+    driver.create_topic(TOPIC)
+    yield driver
+    driver.close()
+
+
+def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
+    unhurried: RocketMQ, driver: Driver
+) -> None:
+    for half in [driver.half(TOPIC, b"x") for _ in range(50)]:
+        driver.finish(half, commit=True)
+    own = {"TRAN_MSG": "true", "PGROUP": "tx-producers"}
+    driver.send_many(TOPIC, 5_000, lambda _: (b"x", {**own, "UNIQ_KEY": unique_key()}), f=4, a="tx-producers")
+    eventually(lambda: driver.end(HALF) == 5_050 and driver.end(OP_TOPIC))
+    connector = connector_of(unhurried)
+    seen = read_all(connector, REQUEST)
+    connector.close()
+    topics = [record.dead_letter_queue for record in seen.records]
+    assert (topics.count(HALF), topics.count(TOPIC)) == (5_050, 50)
+
+
+def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_first_check(
+    unhurried: RocketMQ, driver: Driver
+) -> None:
+    half = driver.half(TOPIC, b"x")
+    eventually(lambda: driver.end(HALF))
+    connector = connector_of(unhurried)
+    first = read_all(connector, REQUEST)
+    driver.finish(half, commit=True)
+    eventually(lambda: driver.end(OP_TOPIC))
+    second = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=first.checkpoint))
+    connector.close()
+    assert [record.message_id for record in first.records] == [half.key]
+    assert {record.dead_letter_queue for record in second.records} == {OP_TOPIC, TOPIC}
+
+
+def test_half_messages_that_lie_in_rocksdb_alone_make_a_reading_incomplete(rocket_version: str) -> None:
+    has_rocksdb = rocket_version >= "5"
+    settings = {"transRocksDBEnable": "true", "transWriteOriginTransHalfEnable": "false"}
+    with RocketMQ(rocket_version, **(settings if has_rocksdb else {})) as cluster:
+        driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
+        driver.create_topic(TOPIC)
+        driver.half(TOPIC, b"x")
+        time.sleep(1)
+        seen, inspection = read_all(connector, REQUEST), connector.inspect(REQUEST.source)
+        connector.close()
+    assert any(record.dead_letter_queue == HALF for record in seen.records) != has_rocksdb
+    assert seen.complete != has_rocksdb
+    assert any("in RocksDB alone" in warning for warning in inspection.warnings) == has_rocksdb
+
+
+def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
+    rocket_version: str, tmp_path: Path
+) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    keyless = {"UNIQ_KEY": ""}
+    with RocketMQ(rocket_version, transactionCheckInterval=600_000, messageIndexEnable="false") as cluster:
+        driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
+        driver.create_topic(TOPIC)
+        driver.finish(driver.half(TOPIC, b"x"), commit=True)
+        driver.finish(driver.half(TOPIC, b"y", keyless), commit=False)
+        eventually(lambda: driver.end(OP_TOPIC) and driver.end(TOPIC))
+        time.sleep(1)
+        pull(store, connector, REQUEST.source, PullOptions("drain"))
+        connector.close()
+    analyze(store, Settings(spark=Spark(master="local[2]")))
+    look = views.connect(store).execute
+    assert look("SELECT state, discarded FROM transactions").fetchall() == [("ended", False)] * 2
+    letters = look("SELECT cause, transaction_state, advice FROM letters WHERE cause IS NOT NULL").fetchall()
+    assert letters == [("unknown", "ended", "check_first")] * 2
+    (told,) = look("SELECT count(*) FROM transactions WHERE evidence LIKE '%keeps no index%'").fetchall()
+    assert told == (2,)

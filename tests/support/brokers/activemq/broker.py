@@ -1,0 +1,247 @@
+"""Real ActiveMQ brokers on 127.0.0.1 for the tests: Classic 5.18.6 and 6.3.1 from plain jars, Artemis 2.56.0.
+
+    python tests/support/brokers/activemq/broker.py install   fetches all three from Maven Central, once
+    python tests/support/brokers/activemq/broker.py run 5.18.6   prints its ports, runs until stdin closes
+
+Each broker has temporary data and free ports and is stopped by its own pid.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import IO, Self
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from support.jvm import QUICK
+
+HERE = Path(__file__).resolve().parent
+HOME = HERE.parents[3] / ".brokers"
+_AMQP_CLIENT = {"5.18.6": "1.15.0", "6.3.1": "2.9.0"}
+"""Classic -> the Qpid JMS client of the same JMS (javax or jakarta)."""
+CLASSIC = tuple(_AMQP_CLIENT)
+ARTEMIS = "2.56.0"
+VERSIONS = (*CLASSIC, ARTEMIS)
+_POM = HERE / "pom.xml"
+_MAVEN = ("mvn", "-q", "-B", "-ntp")
+_AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
+
+
+def folder_of(version: str) -> Path:
+    """Where `install` puts a version; other jars go elsewhere."""
+    jars = f"-{sha256(_POM.read_bytes()).hexdigest()[:8]}" if version in CLASSIC else ""
+    return HOME / f"activemq-{version}{jars}"
+
+
+def install(version: str) -> Path:
+    """Fetch one version into `.brokers`; returns at once when it is there."""
+    folder = folder_of(version)
+    if folder.exists():
+        return folder
+    HOME.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=HOME, prefix="fetching-") as work:
+        fetched = _fetch_artemis(Path(work)) if version == ARTEMIS else _fetch_classic(Path(work), version)
+        fetched.rename(folder)
+    return folder
+
+
+def _fetch_classic(work: Path, version: str) -> Path:
+    target = work / "lib"
+    versions = ("-f", str(_POM), f"-Damq={version}", f"-Dqpid={_AMQP_CLIENT[version]}")
+    goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
+    subprocess.run([*_MAVEN, *versions, *goal], check=True, cwd=work)
+    copy = ("dependency:copy", f"-Dartifact={_AGENT}", f"-DoutputDirectory={target / 'agent'}")
+    subprocess.run([*_MAVEN, *copy], check=True, cwd=work)
+    return target
+
+
+def _fetch_artemis(work: Path) -> Path:
+    artifact = f"org.apache.artemis:apache-artemis:{ARTEMIS}:tar.gz:bin"
+    copy = ("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={work}")
+    subprocess.run([*_MAVEN, *copy], check=True, cwd=work)
+    with tarfile.open(next(work.glob("*.tar.gz"))) as archive:
+        archive.extractall(work, filter="data")
+    return work / f"apache-artemis-{ARTEMIS}"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on now."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+class ActiveMq:
+    """One broker process: a folder, readiness by a STOMP CONNECTED, an end by pid."""
+
+    artemis = False
+    user = password = ""
+
+    def __init__(self, version: str, *options: str, heap: str = "512m", jvm: Sequence[str] = QUICK) -> None:
+        self.version, self.options, self.jvm = version, options, (f"-Xmx{heap}", *jvm)
+        if "users" in options:
+            self.user, self.password = "dlq", "right"
+        self.home = install(version)
+        self.folder = Path(tempfile.mkdtemp(prefix="dlq-activemq-"))
+        self.log = self.folder / "broker.log"
+        self.stomp, self.openwire, self.web, self.tls, self.openwire_tls, self.amqp = free_ports(6)
+        self.process: subprocess.Popen[bytes] | None = None
+        self.jolokia = f"http://127.0.0.1:{self.web}/jolokia/"
+
+    @property
+    def url(self) -> str:
+        """The broker's address as a configuration names it."""
+        user = f"{self.user}@" if self.user else ""
+        return f"stomp://{user}127.0.0.1:{self.stomp}"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, limit: float = 60) -> None:
+        """Start, or start again on the same data and ports after stop() or kill()."""
+        began = time.monotonic()
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.folder
+            )
+        while not self.ready():
+            if self.process.poll() is not None or time.monotonic() - began > limit:
+                raise RuntimeError(
+                    f"no broker after {limit} s:\n{self.log.read_text(errors='replace')[-3000:]}"
+                )
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Let it end in order: SIGTERM, then SIGKILL after 15 s."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+    def kill(self) -> None:
+        """End it as a power cut would."""
+        assert self.process
+        self.process.kill()
+        self.process.wait()
+
+    def ready(self) -> bool:
+        """True once a STOMP CONNECT is answered: an open port alone proves nothing."""
+        frame = f"CONNECT\naccept-version:1.2\nhost:x\nlogin:{self.user}\npasscode:{self.password}\n\n\0"
+        try:
+            with socket.create_connection(("127.0.0.1", self.stomp), 2) as link:
+                link.sendall(frame.encode())
+                return link.recv(64).startswith(b"CONNECTED")
+        except OSError:
+            return False
+
+    def command(self) -> list[str]:
+        """The java launcher compiles the source at each start (1 s)."""
+        agent = next((self.home / "agent").glob("*.jar"))
+        keys = [f"-Djavax.net.ssl.keyStore={self.folder}/keys.p12", "-Djavax.net.ssl.keyStorePassword=secret"]
+        return [
+            "java", *self.jvm, *keys,
+            f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
+            "-cp", f"{self.home}/*", str(HERE / "ActiveMqBroker.java"),
+            str(self.folder / "data"), str(self.stomp), str(self.openwire),
+            f"amqp={self.amqp}", *self.options,
+        ]  # fmt: skip
+
+    def java(
+        self, source: str, *arguments: str, log: IO[bytes] | None = None, **properties: str | int
+    ) -> subprocess.Popen[str]:
+        """Start a client program beside this file with the broker's own client jars; `log` gets its log."""
+        text = (HERE / source).read_text()
+        if not self.artemis and not self.version.startswith("5."):
+            text = text.replace("javax.jms", "jakarta.jms")
+        program = self.folder / source
+        program.write_text(text)
+        given = {
+            "ow": self.openwire,
+            "amqp": self.amqp,
+            "user": self.user,
+            "password": self.password,
+            **properties,
+        }
+        settings = [f"-D{name}={value}" for name, value in given.items()]
+        jars = install(CLASSIC[0]) if self.artemis else self.home
+        command = ["java", *QUICK, *settings, "-cp", f"{jars}/*", str(program), *arguments]
+        return subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.PIPE, text=True
+        )
+
+
+class Artemis(ActiveMq):
+    """Artemis from its distribution; the one acceptor speaks STOMP, OpenWire, Core and AMQP."""
+
+    artemis = True
+    user = password = "admin"
+
+    def __init__(self, version: str = ARTEMIS, *, heap: str = "512m") -> None:
+        super().__init__(version, heap=heap)
+        self.openwire = self.stomp
+        self.jolokia = f"http://127.0.0.1:{self.web}/console/jolokia/"
+        subprocess.run(
+            [
+                f"{self.home}/bin/artemis", "create", "--silent", "--require-login",
+                "--user", self.user, "--password", self.password,
+                "--host", "127.0.0.1", "--default-port", f"{self.stomp}",
+                "--http-host", "127.0.0.1", "--http-port", f"{self.web}", "--relax-jolokia",
+                "--no-amqp-acceptor", "--no-mqtt-acceptor", "--no-stomp-acceptor", "--no-hornetq-acceptor",
+                "--no-autotune", "--nio", "--java-memory", heap, f"{self.folder}/instance",
+            ],
+            check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JAVA_ARGS": ""},
+        )  # fmt: skip
+
+    def ready(self) -> bool:
+        """The web server answers later than the acceptor: after a restart by a second or more."""
+        try:
+            socket.create_connection(("127.0.0.1", self.web), 1).close()
+        except OSError:
+            return False
+        return super().ready()
+
+    def command(self) -> list[str]:
+        """The script ends in `exec java`: its pid is the broker's."""
+        return [f"{self.folder}/instance/bin/artemis", "run"]
+
+
+def broker_of(version: str, *options: str) -> ActiveMq:
+    """The broker of a version, not yet started; `options` are those of ActiveMqBroker.java."""
+    return Artemis(version) if version == ARTEMIS else ActiveMq(version, *options)
+
+
+def main() -> None:
+    """The command line of the module's docstring."""
+    command, *versions = sys.argv[1:]
+    if command == "install":
+        for version in versions or VERSIONS:
+            print(install(version))
+        return
+    with broker_of(versions[0], *versions[1:]) as broker:
+        print(f"stomp={broker.stomp} openwire={broker.openwire} jolokia={broker.jolokia}", flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Fixtures for tests on real ActiveMQ brokers: one broker per version and session, one queue per test.
+
+Classic 5.18.6 and 6.3.1 and Artemis 2.56.0 come from Maven Central, once (`activemq_broker.install`).
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.activemq import broker as activemq_broker
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.base import Mode, ReadRequest
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+PASSWORD_VARIABLE = "DLQ_TEST_ACTIVEMQ_PASSWORD"
+_numbers = count(1)
+
+on_classic = pytest.mark.parametrize("stomp_broker", CLASSIC, indirect=True)
+on_artemis = pytest.mark.parametrize("stomp_broker", [ARTEMIS], indirect=True)
+on_all = pytest.mark.parametrize("stomp_broker", VERSIONS, indirect=True)
+
+
+@cache
+def why_missing(version: str) -> str | None:
+    """Why there is no broker of this version on this machine; None when there is one."""
+    if not shutil.which("java"):
+        return "java is not installed"
+    try:
+        activemq_broker.install(version)
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"it cannot be fetched: {error}"
+    return None
+
+
+@dataclass
+class Place:
+    """A broker, a connector to it, and a queue name of this test's own."""
+
+    broker: ActiveMq
+    settings: ActiveMQBroker
+    connector: StompConnector
+    queue: str
+
+    def link(self) -> Link:
+        """A bare connection."""
+        return Link(self.settings)
+
+    def destination(self, queue: str | None = None) -> Mapping[str, str]:
+        """How a SEND names a queue of this broker."""
+        name = queue or self.queue
+        return (
+            {"destination": name, "destination-type": "ANYCAST"}
+            if self.broker.artemis
+            else {"destination": f"/queue/{name}"}
+        )
+
+    def send(self, *bodies: bytes, queue: str | None = None, **headers: str) -> None:
+        """Messages as a producer sends them, each with its length."""
+        given = {**self.destination(queue), "persistent": "true", **headers}
+        self.send_frames([encode("SEND", given, body) for body in bodies])
+
+    def send_frames(self, frames: list[bytes]) -> None:
+        """Write frames as they are, and wait until the broker has stored them: only a receipt proves that."""
+        link = self.link()
+        receipt = link.new_receipt()
+        link.send(b"".join(frames[:-1]) + frames[-1].replace(b"\n", b"\nreceipt:%b\n" % receipt.encode(), 1))
+        link.wait_for(receipt)
+        link.close()
+
+    def request(self, mode: Mode = "drain", queue: str | None = None, **changes: Any) -> ReadRequest:
+        """What to read."""
+        source = Source("letters", self.settings.name, queue=queue or self.queue)
+        return ReadRequest(source, mode, "pull-1", **changes)
+
+    def drain(self, queue: str | None = None, **changes: Any) -> list[Record]:
+        """Take everything, acknowledge it."""
+        return self.pull("drain", queue, **changes)[0]
+
+    def pull(
+        self, mode: Mode, queue: str | None = None, **changes: Any
+    ) -> tuple[list[Record], list[str], Any]:
+        """Read to the end: records, reasons of the letters left, and the reading."""
+        reading = self.connector.read(self.request(mode, queue, **changes))
+        records: list[Record] = []
+        left: list[str] = []
+        try:
+            for batch in reading.batches():
+                records += batch.records
+                left += [letter.reason for letter in batch.skipped]
+                if mode == "drain":
+                    reading.acknowledge(batch.position)
+            reading.settled()
+        finally:
+            reading.close()
+        return records, left, reading
+
+    def java(self, program: str, *arguments: str, timeout: float = 120, **properties: str | int) -> Any:
+        """Run a client program to its end; what it printed, read as JSON."""
+        process = self.broker.java(program, *arguments, **properties)
+        out, err = process.communicate(timeout=timeout)
+        assert process.returncode == 0, err[-3000:]
+        return json.loads(out.strip().splitlines()[-1]) if out.strip() else None
+
+
+def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
+    """The broker as a configuration names it."""
+    os.environ[PASSWORD_VARIABLE] = broker.password
+    return ActiveMQBroker(
+        "legacy",
+        "activemq",
+        url=broker.url,
+        password_env=PASSWORD_VARIABLE if broker.user else None,
+        jolokia_url=broker.jolokia if jolokia and not broker.artemis else None,
+    )
+
+
+def certificate(store: Path, pem: Path) -> None:
+    """A key of its own for 127.0.0.1, and its certificate as a `ca_file`."""
+    common = ("-alias", "broker", "-keystore", str(store), "-storepass", "secret")
+    names = ("-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1")
+    make = ("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names)
+    for command in ((*make, *common), ("-exportcert", "-rfc", "-file", str(pem), *common)):
+        subprocess.run(["keytool", *command], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def stomp_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
+    """The running broker of one version."""
+    with activemq_broker.broker_of(request.param, "plugins") as broker:
+        yield broker
+
+
+@pytest.fixture
+def stomp(stomp_broker: ActiveMq) -> Iterator[Place]:
+    """A place of this test's own on a shared broker."""
+    settings = settings_of(stomp_broker)
+    connector = StompConnector(settings)
+    yield Place(stomp_broker, settings, connector, f"letters.{next(_numbers)}")
+    connector.close()

@@ -1,0 +1,48 @@
+"""Letters on their way back into a real ActiveMQ, and a broker that dies meanwhile."""
+
+import threading
+import time
+from collections.abc import Callable
+
+from support.brokers.activemq.broker import ActiveMq
+from support.brokers.activemq.fixtures import Place, settings_of
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.core.record import Record
+
+
+def outgoing(records: list[Record], target: Target) -> list[Outgoing]:
+    """Letters as replay gives them."""
+    return [
+        Outgoing(
+            n, record, target, {"dlq_replay_id": f"{target.name}-{n}", "dlq_replay_of": record.record_id}
+        )
+        for n, record in enumerate(records)
+    ]
+
+
+def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
+    publisher = place.connector.publisher(plan, 1000)
+    try:
+        return list(publisher.publish(iter(letters)))
+    finally:
+        publisher.close()
+
+
+def place_on(broker: ActiveMq) -> Place:
+    settings = settings_of(broker)
+    return Place(broker, settings, StompConnector(settings), "letters")
+
+
+def kill_when(broker: ActiveMq, reached: Callable[[], bool]) -> threading.Thread:
+    """Kill -9 as soon as something has come that far."""
+
+    def wait() -> None:
+        while not reached():
+            time.sleep(0.0005)
+        broker.kill()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,216 @@
+"""A private RabbitMQ node: its own cookie, epmd and folder, listening on 127.0.0.1 only.
+
+    with Node() as node: ...                 Debian's /usr/lib/rabbitmq
+    with Node(root=install()) as node: ...   a folder made by rabbitmq4_install
+    python tests/support/brokers/rabbitmq/broker.py [ROOT]     start, print the URLs, stop on Ctrl-C
+
+Stops what it started by process id only. Works as root and as any other user.
+"""
+
+import base64
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import quote
+
+PACKAGED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
+_LOCAL_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
+_CONFIGURATION = """\
+vm_memory_high_watermark.absolute = 2GB
+disk_free_limit.absolute = 50MB
+log.file.level = info
+collect_statistics_interval = 300
+management.tcp.ip = 127.0.0.1
+management.tcp.port = {http_port}
+"""
+
+
+def free_ports(count: int, low: int = 20_000, high: int = 32_000) -> list[int]:
+    """Free TCP ports below the ephemeral range, all held until the last is found."""
+    with contextlib.ExitStack() as held:
+        ports: list[int] = []
+        for port in random.sample(range(low, high), 4000):
+            listener = held.enter_context(socket.socket())
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            ports.append(port)
+            if len(ports) == count:
+                return ports
+    raise RuntimeError("no free ports")
+
+
+class Node:
+    """One node in a temporary folder. `url` and `http` hold the user guest; `kill` is kill -9."""
+
+    def __init__(self, root: Path | None = None, conf: str = "", boot_timeout: float = 120) -> None:
+        self.root = str(root.resolve()) if root else ""
+        self.bin = f"{self.root}/usr/lib/rabbitmq/bin"
+        self.boot_timeout = boot_timeout
+        self.folder = Path(tempfile.mkdtemp(prefix="rabbit-"))
+        # AMQP, management, distribution, epmd; the last is the first of the ten ports of the command line
+        self.port, self.http_port, *others = free_ports(5)
+        self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+        self.http = f"http://127.0.0.1:{self.http_port}"
+        self.environment = self._prepare(conf, *others)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def _prepare(self, conf: str, distribution: int, epmd: int, cli: int) -> dict[str, str]:
+        folder = {name: self.folder / name for name in ("home", "mnesia", "log", "etc")}
+        for path in folder.values():
+            path.mkdir()
+        (folder["etc"] / "enabled_plugins").write_text(f"[{','.join(PLUGINS)}].\n")
+        (folder["etc"] / "rabbitmq.conf").write_text(_CONFIGURATION.format(http_port=self.http_port) + conf)
+        erlang = f"{self.root}/usr/lib/erlang/bin:" if self.root else ""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_", "ERLANG_"))}
+        return {
+            **kept,
+            "PATH": f"{self.bin}:{erlang}{os.environ.get('PATH', '/usr/bin:/bin')}",
+            "HOME": str(folder["home"]),
+            "LC_ALL": "C.UTF-8",
+            "RUNNING_UNDER_SYSTEMD": "true",  # exec the beam: no shell between us and it
+            "ERL_EPMD_PORT": str(epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_CRASH_DUMP": "/dev/null",
+            "RABBITMQ_NODENAME": f"n{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _LOCAL_ONLY,
+            "RABBITMQ_CTL_ERL_ARGS": _LOCAL_ONLY,
+            "RABBITMQ_MNESIA_BASE": str(folder["mnesia"]),
+            "RABBITMQ_LOG_BASE": str(folder["log"]),
+            "RABBITMQ_PID_FILE": str(self.folder / "pid"),
+            "RABBITMQ_CONF_ENV_FILE": str(folder["etc"] / "none"),
+            "RABBITMQ_CONFIG_FILE": str(folder["etc"] / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(folder["etc"] / "advanced.config"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder["etc"] / "enabled_plugins"),
+            "RABBITMQ_CTL_DIST_PORT_MIN": str(cli),
+            "RABBITMQ_CTL_DIST_PORT_MAX": str(cli + 10),
+        }
+
+    def __enter__(self) -> "Node":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> "Node":
+        """Start the node (again, with what it has on disk) and wait until it serves."""
+        with open(self.folder / "log" / "out", "ab") as out:
+            self.process = subprocess.Popen(
+                [f"{self.bin}/rabbitmq-server"], env=self.environment, stdin=subprocess.DEVNULL, stdout=out,
+                stderr=out, start_new_session=True,
+            )  # fmt: skip
+        try:
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _wait(self) -> None:
+        assert self.process is not None
+        deadline = time.monotonic() + self.boot_timeout
+        while True:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"rabbitmq-server did not start:\n{self.log()[-3000:]}")
+            with socket.socket() as probe:  # cheap; the command line costs 0.5 s of CPU
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    break
+            time.sleep(0.1)
+        self.ctl("await_startup", "--timeout", str(int(self.boot_timeout)))
+
+    def log(self) -> str:
+        """What the node has logged."""
+        files = sorted(path for path in (self.folder / "log").iterdir() if path.is_file())
+        return "\n".join(path.read_text(errors="replace") for path in files)
+
+    def ctl(self, *arguments: str) -> str:
+        """rabbitmqctl -q ARGUMENTS; raises RuntimeError with what it said."""
+        done = subprocess.run(
+            [f"{self.bin}/rabbitmqctl", "-q", *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        if done.returncode:
+            raise RuntimeError(f"rabbitmqctl {arguments}: {done.stdout}")
+        return done.stdout
+
+    def api(self, method: str, *path: str, **body: object) -> object:
+        """METHOD /api/path as guest, each part quoted: ten times cheaper than rabbitmqctl."""
+        connection = HTTPConnection("127.0.0.1", self.http_port, timeout=60)
+        login = base64.b64encode(b"guest:guest").decode()
+        headers = {"Authorization": f"Basic {login}", "Content-Type": "application/json"}
+        address = "/".join(["/api", *(quote(part, safe="") for part in path)])
+        connection.request(method, address, json.dumps(body), headers)
+        answer = connection.getresponse()
+        content = answer.read()
+        connection.close()
+        assert answer.status < 300, f"{method} {address}: {answer.status} {content!r}"
+        return json.loads(content) if content else None
+
+    def kill(self) -> None:
+        """kill -9 of the node; `start` brings it back with what had reached the disk."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+        self._end_the_rest()
+
+    def url_of(self, vhost: str) -> str:
+        """The URL of a virtual host."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/{quote(vhost, safe='')}"
+
+    def _own(self) -> Iterator[int]:
+        """The node, its epmd and helpers: they carry our HOME in their environment."""
+        mark = f"HOME={self.folder}/home".encode()
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):
+                if mark in path.read_bytes().split(b"\0"):
+                    yield int(path.parent.name)
+
+    def _end_the_rest(self) -> None:
+        """epmd never ends by itself."""
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            for pid in self._own():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, end)
+            deadline = time.monotonic() + 1
+            while list(self._own()) and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop the node and remove its folder."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self._end_the_rest()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _main(roots: list[str]) -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    with Node(Path(roots[0]) if roots else None) as node, contextlib.suppress(KeyboardInterrupt):
+        assert node.process is not None
+        print(f"url={node.url} http={node.http} folder={node.folder} pid={node.process.pid}", flush=True)
+        node.process.wait()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

@@ -1,0 +1,232 @@
+"""Fixtures for tests on a real RabbitMQ: one node per version and session, one virtual host per test.
+
+DLQ_TEST_RABBITMQ_URL (amqp://user:password@host/vhost) points the tests at a broker of your own; those
+that stop, starve or configure the node start a private one all the same.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from itertools import count
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pika
+import pytest
+from pika import frame, spec
+from pika.exceptions import AMQPError
+from support.brokers.rabbitmq import install as rabbitmq4_install
+from support.brokers.rabbitmq.broker import PACKAGED, Node
+
+from dlq.connectors.base import Mode, ReadRequest
+from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
+from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.connection import parameters
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.core.errors import ConnectionLost
+from dlq.core.settings import Source
+
+YOURS = os.environ.get("DLQ_TEST_RABBITMQ_URL")
+VERSIONS = ("3.10", "4")
+KINDS = ("classic", "quorum")
+PASSWORD_VARIABLE = "DLQ_TEST_RABBITMQ_PASSWORD"
+
+on_private_nodes = pytest.mark.parametrize("rabbit_node", VERSIONS, indirect=True)
+on_rabbitmq_3 = pytest.mark.parametrize("rabbit_node", ["3.10"], indirect=True)
+on_rabbitmq_4 = pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)
+_numbers = count(1)
+
+A_QUEUE_IS_DURABLE_AFTER = 6
+"""Seconds. A quorum queue that is declared shortly before its node is killed comes back empty (3.10, 4.3)."""
+
+
+@cache
+def why_missing(version: str) -> str | None:
+    """Why there is no node of this version on this machine; None when there is one."""
+    if version == "yours":
+        return None
+    if version == "3.10":
+        return None if PACKAGED.exists() else "Debian's rabbitmq-server is not installed"
+    try:
+        rabbitmq4_install.install()
+    except rabbitmq4_install.NotInstalledError as error:
+        return f"it cannot be fetched: {error}"
+    return None
+
+
+@pytest.fixture(scope="session", params=["yours"] if YOURS else VERSIONS)
+def rabbit_node(request: pytest.FixtureRequest) -> Iterator[Node | None]:
+    """The running node of one version; None stands for the broker of DLQ_TEST_RABBITMQ_URL."""
+    if request.param == "yours":
+        yield None
+        return
+    with Node(rabbitmq4_install.install() if request.param == "4" else None) as node:
+        yield node
+
+
+@dataclass
+class Rabbit:
+    """A virtual host to test in."""
+
+    url: str
+    vhost: str
+    _node: Node | None
+    channel: Any
+
+    @property
+    def node(self) -> Node:
+        """The private node; tests that need it are marked with on_private_nodes or the like."""
+        assert self._node is not None
+        return self._node
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Of the broker, e.g. (4, 3, 6)."""
+        properties = self.channel.connection._impl.server_properties
+        return tuple(int(part) for part in str(properties["version"]).split(".")[:3])
+
+    def broker(self, **changes: Any) -> RabbitBroker:
+        """The settings of this broker; `changes` replace some."""
+        url = urlsplit(self.url)
+        os.environ[PASSWORD_VARIABLE] = unquote(url.password or "")
+        settings: dict[str, Any] = {
+            "name": "shop",
+            "kind": "rabbitmq",
+            "url": f"amqp://{url.username}@{url.hostname}:{url.port or 5672}{url.path}",
+            "password_env": PASSWORD_VARIABLE,
+            "management_url": self._node.http if self._node else None,
+        }
+        return RabbitBroker(**{**settings, **changes})
+
+    def connect(self) -> Any:
+        """A new confirming channel on a connection of its own."""
+        channel = pika.BlockingConnection(pika.URLParameters(self.url)).channel()
+        channel.confirm_delivery()
+        return channel
+
+    def queue(self, kind: str = "classic", **arguments: Any) -> str:
+        """Declare a durable queue; `x_message_ttl=5` is the argument x-message-ttl."""
+        name = f"dlq-test-{time.time_ns()}-{next(_numbers)}"
+        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind, **table})
+        return name
+
+    def publish(self, queue: str, bodies: list[bytes], **properties: Any) -> None:
+        """Publish persistent messages, each confirmed."""
+        wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
+        for body in bodies:
+            self.channel.basic_publish("", queue, body, wanted, mandatory=True)
+
+    def fill(self, queue: str, number: int, body: bytes = b"letter %d", **properties: Any) -> None:
+        """Publish many small numbered messages quickly and wait until all lie in the queue."""
+        before = self.depth(queue)
+        wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
+        publish = encoded(1, spec.Basic.Publish(exchange="", routing_key=queue))
+        header = cache(lambda size: frame.Header(1, size, wanted).marshal())
+        link = DuplexLink(parameters(self.broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
+        for i in range(number):
+            content = body % i if b"%d" in body else body
+            link.put(publish + header(len(content)) + frame.Body(1, content).marshal())
+        while link.unsent:
+            link.turn(1.0)
+        self.wait_for(queue, before + number)
+        link.close()
+
+    def dead_letters(self, number: int, kind: str = "classic", **properties: Any) -> str:
+        """A queue of real dead letters: rejected by a consumer, with x-death and six headers."""
+        letters = self.queue(kind)
+        work = self.queue("classic", x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
+        headers = {"app": "orders", "tenant": 42, "trace": "0af7651916cd43dd8448eb211c80319c"}
+        self.fill(work, number, b"%d" + b"x" * 1000, **{"headers": headers, "message_id": "m", **properties})
+        channel = self.channel.connection.channel()
+        tag = 0
+        for _ in range(number):
+            tag = channel.basic_get(work)[0].delivery_tag
+        channel.basic_nack(tag, multiple=True, requeue=False)
+        self.wait_for(letters, number)
+        channel.close()
+        return letters
+
+    def depth(self, queue: str) -> int:
+        """Ready messages."""
+        return int(self.channel.queue_declare(queue, passive=True).method.message_count)
+
+    def wait_for(self, queue: str, number: int, seconds: float = 20) -> None:
+        """Wait until the queue holds `number` ready messages."""
+        deadline = time.monotonic() + seconds
+        while self.depth(queue) != number:
+            assert time.monotonic() < deadline, f"{queue} holds {self.depth(queue)}, not {number}"
+            time.sleep(0.02)
+
+    def wait_for_statistics(self, queue: str) -> None:
+        """A new queue's policy is shown by the management API when its first statistics are in."""
+        deadline = time.monotonic() + 20
+        while "effective_policy_definition" not in dict(
+            self.node.api("GET", "queues", self.vhost, queue) or {}
+        ):
+            assert time.monotonic() < deadline, "no statistics"
+            time.sleep(0.1)
+
+    def take(self, queue: str, number: int) -> list[tuple[Any, Any, bytes]]:
+        """Take `number` messages away, as (method, properties, body)."""
+        channel = self.channel.connection.channel()
+        channel.basic_qos(prefetch_count=number)
+        taken = []
+        for message in channel.consume(queue, inactivity_timeout=10):
+            if message[0] is not None:
+                taken.append(message)
+            if len(taken) == number or message[0] is None:
+                break
+        channel.basic_ack(0, multiple=True)
+        channel.cancel()
+        channel.close()
+        return taken
+
+
+def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:
+    """A read request for a queue."""
+    source = Source(name="orders", broker="shop", queue=queue)
+    settings: Mapping[str, Any] = {"source": source, "mode": mode, "pull_id": "pull-1", **changes}
+    return ReadRequest(**settings)
+
+
+def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int) -> None:
+    """Messages by AMQP 1.0; the poisoned one has a property that AMQP 0-9-1 has no type for."""
+    from proton import Message
+    from proton.utils import BlockingConnection
+
+    connection = BlockingConnection(
+        f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
+        timeout=10, virtual_host=f"vhost:{rabbit.vhost}",
+    )  # fmt: skip
+    sender = connection.create_sender(f"/queues/{queue}")
+    for i in range(number):
+        properties = {"poison": uuid.UUID(int=7)} if i == poisoned else {}
+        sender.send(Message(body=b"%d" % i, inferred=True, properties=properties, durable=True))
+    connection.close()
+
+
+@pytest.fixture
+def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
+    """A virtual host of its own on each version, and a channel into it."""
+    if rabbit_node is None:
+        assert YOURS is not None
+        url, vhost = YOURS, unquote(urlsplit(YOURS).path[1:]) or "/"
+    else:
+        vhost = f"test {next(_numbers)}/ü"
+        url = rabbit_node.url_of(vhost)
+        rabbit_node.api("PUT", "vhosts", vhost)
+        rabbit_node.api("PUT", "permissions", vhost, "guest", configure=".*", write=".*", read=".*")
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    channel = connection.channel()
+    channel.confirm_delivery()
+    rabbit = Rabbit(url, vhost, rabbit_node, channel)
+    yield rabbit
+    with suppress(AMQPError):  # a test may have killed the node
+        rabbit.channel.connection.close()
+    if rabbit_node is not None:
+        rabbit_node.api("DELETE", "vhosts", vhost)

@@ -1,0 +1,114 @@
+"""Letters for a publisher of RabbitMQ, and what a broker holds of them afterwards."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import Any
+
+import pika
+from support.brokers.rabbitmq.fixtures import Rabbit
+
+from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.record import Record
+
+HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
+_LAST = "the last message"
+_plans = count(1)
+
+
+def new_plan() -> str:
+    return f"plan-{time.time_ns()}-{next(_plans)}"
+
+
+def record(body: bytes = b"letter", **properties: object) -> Record:
+    block = b"".join(pika.BasicProperties(**{"headers": HEADERS, "message_id": "m", **properties}).encode())
+    return Record("r", "s", "b", "rabbitmq", "dlq", raw_properties=block, body=body, body_size=len(body))
+
+
+def letter(number: int, target: Target, what: Record | None = None) -> Outgoing:
+    provenance = {"dlq_replay_id": f"id-{number}", "dlq_replay_lap": "1", "dlq_replay_of": f"record-{number}"}
+    return Outgoing(number, what or record(), target, provenance)
+
+
+def to_queue(name: str) -> Target:
+    return Target("queue", name)
+
+
+def publish(rabbit: Rabbit, letters: Sequence[Outgoing], window: int = 1000) -> dict[int, Sent]:
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), window)
+    try:
+        sent = list(publisher.publish(iter(letters)))
+    finally:
+        publisher.close()
+    assert sorted(answer.number for answer in sent) == sorted(given.number for given in letters)
+    return {answer.number: answer for answer in sent}
+
+
+def until_it_ends(
+    publisher: RabbitPublisher, letters: Iterator[Outgoing]
+) -> tuple[list[Sent], Exception | None]:
+    """All answers, and what `publish` raised at the end."""
+    sent: list[Sent] = []
+    try:
+        for answer in publisher.publish(letters):
+            sent.append(answer)
+    except (ConnectionLost, NotFound) as error:
+        return sent, error
+    finally:
+        publisher.close()
+    return sent, None
+
+
+def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[str, Any]]:
+    """Of all messages in a queue, in order; they stay there unless they are taken.
+
+    A last message of our own ends them: a quorum queue that is busy or has no leader says that it is empty
+    (`rabbit_quorum_queue:stat` waits for 250 ms), and hands out 2,000 when no prefetch is named.
+    """
+    channel = rabbit.connect()
+    channel.basic_qos(prefetch_count=65_535)
+    channel.basic_publish("", queue, b"", pika.BasicProperties(type=_LAST), mandatory=True)
+    found = []
+    for method, properties, _ in channel.consume(queue, inactivity_timeout=60):
+        assert method, f"{len(found)} messages of {queue} came, and then none for a minute"
+        if properties.type == _LAST:
+            channel.basic_ack(method.delivery_tag)
+            break
+        found.append(properties.headers)
+    if take:
+        channel.basic_ack(0, multiple=True)
+    channel.connection.close()
+    rabbit.wait_for(queue, 0 if take else len(found))
+    return found
+
+
+def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
+    """Of all messages in a queue; they stay there."""
+    return [found["dlq_replay_id"] for found in headers_of_all(rabbit, queue)]
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def settled_depth(rabbit: Rabbit, queue: str) -> int:
+    before = -1
+    while before != (depth := rabbit.depth(queue)):
+        before = depth
+        time.sleep(0.3)
+    return depth
+
+
+def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
+    """A witness proves nothing of a node that started in the five seconds before the first send, and what
+    the management says of its age is up to five seconds old."""
+    management = Management(rabbit.broker())
+    while min(node.get("uptime", 0) for node in management.get_all("nodes")) < 12_000:
+        time.sleep(0.5)
+    management.close()

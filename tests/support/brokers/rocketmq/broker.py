@@ -1,0 +1,263 @@
+"""Private RocketMQ clusters for tests: name server and brokers.
+
+    python tests/support/brokers/rocketmq/broker.py [VERSION]   start, print the URL, stop on Ctrl-C
+
+4.9 listens on all addresses, and so does the HA port of every version: where root allows it the Java
+processes live in a network namespace of their own, and only this host reaches them, over a pair of
+virtual interfaces. Stops what it started by process id only.
+"""
+
+import atexit
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from support.brokers.rocketmq.install import VERSIONS, install
+from support.brokers.rocketmq.namespace import namespace
+from support.jvm import QUICK
+
+from dlq.connectors import lenient_json
+from dlq.connectors.rocketmq.connection import Access, Link
+from dlq.connectors.rocketmq.remoting import RequestCode
+
+PROGRAMS = Path(__file__).resolve().parent
+"""Where the Java programs of the tests lie."""
+_PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
+"""Below those that the system gives to outgoing connections."""
+_OPEN = [
+    argument
+    for package in ("java.nio", "java.util", "java.lang", "jdk.internal.ref", "sun.nio.ch")
+    for argument in ("--add-opens", f"java.base/{package}=ALL-UNNAMED")
+] + [
+    argument
+    for package in ("jdk.internal.ref", "sun.nio.ch")
+    for argument in ("--add-exports", f"java.base/{package}=ALL-UNNAMED")
+]
+_CONFIGURATION: Mapping[str, object] = {
+    "brokerClusterName": "DefaultCluster",
+    "brokerId": 0,
+    "autoCreateTopicEnable": "true",
+    "autoCreateSubscriptionGroup": "true",
+    "flushDiskType": "ASYNC_FLUSH",
+    "brokerRole": "ASYNC_MASTER",
+    "mappedFileSizeCommitLog": 64 << 20,
+    "mappedFileSizeConsumeQueue": 6_000_000,
+    "maxIndexNum": 400_000,
+    "maxHashSlotNum": 100_000,
+    "diskMaxUsedSpaceRatio": 95,
+    "timerWheelEnable": "false",
+    "messageDelayLevel": " ".join(["1s"] * 18),
+    "waitTimeMillsInSendQueue": 2000,
+    "osPageCacheBusyTimeOutMills": 5000,
+    "fileReservedTime": 72,
+    "transactionTimeOut": 500,
+    "transactionCheckInterval": 500,
+    "transactionCheckMax": 2,
+    "transactionOpBatchInterval": 100,
+    "transactionMetricFlushInterval": 200,  # 5.x waits for the first flush without sleeping, 10 s if not told
+}
+
+
+class RocketMQ:
+    """One name server and `nodes` masters. `kill` is kill -9; what the operating system has is kept."""
+
+    def __init__(
+        self, version: str, nodes: int = 1, jvm: Sequence[str] = QUICK, **configuration: object
+    ) -> None:
+        self.version, self.jars, self.jvm = version, install(version), jvm
+        self.folder = Path(tempfile.mkdtemp(prefix="rocketmq-"))
+        self.namespace = namespace()
+        self.name_server = f"{self.namespace.address}:{next(_PORTS)}"
+        self.url = f"rocketmq://{self.name_server}"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.addresses: dict[str, str] = {}
+        for letter in "abc"[:nodes]:
+            self._configure(f"broker-{letter}", configuration)
+        (self.folder / "conf").mkdir(exist_ok=True)
+        for name in ("namesrv", "broker", "tools"):  # 4.9 does not start without them
+            log = '<configuration><root level="WARN"/></configuration>'
+            (self.folder / f"conf/logback_{name}.xml").write_text(log)
+        atexit.register(self.stop)
+
+    def _configure(self, node: str, extra: Mapping[str, object]) -> None:
+        host, port = self.namespace.address, next(_PORTS)
+        own = {
+            "brokerName": node,
+            "namesrvAddr": self.name_server,
+            "brokerIP1": host,
+            "brokerIP2": host,
+            "bindAddress": host,
+            "listenPort": port,
+            "haListenPort": port + 1,
+            "storePathRootDir": self.folder / node,
+        }
+        lines = [f"{key}={value}\n" for key, value in {**_CONFIGURATION, **own, **extra}.items()]
+        (self.folder / f"{node}.conf").write_text("".join(lines))
+        self.addresses[node] = f"{host}:{port}"
+
+    def __enter__(self) -> "RocketMQ":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start everything; returns when the name server lists every broker."""
+        host, _, port = self.name_server.partition(":")
+        (self.folder / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress={host}\n")
+        self._spawn("namesrv", "namesrv.NamesrvStartup", "256m", b"The Name Server boot success")
+        for node in self.addresses:
+            self.start_node(node)
+
+    def start_node(self, node: str = "broker-a") -> None:
+        """Start one broker. 5.x says it is up as much as 10 s before it has registered."""
+        self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
+        deadline = time.monotonic() + 60
+        while node not in self._registered():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{node} has not registered")
+            time.sleep(0.05)
+
+    def _registered(self) -> Mapping[str, object]:
+        link = Link(self.name_server, Access())
+        try:
+            table = lenient_json.loads(link.call(RequestCode.CLUSTER, {}).body.decode())
+            return dict(table.get("brokerAddrTable") or {})
+        finally:
+            link.close()
+
+    def java(self, main: str, *arguments: str, heap: str = "256m", classes: str = "") -> list[str]:
+        """The command that runs a class of RocketMQ (or of ours, from `classes`) inside the namespace."""
+        home = f"-Duser.home={self.folder}", f"-Drocketmq.home.dir={self.folder}"
+        memory = "-Xms64m", f"-Xmx{heap}", "-XX:MaxDirectMemorySize=512m"
+        path = f"{classes}:{self.jars}/*" if classes else f"{self.jars}/*"
+        return [
+            *self.namespace.enter,
+            "java",
+            *memory,
+            *_OPEN,
+            *home,
+            "-Dtls.server.mode=disabled",  # to make a certificate takes a third of a start
+            *self.jvm,
+            "-cp",
+            path,
+            main,
+            *arguments,
+        ]
+
+    def start_proxy(self) -> str:
+        """Start what gRPC clients talk to; returns its address."""
+        port = next(_PORTS)
+        ports = {"grpcServerPort": port, "remotingListenPort": port + 1}
+        settings = {"rocketMQClusterName": "DefaultCluster", **ports}
+        configuration = self.folder / "proxy.json"
+        configuration.write_text(json.dumps(settings))
+        where = ("-pm", "cluster", "-n", self.name_server, "-pc", str(configuration))
+        self._spawn("proxy", "proxy.ProxyStartup", "512m", b"rocketmq-proxy startup successfully", where)
+        return f"{self.namespace.address}:{port}"
+
+    def grpc(self, source: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a program of the gRPC client, whose classes bear the same names as the proxy's."""
+        command = [
+            "java",
+            *QUICK,
+            "-cp",
+            f"{self.jars}/grpc/*",
+            f"-Duser.home={self.folder}",
+            str(source),
+            *arguments,
+        ]
+        self._processes[source.stem] = process = subprocess.Popen(
+            [*self.namespace.enter, *command], cwd=self.folder, stdin=subprocess.DEVNULL
+        )
+        return process
+
+    def _spawn(
+        self, name: str, main: str, heap: str, ready: bytes, arguments: Sequence[str] | None = None
+    ) -> None:
+        """After a kill somebody's outgoing connection may hold the port for a moment."""
+        for attempts_left in (2, 1, 0):
+            try:
+                self._spawn_once(name, main, heap, ready, arguments or ("-c", f"{self.folder}/{name}.conf"))
+            except RuntimeError as error:
+                if "Address already in use" not in str(error) or not attempts_left:
+                    raise
+                time.sleep(3)
+            else:
+                return
+
+    def _spawn_once(self, name: str, main: str, heap: str, ready: bytes, arguments: Sequence[str]) -> None:
+        command = self.java(f"org.apache.rocketmq.{main}", *arguments, heap=heap)
+        environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
+        log = self.folder / f"{name}.out"
+        start = log.stat().st_size if log.exists() else 0
+        with log.open("ab") as out:
+            process = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+                env=environment,
+            )
+        self._processes[name] = process
+        deadline = time.monotonic() + 90
+        while ready not in (said := log.read_bytes()[start:]):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"{name} does not start: {said[-2000:].decode(errors='replace')}")
+            time.sleep(0.05)
+
+    def pid(self, name: str = "broker-a") -> int:
+        """The process id of a broker, or of `namesrv`."""
+        return self._processes[name].pid
+
+    def kill(self, name: str = "broker-a", how: signal.Signals = signal.SIGKILL) -> None:
+        """End one process and wait for it."""
+        process = self._processes.pop(name, None)
+        if process is not None and process.poll() is None:
+            process.send_signal(how)
+            process.wait(30)
+
+    def stop(self) -> None:
+        """End everything and remove the data."""
+        for name in reversed(list(self._processes)):
+            self.kill(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def admin(self, *arguments: str, timeout: float = 60) -> str:
+        """What the official mqadmin prints; its exit status is 0 whatever happens."""
+        main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+        command = self.java(main, *arguments, "-n", self.name_server)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout, check=False, cwd=self.folder
+        )
+        return done.stdout + done.stderr
+
+
+def main(arguments: list[str]) -> None:
+    """The command line that the module's docstring shows."""
+    with RocketMQ(arguments[0] if arguments else VERSIONS[0]) as broker:
+        print(f"url = {broker.url}", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

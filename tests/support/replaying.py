@@ -1,0 +1,225 @@
+"""A broker for replay tests: a queue in a file, and a publisher that can fail at any letter.
+
+What arrived is a line of the file with the letter's replay id, so that another process, or a run
+after `kill -9`, can count what really was sent.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from support.archives import letter, write_analysis
+
+from dlq.archive import segments
+from dlq.archive.store import LocalStore
+from dlq.connectors.base import (
+    Connector,
+    Consumption,
+    DeadLetterPlace,
+    Gauge,
+    Outcome,
+    Outgoing,
+    Presence,
+    SendPreview,
+    Sent,
+    Target,
+)
+from dlq.core.configuration import parse
+from dlq.core.errors import ConnectionLost, UsageError
+from dlq.core.record import Record
+from dlq.core.settings import Settings, Source
+from dlq.replay import planfile
+from dlq.replay.apply import Run, apply
+from dlq.replay.brokers import Brokers
+from dlq.replay.ledger.contract import Ledger
+from dlq.replay.letters import REPLAY_ID
+from dlq.replay.pace import Stop
+from dlq.replay.plan import Wanted, make
+from dlq.replay.reconcile import Words, reconcile
+from dlq.replay.status import counts
+
+Fate = Callable[[int], Outcome]
+
+
+def confirm(_number: int) -> Outcome:
+    return "confirmed"
+
+
+class QueueFile:
+    """`dlq.connectors.base.Connector`, as far as replay needs it."""
+
+    window = 1000
+
+    def __init__(
+        self,
+        path: Path,
+        fate: Fate = confirm,
+        dies_at: int | None = None,
+        error: type[BaseException] = ConnectionLost,
+    ) -> None:
+        """`dies_at`: the how-manieth letter makes `publish` raise `error` with the window in flight."""
+        self.path, self.fate, self.dies_at, self.error = path, fate, dies_at, error
+        self.pause = 0.0
+        self.most = self.widest = 0
+        self.witnesses: list[str] = []
+        self.forgotten: list[tuple[str, bool]] = []
+        self.keeps_what_was_left = False
+        self.problem: str | None = None
+        self.not_there: set[str] = set()
+
+    def arrived(self) -> list[str]:
+        """Replay ids in the order of arrival."""
+        return self.path.read_text().split() if self.path.exists() else []
+
+    def target_of(self, record: Record, to: str) -> Target | None:
+        if to != "origin":
+            kind, _, name = to.partition(":")
+            if kind != "queue":
+                raise UsageError(f"--to {to}: this broker has queues only")
+            return Target("queue", name)
+        return Target("queue", record.origin) if record.origin else None
+
+    def preview(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    ) -> SendPreview:
+        return SendPreview(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+
+    def gauge(self, source: Source) -> Gauge:
+        return Gauge(len(self.arrived()))
+
+    def discover(self) -> list[DeadLetterPlace]:
+        return []
+
+    def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+        return {target: [target.name] for target in targets}
+
+    def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
+        gone = [target for target in targets if target.name in self.not_there]
+        return {target: f"there is no queue {target.name}" for target in gone}
+
+    def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
+        return {}
+
+    def publisher(self, plan: str, window: int, witness: bool = False) -> "QueueFile":
+        self.most = window
+        if witness:
+            self.witnesses.append(plan)
+        return self
+
+    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+        in_flight: deque[int] = deque()
+        with self.path.open("a", buffering=1) as queue:
+            for count, one in enumerate(outgoing, 1):
+                in_flight.append(one.number)
+                self.widest = max(self.widest, len(in_flight))
+                if self.fate(one.number) in ("confirmed", "in_doubt"):
+                    queue.write(one.provenance[REPLAY_ID] + "\n")
+                    time.sleep(self.pause)
+                if count == self.dies_at:
+                    if self.error is ConnectionLost:
+                        yield from (Sent(number, "in_doubt", "the connection ended") for number in in_flight)
+                    raise self.error("the broker is gone")
+                while len(in_flight) >= self.most:
+                    yield self._answer(in_flight.popleft())
+        yield from (self._answer(number) for number in in_flight)
+
+    def _answer(self, number: int) -> Sent:
+        outcome = self.fate(number)
+        return Sent(number, outcome, None if outcome == "confirmed" else f"it was {outcome}")
+
+    def find(
+        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+    ) -> Mapping[int, Presence]:
+        if plan not in self.witnesses:
+            return {one.number: "unknown" for one in outgoing}
+        there = set(self.arrived())
+        return {one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent" for one in outgoing}
+
+    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
+        return [] if witness else ["no witness was left"]
+
+    def forget(self, plan: str, witness: bool = False) -> None:
+        if self.keeps_what_was_left:
+            raise ConnectionLost("the broker is gone")
+        self.forgotten.append((plan, witness))
+
+    def close(self) -> None:
+        pass
+
+
+def settings(archive: Path, **tables: dict[str, object]) -> Settings:
+    """One broker `shop`, one source `orders`; `source`, `ledger`, `replay` by keyword."""
+    source = {"broker": "shop", "queue": "orders.dlq", **tables.get("source", {})}
+    rest = {name: table for name, table in tables.items() if name != "source"}
+    return parse(
+        {
+            "archive": str(archive),
+            "brokers": {"shop": {"kind": "memory"}},
+            "sources": {"orders": source},
+            **rest,
+        }
+    )
+
+
+def brokers(settings: Settings, queue: QueueFile) -> Brokers:
+    """All of a configuration's brokers are this one queue, which has of a connector what replay needs."""
+    return Brokers(settings, lambda _broker: cast(Connector, queue))
+
+
+def fill(
+    store: LocalStore, count: int, advice: str | None = "replay", start: int = 0, **values: object
+) -> list[Record]:
+    """A committed segment of letters and, unless `advice` is None, a verdict for each."""
+    letters = [letter(number, origin_kind="queue", **values) for number in range(start, start + count)]
+    segments.commit(store, "orders", f"pull{start}", 0, "drain", letters, {})
+    if advice is not None:
+        judge(store, {one.record_id: advice for one in letters})
+    return letters
+
+
+def judge(store: LocalStore, advice: Mapping[str, str], source: str = "orders") -> None:
+    """An analysis that knows these letters only."""
+    verdicts = [
+        {
+            "source": source,
+            "record_id": record_id,
+            "cause": "poison_ack",
+            "advice": text,
+            "origin": "orders",
+            "origin_kind": "queue",
+        }
+        for record_id, text in advice.items()
+    ]
+    write_analysis(store, f"{time.time_ns()}", verdicts)
+
+
+class Replaying:
+    """Plans and applies with this test's archive, queue and ledger."""
+
+    def __init__(self, store: LocalStore, config: Settings, queue: QueueFile, ledger: Ledger) -> None:
+        self.store, self.config, self.queue, self.ledger = store, config, queue, ledger
+
+    def plan(self, **wanted: Any) -> str:
+        with brokers(self.config, self.queue) as opened:
+            return make(self.store, self.config, Wanted(**wanted), opened).plan
+
+    def apply(
+        self, plan: str, stop: Stop | None = None, progress: Callable[[Run], None] = lambda _: None
+    ) -> Run:
+        with brokers(self.config, self.queue) as opened:
+            return apply(self.store, self.config, plan, opened, self.ledger, stop, progress)
+
+    def reconcile(self, plan: str, **words: Any) -> dict[str, int]:
+        with brokers(self.config, self.queue) as opened:
+            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))
+        self.notes = resolved.notes
+        return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
+
+    def states(self, plan: str) -> dict[str, int]:
+        found = counts(self.store, self.ledger, planfile.load(self.store, plan))
+        return {state: count for state, count in found.items() if count}
+
+    def keys(self, plan: str) -> list[str]:
+        return [one.key for one in planfile.letters(self.store, plan)]

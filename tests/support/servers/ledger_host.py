@@ -1,0 +1,49 @@
+"""Another host that applies a plan: a process with a host name of its own, which sees no lock of others.
+
+python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE
+"""
+
+import socket
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.replaying import QueueFile, brokers, settings
+
+from dlq.archive.store import LocalStore
+from dlq.core.settings import Settings
+from dlq.replay.apply import apply
+from dlq.replay.ledger import opened
+
+LEASE = 3.0
+
+
+def configured(archive: Path, url: str) -> Settings:
+    """What all hosts have in their configuration."""
+    return settings(archive, ledger={"url": url, "lease": f"{LEASE:.0f}s"}, replay={"window": 40})
+
+
+class OfAnotherHost(LocalStore):
+    """The archive as another host sees it: a lock of one host does not keep the other out."""
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        return super().lock(f"{name}-{socket.gethostname()}")
+
+
+def main(host: str, archive: str, url: str, plan: str, queue_path: str) -> None:
+    """Says that it is ready, waits for a line, applies the plan, and says how many letters were sent."""
+    socket.gethostname = lambda: host
+    config = configured(Path(archive), url)
+    store = OfAnotherHost(archive)
+    queue = QueueFile(Path(queue_path))
+    queue.pause = 0.002
+    with opened(config.ledger, store) as book, brokers(config, queue) as some:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        print(apply(store, config, plan, some, book).sent)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,125 @@
+"""A real S3-compatible server for tests, versitygw over a folder, and the jars by which Spark reads it.
+
+python tests/support/servers/s3_server.py install   into .brokers/versitygw and .brokers/s3a, once
+"""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from botocore.session import get_session
+
+_HERE = Path(__file__).resolve().parent
+_BROKERS = _HERE.parents[2] / ".brokers"
+PROGRAM = _BROKERS / "versitygw" / "versitygw"
+JARS = _BROKERS / "s3a"
+_VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+BUCKET = "letters"
+
+
+def install() -> None:
+    """Build the server and fetch the jars; returns at once when both are there."""
+    if not PROGRAM.exists():
+        if shutil.which("go") is None:
+            sys.exit("go is missing: install Go 1.24 or newer, https://go.dev/dl")
+        environment = {**os.environ, "GOBIN": str(PROGRAM.parent), "GOFLAGS": "-buildvcs=false"}
+        subprocess.run(["go", "install", _VERSITYGW], check=True, env=environment)
+    if not (JARS / ".complete").exists():
+        fetch = ["mvn", "-q", "-B", "-ntp", "-f", str(_HERE / "s3a-pom.xml"), "dependency:copy-dependencies"]
+        subprocess.run([*fetch, f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"], check=True)
+        (JARS / ".complete").touch()
+
+
+def why_missing(_kind: str) -> str | None:
+    """Why the server cannot be started on this machine; None when it can."""
+    complete = PROGRAM.exists() and (JARS / ".complete").exists()
+    return None if complete else "it was not built (needs go and mvn)"
+
+
+class S3Server:
+    """One server on a free port, over a folder of its own; `stop` removes both. It has one user beside its
+    owner, who may do what `allow` says."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="s3-"))
+        (self.folder / "data" / BUCKET).mkdir(parents=True)
+        (self.folder / "accounts").mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = int(probe.getsockname()[1])
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a user of this server has in the environment."""
+        return {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{self.port}",
+            "AWS_ACCESS_KEY_ID": "dlqtest",
+            "AWS_SECRET_ACCESS_KEY": "dlqtest-secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }
+
+    def start(self) -> None:
+        keys = self.environment
+        given = {
+            **os.environ,
+            "ROOT_ACCESS_KEY": keys["AWS_ACCESS_KEY_ID"],
+            "ROOT_SECRET_KEY": keys["AWS_SECRET_ACCESS_KEY"],
+        }
+        place = ["--iam-dir", str(self.folder / "accounts"), "--port", f"127.0.0.1:{self.port}"]
+        place += ["posix", str(self.folder / "data")]
+        quiet = subprocess.DEVNULL
+        self.process = subprocess.Popen([str(PROGRAM), *place], env=given, stdout=quiet, stderr=quiet)
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                return
+            except OSError:
+                assert self.process.poll() is None, "versitygw ended"
+                assert time.monotonic() < deadline, "versitygw did not start"
+                time.sleep(0.05)
+
+    def allow(self, *actions: str) -> dict[str, str]:
+        """What the other user has in the environment, who may list the bucket and do this with objects."""
+        keys, user, secret = self.environment, "reader", "reader-secret"
+        owner = ["--access", keys["AWS_ACCESS_KEY_ID"], "--secret", keys["AWS_SECRET_ACCESS_KEY"]]
+        endpoint = ["--endpoint-url", keys["AWS_ENDPOINT_URL"]]
+        create = ["create-user", "-a", user, "-s", secret, "-r", "user"]
+        # One that is there already is refused.
+        subprocess.run([str(PROGRAM), "admin", *owner, *endpoint, *create], check=False, capture_output=True)
+        on_all = {"Effect": "Allow", "Principal": user, "Resource": f"arn:aws:s3:::{BUCKET}/*"}
+        on_bucket = {"Effect": "Allow", "Principal": user, "Resource": f"arn:aws:s3:::{BUCKET}"}
+        statements = [{**on_all, "Action": list(actions)}, {**on_bucket, "Action": ["s3:ListBucket"]}]
+        client = get_session().create_client(
+            "s3",
+            endpoint_url=keys["AWS_ENDPOINT_URL"],
+            region_name=keys["AWS_REGION"],
+            aws_access_key_id=keys["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=keys["AWS_SECRET_ACCESS_KEY"],
+        )
+        policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
+        client.put_bucket_policy(Bucket=BUCKET, Policy=policy)
+        return {**keys, "AWS_ACCESS_KEY_ID": user, "AWS_SECRET_ACCESS_KEY": secret}
+
+    def kill(self) -> None:
+        """As a power cut would."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            self.process.wait(30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    install()

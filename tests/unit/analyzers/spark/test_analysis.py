@@ -1,0 +1,160 @@
+"""One analysis of a mixed archive: what Spark brings together means what plain Python says that it means."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from support.analyzers import mixed, plain
+from support.analyzers.rocket_letters import BORN
+
+from dlq.analyzers import topology
+from dlq.analyzers.spark import job
+from dlq.analyzers.spark.transactions import node_facts
+from dlq.archive import evidence, views
+from dlq.archive.analyses import VERDICTS, Analysis
+from dlq.archive.evidence import Snapshot
+from dlq.archive.store import LocalStore
+
+pytestmark = pytest.mark.spark
+Row = Mapping[str, Any]
+
+
+class Analyzed(NamedTuple):
+    """A committed analysis of the mixed archive, and its verdicts in the order of the letters."""
+
+    store: LocalStore
+    analysis: Analysis
+    rows: list[Row]
+
+    def of(self, scene: str) -> list[Row]:
+        wanted = set(mixed.IDS[scene])
+        return [row for row in self.rows if row["record_id"] in wanted]
+
+    def query(self, sql: str) -> list[Any]:
+        with views.connect(self.store) as connection:
+            found: list[Any] = connection.sql(sql).fetchall()
+        return found
+
+
+@pytest.fixture(scope="module")
+def analyzed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
+    """As an analysis of very many letters does it: the set-up for few is what `test_kept` has."""
+    store = LocalStore(str(tmp_path_factory.mktemp("archive")))
+    mixed.fill(store)
+    dedup, shine = ([fact for case in mixed.ASKED_FOR for fact in case[1]] for _ in range(2))
+    snapshots = [
+        evidence.write(store, "dedup", mixed.ASKED, iter(dedup)),
+        evidence.write(store, "shine", mixed.ASKED, iter(shine)),
+        Snapshot("away", mixed.ASKED, error="evidence.away: Redis does not answer"),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "FEW_LETTERS", 0)
+        analysis = job.analyze(store, mixed.SETTINGS, snapshots=snapshots)
+    files = (pq.read_table(store.parquet(name)).to_pylist() for name in analysis.tables["verdicts"])
+    read = {row["record_id"]: row for file in files for row in file}
+    return Analyzed(store, analysis, [read[letter.record_id] for letter in mixed.LETTERS])
+
+
+def test_each_verdict_is_the_one_that_plain_python_reaches(analyzed: Analyzed) -> None:
+    facts = [fact for case in mixed.ASKED_FOR for fact in case[1]]
+    asking = plain.Asking(
+        topology.facts(analyzed.store, mixed.SETTINGS),
+        mixed.SETTINGS,
+        mixed.HOLDS,
+        node_facts(analyzed.store),
+        {"dedup": facts, "shine": facts, "away": None},
+        mixed.ASKED,
+    )
+    expected = plain.verdicts(mixed.LETTERS, asking)
+    said: dict[str, Any] = {}
+    names: dict[str | None, set[str | None]] = defaultdict(set)
+    for letter, row in zip(mixed.LETTERS, analyzed.rows, strict=True):
+        said = expected[(letter.source, letter.record_id)] | {"source": letter.source}
+        names[said.pop("duplicate_group")].add(row["duplicate_group"])
+        assert {name: row[name] for name in said} == said, letter
+    assert {*said, "duplicate_group", "record_id"} == set(VERDICTS.names)
+    groups = [name for found in names.values() for name in found]
+    assert len(groups) == len(set(groups)) == len(names)
+
+
+def test_every_kind_of_duplicate_is_told_apart(analyzed: Analyzed) -> None:
+    rows = analyzed.of("twins")
+    assert [row["duplicate_kind"] for row in rows] == [kind for _, kind in mixed.TWINS]
+    first, again = rows[2:4]
+    assert first["duplicate_group"] == again["duplicate_group"] is not None
+    assert (first["advice"], again["advice"]) == ("fix_first", "never")
+
+
+def test_each_transaction_has_its_state_and_one_record_that_stands_for_it(analyzed: Analyzed) -> None:
+    states = analyzed.query("SELECT unique_key, state FROM transactions WHERE broker_node <> 'broker-c'")
+    assert {key: state for key, state in states if "|" not in key} == mixed.STATES
+    assert [state for key, state in states if "|" in key] == ["ended"]
+    story = "SELECT checks, copies, topic, producer_group, source, len(record_ids) FROM transactions WHERE unique_key = "
+    assert analyzed.query(f"{story}'checked-out'") == [(15, 2, "orders", "tx", "bank", 3)]
+    letters = [row for row in analyzed.of("transactions") if row["cause"] is not None]
+    assert len(letters) == 7
+    assert {row["cause"] for row in letters} == {
+        "check_max_exceeded", "check_skipped", "transaction_pending", "unknown", "unroutable",
+    }  # fmt: skip
+
+
+def test_a_reconnects_suppressed_duplicates_are_one_burst(analyzed: Analyzed) -> None:
+    rows = analyzed.of("burst")
+    burst, other = rows[0]["incident_id"], rows[-1]["incident_id"]
+    assert [row["incident_id"] for row in rows] == [burst] * 5 + [other]
+    assert "9 to 11 came without a gap" in rows[1]["advice_reason"]
+    columns = "broker, connection_id, origins, consumers, producers, ranges, beyond_prefetch"
+    assert analyzed.query(f"SELECT {columns} FROM bursts WHERE incident_id = '{burst}'") == [
+        (
+            "amq",
+            mixed.CONNECTION,
+            ["orders", "stock"],
+            [mixed.CONSUMER, f"{mixed.CONNECTION}:1:2"],
+            [mixed.PRODUCER, f"{mixed.PRODUCER}0"],
+            [f"{mixed.PRODUCER}:9-11", f"{mixed.PRODUCER}:20", f"{mixed.PRODUCER}0:1"],
+            False,
+        )
+    ]
+    [row] = analyzed.query(
+        f"SELECT start, \"end\", size, sources, causes FROM incidents WHERE incident_id = '{burst}'"
+    )
+    assert row[2:] == (5, ["legacy"], ["suppressed_duplicate"])
+    assert [at.astimezone(UTC) for at in row[:2]] == [moment(BORN * 1000)] * 2
+
+
+def test_letters_that_died_together_are_an_incident_and_the_usual_ones_are_not(analyzed: Analyzed) -> None:
+    [told] = {row["incident_id"] for row in analyzed.of("an hour") if row["cause"] == "poison_ack"}
+    assert told == "20261118-1105-poison_ack"
+    assert {row["incident_id"] for row in analyzed.of("the usual")} == {None}
+    marked = analyzed.query("SELECT count(*), min(dead_at), max(dead_at) FROM letters WHERE incident_id = "
+                            f"'{told}'")  # fmt: skip
+    [row] = analyzed.query(
+        f"SELECT size, start, \"end\", new, ongoing, peak FROM incidents WHERE incident_id = '{told}'"
+    )
+    assert row[:3] == marked[0]
+    assert row[5] == row[1]
+    assert analyzed.analysis.extra["incidents"] == analyzed.query("SELECT count(*) FROM incidents")[0][0]
+
+
+def test_what_stores_outside_say_decides_what_is_advised(analyzed: Analyzed) -> None:
+    rows = analyzed.of("asked for")
+    for row, (_, _, words, advice) in zip(rows, mixed.ASKED_FOR, strict=True):
+        assert words in row["evidence"]
+        assert row["advice"] == advice
+    assert [row["transaction_state"] for row in rows[-3:]] == ["ready", "prepared", None]
+    assert analyzed.analysis.extra["evidence"]["away"]["error"] == "evidence.away: Redis does not answer"
+
+
+def test_the_users_own_rules_come_first(analyzed: Analyzed) -> None:
+    [named] = [row for row in analyzed.rows if row["rule"] == "tenant"]
+    assert (named["cause"], named["mechanism"], named["advice_reason"]) == ("expired", "reject", "we know it")
+    [held] = [row for row in analyzed.of("twins") if row["advice"] == "hold"]
+    assert (held["rule"], held["advice_reason"]) == ("shine-mq", "your rule retried says so")
+
+
+def moment(micros: int) -> datetime:
+    return datetime.fromtimestamp(micros / 1e6, UTC)

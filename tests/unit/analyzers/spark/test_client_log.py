@@ -1,0 +1,155 @@
+"""The client's own log beside bursts of suppressed duplicates."""
+
+import gzip
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from support.analyzers.suppressed import CONSUMER, PRODUCER, at, frame, suppressed
+
+from dlq.analyzers.spark import bursts, client_log
+from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
+
+pytestmark = pytest.mark.spark
+
+
+def dispatch(number: int, consumer: str = CONSUMER, text: str = "payload") -> str:
+    return (
+        f"MessageDispatch {{commandId = 0, responseRequired = false, consumerId = {consumer}, destination = queue://orders, "
+        f"message = ActiveMQTextMessage {{commandId = 5, responseRequired = true, messageId = {PRODUCER}:{number}, "
+        f"originalDestination = null, originalTransactionId = null, producerId = {PRODUCER}, destination = queue://orders, "
+        "transactionId = null, deliveryTime = 0, expiration = 0, timestamp = 1, arrival = 0, brokerInTime = 1, "
+        f"brokerOutTime = 1795194809{number:03d}, correlationId = x, messageId = ID:forged-1-1-1:1:1:1:1, replyTo = null, "
+        f"properties = {{messageId = ID:forged}}, readOnlyProperties = true, text = {text}}}, redeliveryCounter = 1}}"
+    )
+
+
+def line(number: int, **changes: Any) -> str:
+    consumer = changes.get("consumer", CONSUMER)
+    return f"{consumer} suppressing duplicate delivery on connection, poison acking: {dispatch(number, **changes)}"
+
+
+LAYOUTS = (
+    "3695 [ActiveMQ Session Task-2] WARN org.apache.activemq.ActiveMQMessageConsumer - {}",
+    "22:19:29.672 [ActiveMQ Session Task-2] WARN org.apache.activemq.ActiveMQMessageConsumer -- {}",
+    "2026-11-20 22:19:37,092 | WARN  | {} | org.apache.activemq.ActiveMQMessageConsumer | ActiveMQ Session Task-1",
+)
+
+
+def line_of_net(number: int) -> str:
+    """As the source of Apache.NMS.ActiveMQ writes it."""
+    message = (
+        f"ActiveMQTextMessage[ProducerId={PRODUCER}Destination=queue://ordersTransactionId=OriginalDestination="
+        f"MessageId={PRODUCER}:{number}OriginalTransactionId=GroupID=MessageId=ID:forged-1-1-1:1:1:1:1GroupSequence=0"
+        "CorrelationId=xPersistent=TrueExpiration=0Priority=4ReplyTo=Timestamp=1Type=Content=MarshalledProperties="
+        "System.Byte[]DataStructure=TargetConsumerId=Compressed=FalseRedeliveryCounter=1BrokerPath=Arrival=0UserID="
+        f"RecievedByDFBridge=FalseDroppable=FalseCluster=BrokerInTime=1BrokerOutTime=1795194809{number:03d}] Text = x"
+    )
+    return (
+        f"Consumer[{CONSUMER}] suppressing duplicate delivery on connection, poison acking: (MessageDispatch[ "
+        f"commandId = 0 responseRequired = False ConsumerId = {CONSUMER} Destination = queue://orders "
+        f"Message = {message} RedeliveryCounter = 1 ])"
+    )
+
+
+FAILED = LAYOUTS[2].format("Transport (tcp://{}) failed, attempting")
+BACK = "INFO Successfully reconnected to {}"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> list[str]:
+    """Three layouts, a text of several lines, a line twice, one without a letter, and other lines; a packed log;
+    one of .NET; and one that tells of two reconnects."""
+    texts = [
+        layout.format(line(n, text="first\nmessageId = ID:x\nlast")) for n, layout in enumerate(LAYOUTS, 1)
+    ]
+    duplicate = f"Duplicate non transacted dispatch to consumer: {CONSUMER}, poison acking: {dispatch(9)}"
+    others = [
+        "22:19:28 INFO Successfully reconnected to tcp://broker:61616",
+        f"WARN delivering duplicate {dispatch(7)}, pending transaction completion on ID:x will rollback",
+        LAYOUTS[0].format(duplicate),
+        LAYOUTS[0].format(line(1)),
+        line(6, consumer="ID:vm-1-1795194807825-3:1:1:2"),
+        line(8, text=dispatch(666)),
+    ]
+    (tmp_path / "client [1].log").write_text("\n".join(texts + others))
+    with gzip.open(tmp_path / "old.log.gz", "wt") as packed:
+        packed.write(line(5))
+    failed = "Transport failed to tcp://a:61616/, attempting to automatically reconnect due to: eof"
+    net = [failed, "Successfully reconnected to: tcp://b:61616/", line_of_net(42)]
+    (tmp_path / "net.log").write_text("\n".join(net))
+    told = [FAILED.format("old:1"), BACK.format("tcp://old:2"), line(31)]
+    told += [FAILED.format("a:61616"), BACK.format("tcp://b:61616"), line(32)]
+    told += [line(33, text="x\n" + BACK + "\ny")]
+    (tmp_path / "failover.log").write_text("\n".join(told))
+    return client_log.files(
+        [str(tmp_path / "*.gz"), str(tmp_path / "client [1].log"), str(tmp_path / "[fn]*.log")]
+    )
+
+
+def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[str]) -> None:
+    letters = frame(spark, [suppressed(n) for n in (1, 2, 3, 4, 6, 42, 32)])
+    joined = {
+        (row.state, row.message_id.rpartition(":")[2]): row
+        for row in client_log.join(letters, client_log.lines(spark, logs)).collect()
+    }
+    assert sorted(joined) == [
+        *(("explained", n) for n in ("1", "2", "3", "32", "42")),
+        *(("letters_without_line", n) for n in ("4", "6")),
+        *(("lines_without_letter", n) for n in ("31", "33", "5", "6", "8", "9")),
+    ]
+    assert joined[("letters_without_line", "4")].record_id == "r4"
+    assert joined[("lines_without_letter", "9")].destination == "queue://orders"
+    assert joined[("explained", "2")].time.timestamp() == 1795194809.002
+    of_net = joined[("explained", "42")]
+    assert (of_net.destination, of_net.time.timestamp()) == ("queue://orders", 1795194809.042)
+    assert (of_net.failed_transport, of_net.reconnected_to) == ("tcp://a:61616/", "tcp://b:61616/")
+    after = {n: joined[(state, n)].reconnected_to for state, n in joined if n in ("31", "32", "33")}
+    assert after == {"31": "tcp://old:2", "32": "tcp://b:61616", "33": "tcp://b:61616"}
+
+
+def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession) -> None:
+    rows = [suppressed(n, captured_at=at(30)) for n in (1, 2, 10_000)]
+    rows += [suppressed(5, cause="expired"), suppressed(6, connection_id=None)]
+    told = [
+        ("r1", at(1), "tcp://a:1", "tcp://b:1"),
+        ("r2", at(2), "tcp://a:1", "tcp://b:1"),
+        ("r10000", at(3).replace(hour=23), "tcp://b:1", None),
+    ]
+    log = spark.createDataFrame(
+        told, "record_id string, time timestamp, failed_transport string, reconnected_to string"
+    )
+    standing = bursts.standing(frame(spark, rows), log).cache()
+    placed = {row.record_id: row for row in standing.collect()}
+    assert set(placed) == {"r1", "r2", "r10000"}
+    assert placed["r1"].burst_id == placed["r2"].burst_id != placed["r10000"].burst_id
+    assert (placed["r2"].failed, placed["r2"].reconnected, placed["r2"].newest) == (
+        "tcp://a:1",
+        "tcp://b:1",
+        2,
+    )
+    assert placed["r2"].burst_from.astimezone(UTC) == at(1)
+    incidents = {row.first_record_id: row for row in bursts.incidents(standing).collect()}
+    one = incidents["r1"]
+    assert [one[name].astimezone(UTC) for name in ("start", "peak", "end")] == [at(1), at(1), at(2)]
+    assert set(incidents) == {"r1", "r10000"}
+
+
+def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    whole = gzip.compress("\n".join(line(n) for n in range(2000)).encode())
+    (tmp_path / "broken.log.gz").write_bytes(whole[: len(whole) // 2])
+    letters, store = frame(spark, [suppressed(1)]), LocalStore(str(tmp_path / "archive"))
+    with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
+        client_log.write(spark, store, letters, [str(tmp_path / "broken.log.gz")], "log")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("none*.log", "there is no such file"), ("_hid*.log", "rename it")]
+)
+def test_a_log_that_spark_would_not_read_is_said(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "_hidden.log").write_text(line(1))
+    with pytest.raises(UsageError, match=why):
+        client_log.files([str(tmp_path / name)])

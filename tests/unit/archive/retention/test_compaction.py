@@ -1,0 +1,130 @@
+"""Compaction: segments are written again, and every letter stays what it was, whatever crashes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from support.retaining import Shop
+
+from dlq.archive import housekeeping, segments
+from dlq.archive.store import LocalStore
+from dlq.core.errors import ArchiveError, Busy
+
+
+def test_many_small_segments_become_one_with_the_same_letters(shop: Shop) -> None:
+    shop.runs(*((f"{n}",) for n in range(12)))
+    before = sorted(shop.ids)
+    shop.retain(compact=True)
+    (one,) = shop.committed
+    assert sorted(shop.ids) == before
+    assert (one.settled, one.rows, len(shop.files), len(shop.store.list("manifests/"))) == (True, 12, 1, 1)
+    assert shop.books.balanced
+    assert shop.look(compact=True).groups == {"orders": []}
+
+
+def test_the_checkpoint_of_a_drain_outlives_compaction(shop: Shop) -> None:
+    for number, reached in enumerate([{"q0": 5, "q1": 9}, {"q0": 7}], 1):
+        segments.commit(shop.store, "orders", "20261121T000000-abcd", number, "drain", [], reached)
+    shop.retain(compact=True)
+    (one,) = shop.committed
+    assert (dict(one.checkpoint), one.rows, one.mode) == ({"q0": 7, "q1": 9}, 0, "drain")
+
+
+def test_copies_that_were_compacted_are_still_known_when_they_are_drained(shop: Shop) -> None:
+    for body in ("a", "b", "b"):
+        shop.put(body)
+        shop.take("copy")
+    before = sorted(shop.ids)
+    shop.retain(compact=True)
+    drained = shop.take("drain")
+    assert (drained.captured, drained.recaptured, sorted(shop.ids)) == (0, 3, before)
+    assert all(manifest.settled for manifest in shop.committed)
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+def crash_at(store: LocalStore, monkeypatch: pytest.MonkeyPatch, call: str, number: int) -> None:
+    real: Callable[..., None] = getattr(store, call)
+    calls = iter(range(1, 1000))
+
+    def dying(*arguments: Any) -> None:
+        if next(calls) == number:
+            raise Crash
+        real(*arguments)
+
+    monkeypatch.setattr(store, call, dying)
+
+
+CRASHES = [("put", 1), ("put", 2), ("put", 3), *(("delete", n) for n in range(1, 7))]
+
+
+@pytest.mark.parametrize(("call", "number"), CRASHES)
+def test_a_crash_in_mid_compaction_loses_and_doubles_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    shop.runs(("a", "b"), ("c",), ("d",))
+    gone, *kept = shop.ids
+    shop.ledger_says("confirmed", gone)
+    with monkeypatch.context() as patched:
+        crash_at(shop.store, patched, call, number)
+        with pytest.raises(Crash):
+            shop.retain(compact=True)
+    assert shop.books.captured == 4
+    assert shop.books.problems == []
+    assert set(kept) <= set(shop.ids)
+    shop.runs(("e",))
+    shop.retain(compact=True)
+    assert len(shop.ids) == 4
+    assert (shop.books.captured, shop.books.purged, shop.books.balanced) == (5, 1, True)
+    assert len(shop.files) == len(shop.store.list("manifests/")) == 1
+    assert len(shop.store.list("purged/")) == 1
+
+
+def test_who_reads_while_segments_are_replaced_sees_every_letter_once(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.runs(("a",), ("b",))
+    before = sorted(shop.ids)
+    listed, real = shop.store.list("manifests/"), shop.store.list
+    shop.retain(compact=True)
+    stale = [listed]  # what a reader has listed just before
+    monkeypatch.setattr(shop.store, "list", lambda prefix: stale.pop() if stale else real(prefix))
+    assert sorted(shop.ids) == before
+
+
+def test_a_damaged_segment_is_not_written_again(shop: Shop) -> None:
+    shop.runs(("a",), ("b",))
+    first, second = shop.files
+    shop.store.put(first, shop.store.get(second))
+    with pytest.raises(ArchiveError, match="not what its manifest says"):
+        shop.retain(compact=True)
+
+
+def test_a_source_that_is_pulled_waits_for_the_next_time(shop: Shop) -> None:
+    shop.runs(("a",), ("b",))
+    work = shop.look(compact=True)
+    with shop.store.lock("source-orders"):
+        done = housekeeping.do(shop.store, work)
+    assert len(done.busy) == 1
+    assert "pid" in done.busy[0]
+    assert len(shop.files) == 2
+
+
+def test_two_rounds_at_once_are_one_too_many(shop: Shop) -> None:
+    shop.runs(("a",))
+    with shop.store.lock("retain"), pytest.raises(Busy, match="pid"):
+        shop.retain()
+
+
+def test_a_pull_between_look_and_do_wins(shop: Shop) -> None:
+    shop.put("a", "b")
+    shop.take("copy")
+    shop.put("c")
+    shop.take("copy")
+    work = shop.look(compact=True)
+    shop.take("drain")
+    housekeeping.do(shop.store, work)
+    assert all(manifest.settled for manifest in shop.committed)
+    assert len(shop.ids) == 3

@@ -1,0 +1,99 @@
+"""Retention: what may leave leaves, and the books still balance."""
+
+import pytest
+from support.retaining import Shop
+
+from dlq.archive import compaction
+from dlq.core.settings import Retain
+
+
+def test_replayed_letters_leave_and_the_books_still_balance(shop: Shop) -> None:
+    shop.runs(("a", "b", "c"))
+    gone, kept, other = shop.ids
+    shop.ledger_says("confirmed", gone)
+    shop.retain()
+    assert shop.ids == [kept, other]
+    assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
+        3,
+        1,
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("state", ["planned", "sending", "in_doubt", "held"])
+@pytest.mark.parametrize("states", [("replayed",), ("waiting",), ("replayed", "waiting")])
+def test_what_is_open_never_leaves(shop: Shop, state: str, states: tuple[str, ...]) -> None:
+    shop.runs(("a",))
+    shop.ledger_says(state, *shop.ids)
+    shop.ledger_says("confirmed", *shop.ids)  # to another target
+    assert shop.look(Retain(max_age="0s", states=states)).choice.removed == 0
+
+
+def test_what_waits_leaves_only_where_the_rules_say_so(shop: Shop) -> None:
+    shop.runs(("a", "b"))
+    shop.ledger_says("refused", shop.ids[0])
+    assert shop.look().choice.removed == 0
+    assert shop.look(Retain(max_age="0s", states=("waiting",))).choice.removed == 2
+
+
+@pytest.mark.parametrize(("states", "leaves"), [("replayed", 0), ("waiting", 0), ("dismissed", 1)])
+def test_what_is_dismissed_leaves_only_where_the_rules_say_so(shop: Shop, states: str, leaves: int) -> None:
+    shop.runs(("a",))
+    shop.ledger_says("dismissed", *shop.ids)
+    assert shop.look(Retain(max_age="0s", states=(states,))).choice.removed == leaves
+
+
+def test_what_a_copy_left_in_its_queue_never_leaves(shop: Shop) -> None:
+    shop.put("a")
+    shop.take("copy")
+    shop.ledger_says("confirmed", *shop.ids)
+    assert shop.look().choice.removed == 0
+    shop.take("drain")
+    assert shop.look().choice.removed == 1
+
+
+def test_age_counts_from_the_capture(shop: Shop) -> None:
+    shop.runs(("a",))
+    shop.ledger_says("confirmed", *shop.ids)
+    assert shop.look(Retain(max_age="1h")).choice.removed == 0
+
+
+def test_a_dry_run_changes_nothing_and_says_the_truth(shop: Shop) -> None:
+    shop.runs(("a",), ("b",), ("c",))
+    shop.ledger_says("confirmed", shop.ids[0])
+    before = (shop.files, shop.committed)
+    promised = shop.look(compact=True)
+    assert (shop.files, shop.committed) == before
+    shop.retain(compact=True)
+    assert promised.segments == 3
+    assert promised.segments_after == len(shop.files) == 1
+    assert promised.choice.kept == len(shop.ids) == 2
+
+
+def test_size_removes_the_oldest_until_it_fits(shop: Shop) -> None:
+    shop.runs(("a",), ("b",), ("c",))
+    shop.ledger_says("confirmed", *shop.ids)
+    _oldest, second, newest = shop.ids
+    size = sum(compaction.size_of(shop.store, m) for m in shop.committed)
+    shop.retain(Retain(max_size=f"{size - 1}B"))
+    assert shop.ids == [second, newest]
+    assert shop.books.balanced
+
+
+def test_a_letter_like_a_removed_one_is_a_new_letter(shop: Shop) -> None:
+    """Under the removed one's id it would pass for replayed, and be lost."""
+    shop.runs(("same",))
+    (gone,) = shop.ids
+    shop.ledger_says("confirmed", gone)
+    shop.retain()
+    shop.runs(("same",))
+    assert shop.ids != [gone]
+    assert len(shop.ids) == 1
+    shop.retain(compact=True)
+    assert (shop.books.captured, shop.books.purged, shop.books.waiting, shop.books.balanced) == (
+        2,
+        1,
+        1,
+        True,
+    )

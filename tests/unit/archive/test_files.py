@@ -1,0 +1,212 @@
+"""What `dlq` writes stands there whole, for whom it is meant, and never where another user points."""
+
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from support.archives import letter, write_analysis, write_segment
+
+from dlq.archive import files
+from dlq.archive.store import LocalStore
+from dlq.archive.views import connect
+from dlq.cli.app import run
+from dlq.core.errors import ArchiveError
+from dlq.core.settings import Ledger
+from dlq.replay.ledger import opened
+from dlq.reports.files import write_text
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder for everybody, as /tmp is one; pytest's own folders are root's alone."""
+    with tempfile.TemporaryDirectory() as above:
+        os.chmod(above, 0o711)
+        folder = Path(above, "shared")
+        folder.mkdir()
+        folder.chmod(0o1777)
+        yield folder
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    file = tmp_path / "victim"
+    file.write_text("precious")
+    return file
+
+
+def plant(link: Path, target: Path) -> None:
+    """Another user makes a link in the shared folder."""
+    subprocess.run(["/bin/ln", "-s", str(target), str(link)], user=NOBODY, check=True, cwd="/")
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "a report": lambda path: write_text(str(path), "text"),
+    "dlq init --force": lambda path: exit_code_0("-c", str(path), "init", "--force"),
+}
+
+
+def exit_code_0(*words: str) -> None:
+    assert run(words) == 0
+
+
+@as_root
+@pytest.mark.parametrize("what", WRITERS)
+def test_a_link_of_another_user_is_replaced_and_not_followed(shared: Path, victim: Path, what: str) -> None:
+    target = shared / "r.json"
+    for name in ("r.json", f".r.json.{os.getpid()}"):
+        plant(shared / name, victim)
+    try:
+        WRITERS[what](target)
+    finally:
+        assert victim.read_text() == "precious"
+    assert target.is_file()
+    assert not target.is_symlink()
+
+
+@as_root
+def test_the_archive_follows_no_link_of_another_user(shared: Path, victim: Path) -> None:
+    store = LocalStore(str(shared))
+    plant(shared / f".tmp-{os.getpid()}-fresh", victim)
+    store.put("fresh", b"text")
+    plant(shared / "taken", victim)
+    with pytest.raises(ArchiveError, match="a link that leads out of it"):
+        store.put("taken", b"text")
+    assert (victim.read_text(), store.get("fresh")) == ("precious", b"text")
+
+
+@as_root
+def test_a_temporary_name_that_another_has_taken_is_not_written_to(
+    shared: Path, victim: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "token_hex", lambda _bytes: "guessed")
+    plant(shared / ".tmp-guessed", victim)
+    with pytest.raises(FileExistsError), files.replacing(shared / "r"):
+        pass
+    assert victim.read_text() == "precious"
+
+
+def test_temporary_names_cannot_be_guessed(tmp_path: Path) -> None:
+    seen = set()
+    for _ in range(2):
+        with files.replacing(tmp_path / "r"):
+            seen.update(path.name for path in tmp_path.iterdir() if path.name != "r")
+    assert len(seen) == 2
+
+
+def test_an_error_leaves_what_was_there(tmp_path: Path) -> None:
+    (tmp_path / "r").write_text("old")
+    with suppress(ZeroDivisionError), files.replacing(tmp_path / "r") as file:
+        file.write(b"half")
+        _ = 1 // 0
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("r", "old")]
+
+
+def test_a_pipe_of_the_users_own_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE) as reader:
+        write_text(str(pipe), "text")
+        assert reader.communicate()[0] == b"text"
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def rights(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_folder_that_was_there_keeps_its_rights(shared: Path) -> None:
+    store = LocalStore(str(shared))
+    store.put("manifests/a", b"")
+    with store.lock("l"):
+        pass
+    assert rights(shared) == 0o1777
+    assert [rights(shared / name) for name in ("manifests", "manifests/a", "locks/l")] == [
+        0o700,
+        0o600,
+        0o600,
+    ]
+
+
+def test_what_libraries_write_into_the_archive_is_its_owners_alone(shared: Path) -> None:
+    store, umask = LocalStore(str(shared)), os.umask(0o022)
+    try:
+        with store.lock("segments"), opened(Ledger(), store):
+            pass
+    finally:
+        os.umask(umask)
+    assert [rights(shared / name) for name in ("analyses", "ledger.db")] == [0o700, 0o600]
+
+
+def test_a_folder_that_the_archive_makes_is_its_owners_alone(tmp_path: Path) -> None:
+    LocalStore(str(tmp_path / "above" / "archive")).put("a/b/c", b"")
+    made = [tmp_path / "above" / name for name in ("", "archive", "archive/a", "archive/a/b")]
+    assert [rights(folder) for folder in made] == [0o700] * 4
+
+
+def test_what_looking_spills_is_not_in_a_folder_that_others_read(shared: Path) -> None:
+    [[spilled]] = connect(LocalStore(str(shared))).sql("select current_setting('temp_directory')").fetchall()
+    assert rights(Path(spilled).parent) == 0o700
+
+
+@pytest.fixture
+def dlq(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Iterator[Callable[..., str]]:
+    """Runs a command in a folder with an archive; what it complained of, with its exit code before it."""
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1, body=b"x")])
+    write_analysis(store, "20260101T000000", [{"record_id": letter(1).record_id, "cause": "expired"}])
+    umask = os.umask(0o022)
+
+    def call(*arguments: str) -> str:
+        return f"{run(arguments)} {capfd.readouterr().err}"
+
+    yield call
+    os.umask(umask)
+
+
+@pytest.mark.parametrize(("mask", "expected"), [((), 0o600), (("--mask",), 0o644)])
+def test_what_holds_letters_is_the_users_alone_unless_masked(
+    dlq: Callable[..., str], tmp_path: Path, mask: tuple[str, ...], expected: int
+) -> None:
+    for words in (("report", "--out", "r.html"), ("export", "r.jsonl"), ("export", "r.jsonl.gz")):
+        (tmp_path / words[-1]).touch(0o666)
+        assert dlq(*words, *mask).startswith("0")
+        assert rights(tmp_path / words[-1]) == expected
+
+
+def test_a_report_into_a_folder_that_is_not_there_is_refused_unless_asked_for(
+    dlq: Callable[..., str], tmp_path: Path
+) -> None:
+    said = dlq("report", "--out", "typo/r.md")
+    assert said.startswith("2 ")
+    assert "there is no folder typo; --parents makes it" in said
+    assert not (tmp_path / "typo").exists()
+    assert dlq("report", "--parents", "--out", "typo/r.md").startswith("0 ")
+
+
+def test_a_report_in_a_format_that_does_not_exist_is_refused_with_those_that_do(
+    dlq: Callable[..., str], tmp_path: Path
+) -> None:
+    said = dlq("report", "--out", "r.pdf")
+    assert said.startswith("2 ")
+    assert ".html, .json, .md, .markdown, .txt" in said
+    assert not (tmp_path / "r.pdf").exists()
+    assert dlq("report", "--out", "r.2026-11-22").startswith("0 ")
+
+
+@as_root
+def test_a_device_is_written_and_not_replaced(tmp_path: Path) -> None:
+    device = tmp_path / "null"
+    os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))
+    write_text(str(device), "text")
+    assert stat.S_ISCHR(device.lstat().st_mode)

@@ -1,0 +1,138 @@
+"""Whoever may write into an archive cannot make `dlq` read, write or delete anything outside of it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import letter, write_analysis, write_segment
+
+from dlq.archive import analyses, bounded_json, manifests
+from dlq.archive.names import inside
+from dlq.archive.store import LocalStore, Store, open_store
+from dlq.cli.app import run
+from dlq.core.errors import ArchiveError
+
+Dlq = Callable[..., tuple[int, str]]
+OUTWARD = ["../victim", "/etc/passwd", "segments/../../victim", "./x", "a//b", "", "a/\0b", "a/\nb", ".."]
+USES: dict[str, Callable[[Store, str], Any]] = {
+    "get": lambda store, name: store.get(name),
+    "get_many": lambda store, name: store.get_many([name]),
+    "open": lambda store, name: store.open(name),
+    "put": lambda store, name: store.put(name, b""),
+    "delete": lambda store, name: store.delete(name),
+    "url": lambda store, name: store.url(name),
+    "parquet": lambda store, name: store.parquet(name),
+    "list": lambda store, name: store.list(f"{name}/"),
+    "lock": lambda store, name: store.lock(f"{name}").__enter__(),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "archive"))
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+    """Runs a command in the archive's folder; its exit code, and what it complained of."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run(arguments)
+        read = capfd.readouterr()
+        return code, read.out + read.err
+
+    return call
+
+
+@pytest.mark.parametrize("name", OUTWARD)
+def test_a_name_leads_inside_or_is_none(name: str) -> None:
+    with pytest.raises(ValueError, match="no name inside the archive"):
+        inside(name)
+    assert inside("segments/source=a/date=2026-11-21/..b.parquet")
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("location", ["archive", "s3://bucket/path"])
+def test_no_store_follows_a_name_that_leads_outside(tmp_path: Path, location: str, use: str) -> None:
+    (tmp_path / "archive").mkdir()
+    place = location if "://" in location else str(tmp_path / location)
+    for name in ("../../victim", "a/../../../victim"):
+        with pytest.raises(ArchiveError, match="no name inside the archive"):
+            USES[use](open_store(place), name)
+
+
+def test_a_link_in_the_archive_does_not_lead_out_of_it(tmp_path: Path, store: LocalStore) -> None:
+    store.put("a/b", b"")
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_text("precious")
+    (tmp_path / "archive" / "out").symlink_to(victim)
+    for use in ("get", "open", "put", "delete", "url", "parquet"):
+        with pytest.raises(ArchiveError, match="leads out of it"):
+            USES[use](store, "out/file")
+    assert (victim / "file").read_text() == "precious"
+
+
+def poisoned(store: LocalStore, **fields: object) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    document = json.loads(store.get("manifests/p-0.json"))
+    store.put("manifests/p-0.json", json.dumps({**document, **fields}).encode())
+
+
+@pytest.mark.parametrize("field", ["segment", "purged_ids", "stem"])
+def test_retention_deletes_nothing_that_a_manifest_names_outside(
+    dlq: Dlq, store: LocalStore, tmp_path: Path, field: str
+) -> None:
+    write_segment(store, "q-0", [letter(2)])
+    poisoned(store, **{field: "../victim.parquet"}, settled=True)
+    victim = tmp_path / "victim.parquet"
+    victim.write_text("precious")
+    code, said = dlq("retain", "--apply", "--compact")
+    assert (code, victim.read_text()) == (3, "precious")
+    assert "manifests/p-0.json in the archive is damaged" in said
+
+
+BRACKETS = b"[" * 200_000
+DAMAGED = {
+    "brackets": BRACKETS,
+    "closed brackets": BRACKETS + b"]" * 200_000,
+    "a deep field": b'{"format": 1, "checkpoint": ' + b"[" * 500 + b"]" * 500 + b"}",
+    "a path": b'{"format": 1, "stem": "p-0", "pull_id": "p", "source": "s", "mode": "copy", "rows": 1,'
+    b' "digest": "", "created_at": "", "settled_ids": [], "replaces": [], "segment": "/etc/passwd"}',
+}
+
+
+@pytest.mark.parametrize("what", DAMAGED)
+@pytest.mark.parametrize("command", [["ls"], ["query", "select 1"], ["verify"]], ids=lambda words: words[0])
+def test_a_hostile_manifest_is_named_as_damaged(
+    dlq: Dlq, store: LocalStore, what: str, command: list[str]
+) -> None:
+    poisoned(store)
+    store.put("manifests/p-0.json", DAMAGED[what])
+    code, said = dlq(*command)
+    assert code in (3, 6) if command == ["verify"] else code == 3
+    assert "manifests/p-0.json" in said
+    assert "Traceback" not in said
+    assert "unexpected" not in said
+
+
+def test_a_hostile_analysis_is_named_as_damaged(dlq: Dlq, store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "20260101T000000", [])
+    name = analyses.name_of("20260101T000000")
+    document = json.loads(store.get(name))
+    document["tables"]["verdicts"] = ["../../etc/passwd"]
+    store.put(name, json.dumps(document).encode())
+    code, said = dlq("ls")
+    assert (code, name in said) == (3, True)
+
+
+def test_a_document_is_bounded_in_size(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_json, "LARGEST", 1 << 20)
+    store.put("manifests/p-0.json", b'{"format": 1, "x": "' + b"x" * (2 << 20) + b'"}')
+    with pytest.raises(ArchiveError, match=r"manifests/p-0.json .* larger than 1 MiB"):
+        manifests.load(store, "manifests/p-0.json")
+    assert len(store.get("manifests/p-0.json")) == (1 << 20) + 1

@@ -1,0 +1,71 @@
+"""A folder keeps the contract of the archive's storage."""
+
+import fcntl
+import threading
+from pathlib import Path
+
+import pytest
+from support.store_contract import Opening, StoreContract
+
+from dlq.archive import analyses
+from dlq.archive.store import LocalStore, open_store
+from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
+from dlq.replay import planfile
+
+
+class TestFolder(StoreContract):
+    """The suite, on a folder."""
+
+    @pytest.fixture
+    def opening(self, tmp_path: Path) -> Opening:
+        return lambda: LocalStore(str(tmp_path / "archive"))
+
+
+def test_a_holder_that_has_not_yet_written_its_name_is_waited_for(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    with store.lock("work"):
+        pass
+    with (tmp_path / "locks/work").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        threading.Timer(0.2, lambda: (held.write("pid 7 on a"), held.flush())).start()
+        with pytest.raises(Busy, match="work is locked by pid 7 on a"), store.lock("work"):
+            pass
+
+
+def test_another_kind_of_place_is_refused() -> None:
+    with pytest.raises(UsageError, match="only folders and s3://bucket/path"):
+        open_store("gs://bucket/path")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"{torn", "Expecting property name"),
+        (b"[1]", "cannot convert"),
+        (b"{}", "it lacks 'format'"),
+        (b'{"format": "new"}', "invalid literal"),
+        (b'{"format": 1}', "it lacks 'tables'"),
+        (b'{"format": 1, "tables": {}, "segments": []}', "missing 6 required positional arguments"),
+    ],
+)
+def test_a_damaged_document_is_named_and_says_what_it_lacks(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("analyses/a/analysis.json", content)
+    with pytest.raises(ArchiveError, match=rf"^analyses/a/analysis.json in the archive is damaged: {reason}"):
+        analyses.latest(store)
+
+
+def test_a_plan_with_a_field_that_nobody_knows_is_damaged(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("plans/p.jsonl", b'{"format": 1, "plan": "p", "color": "red"}')
+    with pytest.raises(ArchiveError, match=r"plans/p.jsonl in the archive is damaged: got an unexpected"):
+        planfile.load(store, "p")
+
+
+def test_a_document_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    store.put("plans/p.jsonl", b'{"format": 2, "color": "red"}')
+    with pytest.raises(FormatTooNew, match="upgrade dlq"):
+        planfile.load(store, "p")

@@ -1,0 +1,299 @@
+"""Looking at an archive: what counts, what wins, and what the SQL of users may not do."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+from support.archives import MINUTE, letter, parquet, write_analysis, write_segment
+
+from dlq.archive import analyses, manifests, user_sql, views
+from dlq.archive.store import LocalStore
+from dlq.core.errors import ArchiveError, UsageError
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(str(tmp_path / "arch'ive[1]"))
+
+
+@pytest.fixture
+def look(store: LocalStore) -> Callable[..., list[tuple[Any, ...]]]:
+    def ask(sql: str, **options: Any) -> list[tuple[Any, ...]]:
+        return list(user_sql.run(views.connect(store, **options), sql).rows)
+
+    return ask
+
+
+Ask = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.mark.parametrize(
+    "view", ["records", "verdicts", "incidents", "transactions", "replays", "letters", "ls"]
+)
+def test_an_empty_archive_has_every_view_and_no_rows(look: Ask, view: str) -> None:
+    assert look(f"SELECT * FROM {view}") == []
+
+
+def test_ls_has_the_columns_of_the_design_in_order(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1)])
+
+    rows = user_sql.run(views.connect(store), "SELECT * FROM ls")
+
+    assert list(rows.columns) == [
+        "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
+        "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
+        "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state", "analysis",
+    ]  # fmt: skip
+
+
+def test_a_segment_without_manifest_does_not_exist(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_segment(store, "p-1", [letter(2)], committed=False)
+
+    assert look("SELECT record_id FROM records") == [(letter(1).record_id,)]
+
+
+def test_a_segment_that_was_compacted_away_does_not_count_twice(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_segment(store, "p-1", [letter(1)])
+    compacted = manifests.load(store, manifests.name_of("p-1"))
+    manifests.write(store, manifests.Manifest(**{**vars(compacted), "replaces": ("p-0",)}))
+
+    assert look("SELECT count(*) FROM letters") == [(1,)]
+
+
+def test_the_verdict_wins_over_the_record_even_with_null(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    write_analysis(
+        store,
+        "a1",
+        [{"record_id": letter(1).record_id, "cause": "unknown", "attempts": None, "origin": None}],
+    )
+
+    assert look("SELECT record_id, cause, attempts, origin FROM letters ORDER BY 1") == [
+        (letter(1).record_id, "unknown", None, None),
+        (letter(2).record_id, None, 1, "orders"),
+    ]
+
+
+def test_the_latest_analysis_is_shown_unless_another_is_named(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "20260101T000000", [{"record_id": letter(1).record_id, "cause": "expired"}])
+    write_analysis(store, "20260102T000000", [{"record_id": letter(1).record_id, "cause": "overflow"}])
+
+    assert look("SELECT cause FROM ls") == [("overflow",)]
+    assert look("SELECT cause FROM ls", analysis="20260101T000000") == [("expired",)]
+
+
+def test_the_newest_state_of_the_ledger_is_the_replay_state(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    one = letter(1).record_id
+    ledger = pa.Table.from_pylist(
+        [
+            {"record_id": one, "plan": "b", "state": "confirmed", "updated_at": 2 * MINUTE},
+            {"record_id": one, "plan": "a", "state": "returned", "updated_at": MINUTE},
+        ],
+        views.REPLAYS,
+    )
+
+    assert look("SELECT replay_state FROM ls ORDER BY record_id", replays=ledger) == [("confirmed",), (None,)]
+
+
+def previews(*verdicts: dict[str, Any]) -> pa.Table:
+    rows = [{"source": "orders", **verdict} for verdict in verdicts]
+    return pa.Table.from_pylist(rows, analyses.VERDICTS)
+
+
+def test_a_letter_without_a_verdict_shows_its_preview(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2), letter(3)])
+    write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "expired", "origin": "a"}])
+    known = previews(
+        {"record_id": letter(1).record_id, "cause": "unknown", "origin": "b"},
+        {"record_id": letter(2).record_id, "cause": "overflow", "origin": None},
+    )
+
+    assert look("SELECT cause, origin, analysis FROM letters ORDER BY record_id", preview=known) == [
+        ("expired", "a", "a1"),
+        ("overflow", None, "preview"),
+        (None, "orders", None),
+    ]
+
+
+def test_a_letter_of_two_sources_has_the_verdict_of_each(store: LocalStore, look: Ask) -> None:
+    for source in ("one", "two"):
+        write_segment(store, f"{source}-0", [letter(1, source=source)])
+    known = {"record_id": letter(1).record_id}
+    verdicts = [{**known, "source": "one", "advice": "replay"}, {**known, "source": "two", "advice": "never"}]
+    write_analysis(store, "a1", verdicts)
+
+    assert look("SELECT source, advice FROM letters ORDER BY 1") == [("one", "replay"), ("two", "never")]
+
+
+def test_an_analysis_of_before_verdicts_had_a_source_says_nothing_of_letters(
+    store: LocalStore, look: Ask
+) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "expired"}])
+    old = pa.schema([field for field in analyses.VERDICTS if field.name != "source"])
+    row = {"record_id": letter(1).record_id, "cause": "expired"}
+    store.put("analyses/a1/verdicts/part-0.parquet", parquet(pa.Table.from_pylist([row], old)))
+
+    assert look("SELECT source, cause FROM verdicts") == [(None, "expired")]
+    assert look("SELECT cause, analysis FROM letters") == [(None, None)]
+
+
+def test_without_an_analysis_previews_are_all_there_is(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    known = previews({"record_id": letter(1).record_id, "cause": "expired"})
+
+    assert look("SELECT cause, analysis FROM ls ORDER BY record_id", preview=known) == [
+        ("expired", "preview"),
+        (None, None),
+    ]
+
+
+@pytest.mark.parametrize("view", ["verdicts", "incidents", "transactions"])
+def test_a_preview_is_in_no_view_of_an_analysis(store: LocalStore, look: Ask, view: str) -> None:
+    write_segment(store, "p-0", [letter(1)])
+
+    assert look(f"SELECT * FROM {view}", preview=previews({"record_id": letter(1).record_id})) == []
+
+
+def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    write_segment(store, "q-0", [letter(3)])
+    connection = views.connect(store)
+    page = views.first_page(connection, 2)
+
+    assert page == {
+        store.url("segments/source=orders/date=2026-11-21/p-0.parquet"): {letter(2).record_id},
+        store.url("segments/source=orders/date=2026-11-21/q-0.parquet"): {letter(3).record_id},
+    }
+    found = user_sql.run(connection, views.newest(["record_id"], views.on_page(page), 0))
+    assert [row[0] for row in found.rows] == [letter(3).record_id, letter(2).record_id]
+
+
+def test_times_are_utc_and_bytes_stay_readable(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1, body=b"h\xc3\xa9\xff", headers={"x": "1"})])
+
+    assert look("SELECT dead_at, body, headers FROM letters") == [
+        ("1970-01-01T00:01:00Z", "hé\\xff", {"x": "1"})
+    ]
+
+
+def test_segment_rows_say_where_a_letter_lies(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    write_segment(store, "p-1", [letter(3)])
+
+    batches = views.segment_rows(
+        views.connect(store), "dead_at >= timestamp '1970-01-01 00:02:00'", ["record_id"]
+    )
+
+    assert [row for batch in batches for row in batch.to_pylist()] == [
+        {"record_id": letter(2).record_id, "stem": "p-0", "row": 1},
+        {"record_id": letter(3).record_id, "stem": "p-1", "row": 0},
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "",
+        "  ",
+        "true) OR (true) ORDER BY (1",
+        "true) UNION SELECT (1",
+        "true; DROP VIEW ls",
+        "true /*",
+        "x for x in [1]",
+        "cause =",
+    ],
+)
+def test_a_condition_that_is_not_one_expression_is_refused(condition: str) -> None:
+    with pytest.raises(UsageError, match="--where"):
+        user_sql.condition(condition)
+
+
+def test_a_condition_may_end_in_a_comment_and_hold_brackets(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1, key="a)")])
+
+    odd = user_sql.condition("key = 'a)' -- the odd one")
+    assert look(f"SELECT key FROM ls WHERE {odd}") == [("a)",)]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT 1; SELECT 2", "DROP VIEW ls", "SET threads = 1", "COPY (SELECT 1) TO '/tmp/x'",
+        "ATTACH '/tmp/x'",
+        "INSTALL httpfs", "CALL pragma_version()", "CREATE TABLE x (a int)", "PRAGMA version", "",
+    ],
+)  # fmt: skip
+def test_only_one_select_is_let_through(sql: str) -> None:
+    with pytest.raises(UsageError, match="only one SELECT"):
+        user_sql.single_select(sql)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM read_text('/etc/passwd')", "SELECT * FROM read_csv('/etc/passwd')",
+        "SELECT * FROM glob('/etc/*')", "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM read_parquet('http://127.0.0.1:9/x.parquet')", "SELECT * FROM python_secret",
+        "SELECT getenv('HOME')", "SELECT * FROM read_blob('{archive}/ledger.db')",
+    ],
+)  # fmt: skip
+def test_user_sql_reaches_no_file_network_or_variable(store: LocalStore, look: Ask, sql: str) -> None:
+    python_secret = pa.table({"a": [1]})
+    write_segment(store, "p-0", [letter(1)])
+    store.put("ledger.db", b"secret")
+
+    with pytest.raises(UsageError):
+        look(user_sql.single_select(sql.format(archive=store.location.replace("'", "''"))))
+    assert python_secret.num_rows == 1
+
+
+def test_the_configuration_is_locked(store: LocalStore) -> None:
+    with pytest.raises(duckdb.Error, match="locked"):
+        views.connect(store).execute("SET enable_external_access = true")
+
+
+def test_an_unknown_column_is_named_with_the_one_meant(look: Ask) -> None:
+    with pytest.raises(
+        UsageError, match="unknown column 'exception_clas' here; did you mean 'exception_class'"
+    ):
+        look("SELECT exception_clas FROM ls")
+
+
+def test_an_unknown_view_is_named_with_the_views(look: Ask) -> None:
+    with pytest.raises(UsageError, match=r"unknown view 'leters'; did you mean 'letters'.*incidents"):
+        look("SELECT * FROM leters")
+
+
+def test_a_value_that_does_not_convert_is_one_line_even_while_streaming(store: LocalStore) -> None:
+    write_segment(store, "p-0", [letter(1)])
+
+    with pytest.raises(UsageError, match=r"^SQL: Could not convert string 'orders'[^\n]*$"):
+        list(views.segment_rows(views.connect(store), "source::int = 1"))
+
+
+def test_a_damaged_segment_is_an_archive_error(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", b"not parquet at all")
+
+    with pytest.raises(ArchiveError):
+        look("SELECT * FROM ls")
+
+
+def test_no_progress_is_drawn_between_the_data_where_python_runs_without_a_script(tmp_path: Path) -> None:
+    program = (
+        "from dlq.archive import store, views\n"
+        "connection = views.connect(store.LocalStore('archive'))\n"
+        "print(connection.execute(\"SELECT current_setting('enable_progress_bar')\").fetchone())"
+    )
+    run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    assert run.stdout == b"(False,)\n"

@@ -1,0 +1,24 @@
+"""A team in a folder of the test's own, without Spark."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.running import Team, judged
+
+from dlq.analyzers.spark import job
+from dlq.connectors import memory
+
+
+@pytest.fixture
+def team(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Iterator[Team]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(job, "analyze", judged)
+    here = Team(tmp_path, tmp_path.name, capfd)
+    here.profile()
+    yield here
+    memory._brokers.clear()

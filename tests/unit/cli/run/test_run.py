@@ -1,0 +1,180 @@
+"""`dlq run` on the embedded broker: what a profile does, and what one failure costs."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import SECRET_BODY, Team, last_success
+
+from dlq.analyzers.spark import job
+from dlq.archive import analyses
+from dlq.connectors import memory
+from dlq.core.settings import Settings
+
+
+def test_a_run_pulls_analyzes_and_reports(team: Team) -> None:
+    team.profile('report = ["html:out/n.html", "out/n.md", "json:out/n.json"]\nmetrics = "out/dlq.prom"')
+    team.put(5)
+    team.put(2, "bills.dlq")
+    done = team.run()
+    assert done.code == 0
+    assert list(done.json) == ["profile", "sources", "analysis", "reports", "metrics", "alarms", "seconds"]
+    assert [(s["source"], s["captured"], s["left"]) for s in done.json["sources"]] == [
+        ("orders", 5, 0),
+        ("bills", 2, 0),
+    ]
+    assert done.json["analysis"] == analyses.ids(team.store)[-1]
+    assert done.json["reports"] == ["out/n.html", "out/n.md", "out/n.json"]
+    assert json.loads(Path("out/n.json").read_text())["letters"] == 7
+    assert "<html" in Path("out/n.html").read_text()
+
+
+def test_an_empty_night_is_a_good_night(team: Team) -> None:
+    team.profile('report = ["out/n.md"]\nfail_on = ["unknown > 0"]\nmetrics = "dlq.prom"')
+    done = team.run()
+    assert (done.code, done.json["analysis"], done.json["reports"]) == (0, None, [])
+    assert last_success(team) > time.time() - 60
+
+
+def test_a_night_without_anything_new_needs_no_analysis(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    team.profile(sources='["orders"]')
+    team.put(1)
+    first = team.run()
+    monkeypatch.setattr(job, "still_holds", lambda store, _settings: analyses.latest(store))
+    monkeypatch.delattr(job, "analyze")
+    second = team.run("--log-format", "json")
+    assert (second.code, second.json["analysis"]) == (0, first.json["analysis"])
+    assert "nothing_new" in [event["event"] for event in second.events]
+
+
+def test_one_source_that_fails_does_not_stop_the_others(team: Team) -> None:
+    team.profile(sources='["*"]')
+    team.put(3, "bills.dlq")
+    done = team.run()
+    assert done.code == 3
+    by_name = {s["source"]: s for s in done.json["sources"]}
+    assert by_name["gone"] == {"source": "gone", "error": "no queue 'gone.dlq' on the memory broker"}
+    assert by_name["bills"]["captured"] == 3
+    assert "dlq: gone: no queue" in done.err
+
+
+def test_when_every_source_fails_alike_the_code_says_why(team: Team) -> None:
+    team.profile(sources='["gone"]')
+    assert team.run().code == 4
+
+
+def test_a_fault_nobody_knew_costs_only_its_own_source(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = memory.MemoryConnector.read
+
+    def explode(self: Any, request: Any) -> Any:
+        if request.source.name == "orders":
+            raise RuntimeError(SECRET_BODY)
+        return read(self, request)
+
+    monkeypatch.setattr(memory.MemoryConnector, "read", explode)
+    done = team.run("--log-format", "json")
+    assert done.code == 3
+    assert "unexpected RuntimeError" in done.json["sources"][0]["error"]
+    assert SECRET_BODY not in done.err + done.out
+
+
+def test_patterns_choose_sources(team: Team) -> None:
+    team.profile(sources='["b*", "orders"]')
+    assert [s["source"] for s in team.run().json["sources"]] == ["orders", "bills"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sources", "expected"),
+    [
+        ("", '["nothing*"]', "no source matches"),
+        ('fail_on = ["unknwn > 1"]', '["*"]', "did you mean 'unknown'"),
+        ('report = ["pdf:x.pdf"]', '["*"]', "profiles.nightly.report: unknown format 'pdf'"),
+        ('metrics_otlp = "here"', '["*"]', "metrics_otlp = 'here' is no URL"),
+        ('max_time = "soon"', '["*"]', "duration"),
+        ('max_time = "0s"', '["*"]', "more than 0"),
+        ('mode = "move"', '["*"]', "mode"),
+    ],
+)
+def test_a_mistake_in_a_profile_is_found_before_anything_is_done(
+    team: Team, text: str, sources: str, expected: str
+) -> None:
+    team.profile(text, sources)
+    team.put(1)
+    done = team.run()
+    assert done.code == 2
+    assert expected in done.err
+    assert len(done.err.splitlines()) == 1
+    assert team.broker.depth("orders.dlq") == 1
+
+
+def test_a_second_run_says_who_is_at_work(team: Team) -> None:
+    with team.store.lock("profile-nightly"):
+        busy, skipped = team.run(), team.run("--skip-if-busy")
+    assert (busy.code, skipped.code) == (7, 0)
+    for done in (busy, skipped):
+        assert f"pid {os.getpid()} on {os.uname().nodename}" in done.err
+
+
+def test_an_analysis_that_fails_costs_neither_the_pull_nor_the_metrics(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    team.profile('metrics = "dlq.prom"\nreport = ["n.md"]')
+    team.put(2)
+    team.run()
+    monkeypatch.setattr(job, "analyze", lambda *_arguments, **_options: explode_spark())
+    team.put(1)
+    done = team.run()
+    assert (done.code, done.json["analysis"], done.json["reports"]) == (3, None, ["n.md"])
+    assert done.json["sources"][0]["captured"] == 1
+    assert 'cause="no_verdict"} 1' in Path("dlq.prom").read_text()
+
+
+def explode_spark() -> None:
+    """What py4j might throw."""
+    raise ConnectionError("the JVM is gone")
+
+
+def test_a_store_that_is_away_costs_no_analysis(team: Team) -> None:
+    team.profile(
+        'mode = "drain"\n[evidence.dedup]\nkind = "rocketmq-dedup"\nurl = "sqlite:////nowhere/dedup.db"'
+    )
+    team.put(2)
+    done = team.run("--log-format", "json")
+    assert (done.code, done.json["analysis"] is not None) == (3, True)
+    (missing,) = [event for event in done.events if event["event"] == "evidence_missing"]
+    assert (missing["level"], missing["store"]) == ("error", "dedup")
+    assert missing["error"].startswith("evidence.dedup: ")
+
+
+def test_a_ledger_that_is_gone_costs_no_report(team: Team) -> None:
+    team.profile('mode = "drain"\nreport = ["n.md"]')
+    team.put(2)
+    Path("archive").mkdir()
+    Path("archive", "ledger.json").write_text('{"format": 1, "server": "postgresql"}')
+    done = team.run("--log-format", "json")
+    assert (done.code, done.json["reports"]) == (3, ["n.md"])
+    (missing,) = [event for event in done.events if event["event"] == "ledger_missing"]
+    assert missing["level"] == "error"
+    assert "is on a server (postgresql), which is gone" in missing["error"]
+
+
+def test_a_limit_leaves_the_rest_for_the_next_run(team: Team) -> None:
+    team.profile("limit = 2")
+    team.put(3)
+    assert [team.run().json["sources"][0]["captured"] for _ in range(3)] == [2, 1, 0]
+
+
+def test_a_mask_covers_the_reports(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    from dlq.reports import report
+
+    make: Callable[..., Any] = report.make
+    monkeypatch.setattr(report, "make", lambda *a: seen.append(a[2]) or make(*a))
+    team.profile('mask = true\nreport = ["n.md"]')
+    team.put(1)
+    team.run()
+    assert seen == [Settings().mask]

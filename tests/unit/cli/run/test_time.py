@@ -1,0 +1,113 @@
+"""A run ends in time, whatever hangs, and says so when it is interrupted."""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.running import Team
+
+from dlq.analyzers.spark import job
+from dlq.cli import profile_run
+from dlq.cli.time_limit import OutOfTime, time_limit
+from dlq.connectors import memory
+from dlq.connectors.base import Batch
+
+
+def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "analyze", lambda *_arguments, **_options: time.sleep(600))
+    team.profile('max_time = "3s"\nmetrics = "dlq.prom"')
+    team.put(2)
+    started = time.monotonic()
+    done = team.run()
+    assert time.monotonic() - started < 20
+    assert done.code == 3
+    assert "no time is left" in done.err
+    assert Path("dlq.prom").exists()
+
+
+def test_a_source_that_hangs_leaves_the_others_no_worse_than_untouched(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = memory.MemoryConnector.read
+
+    def hang(self: Any, request: Any) -> Any:
+        return time.sleep(600) if request.source.name == "orders" else read(self, request)
+
+    monkeypatch.setattr(memory.MemoryConnector, "read", hang)
+    team.profile('max_time = "3s"')
+    team.put(1)
+    done = team.run()
+    assert done.code == 3
+    assert "no time is left" in done.json["sources"][0]["error"]
+    assert team.broker.depth("orders.dlq") == 1
+
+
+def test_a_slow_source_is_asked_to_stop_and_keeps_what_it_has(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = memory.MemoryReading.batches
+
+    def slowly(self: Any) -> Iterator[Any]:
+        position = 0
+        for batch in batches(self):
+            position = batch.position
+            yield batch
+        while True:
+            time.sleep(0.1)
+            yield Batch((), position)
+
+    monkeypatch.setattr(memory.MemoryReading, "batches", slowly)
+    monkeypatch.setattr(profile_run, "_PULLS_END", 100.0)
+    team.profile('max_time = "3s"')
+    team.put(2)
+    done = team.run()
+    assert done.code == 3
+    [orders, bills] = done.json["sources"]
+    assert orders["captured"] == 2
+    assert "no time is left" in orders["error"]
+    assert "no time is left" in bills["error"]
+
+
+@pytest.mark.parametrize(("words", "most"), [((), 4), (("--parallel", "1"), 1)])
+def test_sources_are_pulled_at_once(
+    team: Team, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], most: int
+) -> None:
+    read, running, seen = memory.MemoryConnector.read, [], []
+
+    def slowly(self: Any, request: Any) -> Any:
+        running.append(request.source.name)
+        time.sleep(0.3)
+        seen.append(len(running))
+        running.remove(request.source.name)
+        return read(self, request)
+
+    monkeypatch.setattr(memory.MemoryConnector, "read", slowly)
+    done = team.run(*words)
+    assert done.code == 0
+    assert [source["source"] for source in done.json["sources"]] == ["orders", "bills"]
+    assert max(seen) == min(most, 2)
+
+
+def test_an_interrupted_run_says_so_and_leaves_the_letters(
+    team: Team, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_self: Any, _request: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(memory.MemoryConnector, "read", interrupt)
+    team.put(1)
+    done = team.run("--log-format", "json")
+    assert done.code == team.run().code == 130
+    assert done.events[-1]["error"] == "interrupted"
+    assert team.broker.depth("orders.dlq") == 1
+
+
+def test_a_step_within_its_time_is_left_alone() -> None:
+    with time_limit(30):
+        time.sleep(0.01)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    with pytest.raises(OutOfTime), time_limit(0.05):
+        time.sleep(30)

@@ -1,0 +1,122 @@
+"""Shell completion: it offers what is there, and stays silent about everything else."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from support.archives import write_analysis
+
+from dlq.archive.schema import SEGMENT
+from dlq.archive.store import LocalStore
+from dlq.archive.views import LS_COLUMNS
+from dlq.cli import completion
+from dlq.cli.app import run
+from dlq.core.record import COLUMNS
+
+CONFIG = """
+archive = "archive"
+[brokers.shop]
+kind = "rabbitmq"
+url = "amqp://localhost"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[sources.payments]
+broker = "shop"
+queue = "payments.dlq"
+[profiles.nightly]
+sources = ["*"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A configuration, two plans, and an analysis."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dlq.toml").write_text(CONFIG)
+    write_analysis(LocalStore("archive"), "20260102T000000-000001.1", [])
+    plans = tmp_path / "archive" / "plans"
+    plans.mkdir()
+    for name in ("p-1.jsonl", "p-1.edits.jsonl", "p-2.jsonl", ".p-3.jsonl.tmp"):
+        (plans / name).touch()
+    return tmp_path
+
+
+def offered(completer: completion.Completer, typed: str, **options: Any) -> list[str]:
+    context = typer.Context(typer.core.TyperCommand("dlq"))
+    context.params = options
+    return completer(context, typed)
+
+
+@pytest.mark.usefixtures("folder")
+def test_sources_profiles_plans_and_analyses_are_known() -> None:
+    assert offered(completion.sources, "") == ["orders", "payments"]
+    assert offered(completion.sources, "pa") == ["payments"]
+    assert offered(completion.profiles, "") == ["nightly"]
+    assert offered(completion.plans, "p") == ["p-1", "p-2"]
+    assert offered(completion.analyses, "2026") == ["20260102T000000-000001.1"]
+
+
+def test_columns_complete_the_last_word() -> None:
+    assert offered(completion.columns, "cause,exception") == ["cause,exception_class"]
+    assert "body_sha256" in offered(completion.columns, "body_")
+    assert offered(completion.condition, "laps > 1 and (adv") == ["laps > 1 and (advice"]
+
+
+def test_the_columns_that_are_offered_are_those_that_there_are() -> None:
+    assert completion.LS_COLUMNS == LS_COLUMNS
+    assert set(COLUMNS) == set(SEGMENT.names)
+
+
+@pytest.mark.parametrize("text", ["archive = [", "[sources.a]\nbroker = 'gone'", None])
+def test_a_configuration_that_cannot_be_read_offers_nothing(folder: Path, text: str | None) -> None:
+    if text is None:
+        (folder / "dlq.toml").unlink()
+    else:
+        (folder / "dlq.toml").write_text(text)
+
+    assert offered(completion.sources, "") == []
+    assert offered(completion.plans, "", config="no/such/file") == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("dlq pull --mode d", "drain"),
+        ("dlq -o js", "json jsonl"),
+        ("dlq ls -o js", "json jsonl"),
+        ("dlq replay plan --output c", "csv"),
+        ("dlq report --format h", "html"),
+        ("dlq cron nightly --format s", "systemd"),
+        ("dlq run nightly --log-format j", "json"),
+        ("dlq pull orders p", "payments"),
+    ],
+)
+@pytest.mark.usefixtures("folder")
+def test_values_are_offered_where_an_option_has_a_few(
+    typed: str, expected: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_DLQ_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
+    with pytest.raises(SystemExit):
+        run([])
+
+    assert capfd.readouterr().out.split() == expected.split()
+
+
+def test_a_shell_gets_them_quickly(folder: Path) -> None:
+    started = time.monotonic()
+    words = {"_DLQ_COMPLETE": "complete_bash", "COMP_WORDS": "dlq pull o", "COMP_CWORD": "2"}
+    command = [sys.executable, "-m", "dlq.cli"]
+    done = subprocess.run(
+        command, env={**os.environ, **words}, cwd=folder, capture_output=True, text=True, check=True
+    )
+
+    assert (done.stdout.split(), done.stderr) == (["orders"], "")
+    assert time.monotonic() - started < 5

@@ -1,0 +1,148 @@
+"""No letter, whatever is in it, ends or stalls a command that shows or writes letters."""
+
+import gzip
+import json
+import subprocess
+import sys
+import time
+import zlib
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.core.record import Record
+from dlq.reports.masking import WITHHELD, Masker
+
+Dlq = Callable[..., tuple[int, str, str]]
+MAIL = b"to jane@example.com"
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    """Runs a command over an archive of these letters."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(letters: list[Record], *arguments: str) -> tuple[int, str, str]:
+        write_segment(LocalStore(str(tmp_path / "archive")), "p-0", letters)
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def packed(layers: int, body: bytes = MAIL) -> bytes:
+    for _ in range(layers):
+        body = gzip.compress(body, mtime=0)
+    return body
+
+
+BOMB = packed(1, bytes(64 * 2**20))
+HOSTILE = {"packed 1,500 times": packed(1500), "64 MiB": BOMB, "packed twice": packed(1, BOMB)}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq, what: str) -> None:
+    start = time.process_time()
+    code, out, err = dlq([letter(1, body=HOSTILE[what]), letter(2, body=MAIL)], "export", "--mask", "-")
+    hostile, harmless = sorted(
+        map(json.loads, out.splitlines()), key=lambda line: line["record"]["record_id"]
+    )
+    assert (code, harmless["body_text"]) == (0, "to [email]")
+    assert b64decode(hostile["body_base64"]) == WITHHELD.encode()
+    assert "1 body or letter was withheld" in err
+    assert time.process_time() - start < 10
+
+
+def test_a_masked_letter_shows_that_its_body_is_withheld(dlq: Dlq) -> None:
+    record = letter(1, body=packed(1500))
+    code, out, _ = dlq([record], "-o", "table", "show", "--mask", record.record_id)
+    assert code == 0
+    assert WITHHELD in out
+
+
+def test_many_small_bodies_of_one_letter_share_what_may_be_unpacked() -> None:
+    body = b64encode(packed(1, b"a " * 2**20)).decode()
+    masker = Masker()
+    values = masker.document({f"{n}_base64": body for n in range(5)})
+    withheld = [b64decode(value) == WITHHELD.encode() for value in values.values()]
+    assert withheld == [False, False, True, True, True]
+    assert masker.withheld == 3
+
+
+@pytest.mark.parametrize("mask", [(), ("--mask",)])
+def test_headers_of_every_depth_are_exported(dlq: Dlq, mask: tuple[str, ...]) -> None:
+    depths = [*range(850, 1010), 200_000]
+    letters = [letter(n, headers={"h": "[" * depth + "]" * depth}) for n, depth in enumerate(depths)]
+    code, out, err = dlq(letters, "export", *mask, "-")
+    assert (code, out.count("\n")) == (0, len(depths)), err
+
+
+def test_a_run_of_beginnings_of_tokens_is_searched_once() -> None:
+    start = time.process_time()
+    Masker().text("-eyJ" * 50_000)
+    assert time.process_time() - start < 2
+
+
+MEMORY = 700 * 2**20
+MANY_ZEROS = 2**28
+RUN = """
+import sys
+from pathlib import Path
+from dlq.cli.app import run
+code = run(sys.argv[1:])
+peak = Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0]
+Path("peak").write_text(peak)
+sys.exit(code)
+"""
+
+
+def inflating(size: int) -> bytes:
+    stream = zlib.compressobj()
+    return b"".join(stream.compress(bytes(2**20)) for _ in range(size >> 20)) + stream.flush()
+
+
+SHOWN_IN_FULL: dict[str, Callable[[], Record]] = {
+    "2 MB that unpack to 2 GB": lambda: letter(1, body=packed(1, bytes(2**24)) * 128),
+    "a RocketMQ body": lambda: letter(1, body=inflating(MANY_ZEROS), broker_kind="rocketmq", flags=1),
+    "JSON that grows a thousandfold": lambda: letter(1, body=b"[" * 900 + b"1," * 10**6 + b"1" + b"]" * 900),
+}
+
+
+@pytest.mark.parametrize("what", SHOWN_IN_FULL)
+def test_a_body_is_shown_in_full_only_as_far_as_memory_reaches_and_the_rest_is_said(
+    tmp_path: Path, what: str
+) -> None:
+    record = SHOWN_IN_FULL[what]()
+    write_segment(LocalStore(str(tmp_path / "archive")), "p-0", [record])
+    words = [sys.executable, "-c", RUN, "-o", "table", "show", "--full", record.record_id]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--body FILE writes all" in done.stdout
+    assert int((tmp_path / "peak").read_text()) < MEMORY >> 10
+
+
+def test_the_whole_body_is_written_to_a_file_unpacked(dlq: Dlq, tmp_path: Path) -> None:
+    plain = b"\0\xff and more" * 1_000_000
+    members = gzip.compress(plain) + gzip.compress(b"the end")
+    record = letter(1, body=members)
+    code, out, _ = dlq([record], "show", record.record_id, "--body", "b.bin")
+    assert (code, json.loads(out)["bytes"]) == (0, len(plain) + 7)
+    assert (tmp_path / "b.bin").read_bytes() == plain + b"the end"
+    assert (tmp_path / "b.bin").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_masked_body_is_written_masked(dlq: Dlq, tmp_path: Path) -> None:
+    record = letter(1, body=packed(1))
+    assert dlq([record], "show", record.record_id, "--mask", "--body", "b.txt")[0] == 0
+    assert (tmp_path / "b.txt").read_bytes() == b"to [email]"
+
+
+def test_a_body_goes_to_standard_output(dlq: Dlq) -> None:
+    assert dlq([letter(1, body=MAIL)], "show", letter(1).record_id, "--body", "-") == (0, MAIL.decode(), "")

@@ -1,0 +1,182 @@
+"""Which letters a command is about: short ids, and the options that commands share."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from support.archives import MINUTE, letter, write_analysis, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.cli.selecting import Selection
+from dlq.core.clock import now
+
+Dlq = Callable[..., tuple[int, str, str]]
+A, B, C, D = ("aaaaaaaa" + "1" * 24, "aaaaaaaa" + "2" * 24, "c" * 32, "d" * 32)
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    """Runs a command in a folder with four letters in two sources; A and B are an incident, C just died."""
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1, record_id=A), letter(2, record_id=B)])
+    late = {"source": "stock", "dead_letter_queue": "stock.dlq"}
+    write_segment(
+        store, "q-0", [letter(3, record_id=C, **late, dead_at=now() - MINUTE), letter(4, record_id=D, **late)]
+    )
+    verdicts = [
+        {"record_id": A, "incident_id": "20260101-abc", "fingerprint": "f1f1"},
+        {"record_id": B, "incident_id": "20260101-abc", "fingerprint": "f2f2"},
+        {"record_id": C, "source": "stock", "fingerprint": "f2f2"},
+        {"record_id": D, "source": "stock", "incident_id": "20260102-abc", "fingerprint": "e3e3"},
+    ]
+    judged = [{**one, "cause": "expired", "advice": "replay"} for one in verdicts]
+    known = {
+        "start": MINUTE,
+        "peak": MINUTE,
+        "end": MINUTE,
+        "size": 1,
+        "sources": ["orders"],
+        "causes": ["expired"],
+    }
+    incidents = [{"incident_id": name, **known} for name in ("20260101-abc", "20260102-abc")]
+    write_analysis(store, "20260101T000000", judged, incidents=incidents)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+SELECTIONS = [
+    (("--source", "orders"), {A, B}),
+    (("--source", "orders", "--source", "stock"), {A, B, C, D}),
+    (("--since", "1h"), {C}),
+    (("--since", "1970-01-01T00:02:00Z"), {B, C, D}),
+    (("--incident", "20260101"), {A, B}),
+    (("--failure", "f2"), {B, C}),
+    (("--failure", "f2", "--source", "stock"), {C}),
+    (("--failure", "f2", "--where", f"record_id = '{B}' or true"), {B, C}),
+    (("--where", "record_id = 'aaaaaaaa1'"), {A}),
+    (("--where", "\"record_id\" IN ('aaaaaaaa1', 'CCCCCCCC')"), {A, C}),
+    (("--where", "record_id not in ('aaaaaaaa1', 'cccccccc') and record_id <> 'dddddddd'"), {B}),
+    (("--where", f"record_id in ('{A}', '{B}', 'cccccccc')"), {A, B, C}),
+    (("--where", f"record_id = '{'e' * 32}'"), set()),
+    (("--where", "coalesce(failure_text, '') <> 'record_id = ''ab'''"), {A, B, C, D}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
+def test_ls_lists_exactly_the_letters_that_are_selected(
+    dlq: Dlq, options: Sequence[str], expected: set[str]
+) -> None:
+    code, out, _err = dlq("ls", "--columns", "record_id", *options)
+
+    assert (code, {json.loads(line)["record_id"] for line in out.splitlines()}) == (0, expected)
+
+
+@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
+def test_export_writes_exactly_the_letters_that_are_selected(
+    dlq: Dlq, options: Sequence[str], expected: set[str]
+) -> None:
+    code, out, _err = dlq("export", "-", *options)
+
+    assert (code, {json.loads(line)["record"]["record_id"] for line in out.splitlines()}) == (0, expected)
+
+
+@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
+def test_a_plan_looks_at_exactly_the_letters_that_are_selected(
+    dlq: Dlq, options: Sequence[str], expected: set[str]
+) -> None:
+    code, out, _err = dlq("replay", "plan", *options)
+
+    left_out = json.loads(out)["left_out"]
+    assert (code, left_out) == (0, {"no_broker": len(expected)} if expected else {})
+
+
+@pytest.mark.parametrize(("options", "expected"), SELECTIONS)
+def test_a_report_counts_exactly_the_letters_that_are_selected(
+    dlq: Dlq, options: Sequence[str], expected: set[str]
+) -> None:
+    code, out, _err = dlq("report", *options)
+
+    report = json.loads(out)
+    assert (code, report["letters"], report["counts"]["total"]) == (0, len(expected), len(expected))
+    assert sum(row["letters"] for row in report["fingerprints"]) == len(expected)
+
+
+def test_a_report_of_a_selection_says_so_and_its_next_steps_keep_to_it(dlq: Dlq) -> None:
+    _code, out, _err = dlq("report", "--incident", "20260101-abc", "--where", "\"origin\" <> '$x' or true")
+
+    report = json.loads(out)
+    assert [row["incident_id"] for row in report["incidents"]] == ["20260101-abc"]
+    assert report["selection"].endswith(" --incident 20260101-abc")
+    (plan,) = [step["command"] for step in report["next"] if "replay plan" in step["command"]]
+    where = r"""(\"origin\" <> '\$x' or true) and advice = 'replay'"""
+    assert plan == f'dlq replay plan --where "{where}" --incident 20260101-abc'
+
+
+def test_a_report_of_a_selection_holds_in_every_format(dlq: Dlq) -> None:
+    for name in ("terminal", "markdown", "html"):
+        code, out, err = dlq("report", "--format", name, "--source", "orders")
+        assert (code, err) == (0, "")
+        assert "Only letters with --source orders." in out
+        assert "stock.dlq" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--where", "record_id = 'aaaaaaaa'"), "aaaaaaaa is ambiguous"),
+        (("--where", "record_id in ('bbbbbbbb')"), "no letter has the id bbbbbbbb"),
+        (("--where", "record_id = 'abc'"), "8 or more"),
+        (("--source", "order"), "did you mean 'orders'"),
+        (("--incident", "2026"), "2026 is ambiguous: 20260101-abc, 20260102-abc"),
+        (("--incident", "x"), "no incident of the latest analysis has the id x"),
+        (("--failure", "x"), "no letter has the fingerprint x"),
+        (("--since", "soon"), "neither a time"),
+        (("--where", "cause = 'expired') or (true"), "not one SQL condition"),
+        (("--since", "1h", "--where", "true) or (true"), "not one SQL condition"),
+    ],
+)
+@pytest.mark.parametrize("command", [("ls",), ("report",), ("export", "-"), ("replay", "plan")])
+def test_what_is_not_there_is_refused_in_one_line(
+    dlq: Dlq, command: Sequence[str], options: Sequence[str], said: str
+) -> None:
+    code, out, err = dlq(*command, *options)
+
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert said in err
+
+
+def test_ids_and_options_exclude_each_other(dlq: Dlq) -> None:
+    code, _out, err = dlq("replay", "plan", "cccccccc", "--source", "stock")
+
+    assert code == 2
+    assert "chosen with --source stock, not both" in err
+
+
+def test_query_takes_short_ids_too(dlq: Dlq) -> None:
+    _code, out, _err = dlq("query", "select source from letters where record_id = 'cccccccc'")
+
+    assert json.loads(out) == {"source": "stock"}
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ('dlq ls --where "a"', "dlq ls --where \"(b = 'c') and a\" --since 1h --incident i"),
+        ("dlq ls --incident j", "dlq ls --incident j --where 'b = '\"'\"'c'\"'\"'' --since 1h"),
+    ],
+)
+def test_a_command_for_all_letters_becomes_one_for_these(command: str, expected: str) -> None:
+    assert Selection(where="b = 'c'", since="1h", incident="i").narrowed(command) == expected
+
+
+@pytest.mark.parametrize("command", ["dlq verify", "dlq analyze", 'dlq query "select 1"'])
+def test_commands_that_are_about_all_letters_stay(command: str) -> None:
+    assert Selection(where="true", since="1h").narrowed(command) == command

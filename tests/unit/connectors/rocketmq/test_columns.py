@@ -1,0 +1,37 @@
+"""Stored messages cut into columns are the messages taken apart one by one."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlq.connectors.rocketmq.columns import Cut, cut
+from dlq.connectors.rocketmq.message import StoredMessage, encode
+from dlq.connectors.rocketmq.remoting import ProtocolError
+
+from .test_message import PLAIN, messages
+
+
+@settings(deadline=None)  # the first array imports what pyarrow needs
+@given(st.lists(messages(), min_size=1, max_size=5))
+def test_columns_hold_what_the_messages_hold(written: list[StoredMessage]) -> None:
+    found = cut([*map(encode, written)])
+    for name in Cut._fields:
+        column = getattr(found, name)
+        values = column.tolist() if hasattr(column, "tolist") else column.to_pylist()
+        assert values == [getattr(message, name) for message in written]
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(encode(PLAIN))), st.binary(max_size=8))
+def test_damaged_messages_are_told_and_never_crash(at: int, noise: bytes) -> None:
+    data = encode(PLAIN)
+    with suppress(ProtocolError):
+        cut([data[:at] + noise + data[at + len(noise) :], data])
+
+
+@pytest.mark.parametrize("size", [48, 88, 90, len(encode(PLAIN)) - 1])
+def test_a_message_that_is_cut_short_is_damaged(size: int) -> None:
+    with pytest.raises(ProtocolError, match=r"damaged|longer"):
+        cut([encode(PLAIN)[:size]])

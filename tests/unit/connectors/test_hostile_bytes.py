@@ -1,0 +1,106 @@
+"""The four wire readers, given what no broker should send: bounded, and one clear error."""
+
+import contextlib
+import random
+import struct
+import time
+import tracemalloc
+from collections.abc import Callable
+
+import pytest
+from pika import spec
+from support.brokers.hostile import amqp_delivery, amqp_frame, remoting_frame
+
+from dlq.connectors.activemq import openwire, stomp
+from dlq.connectors.activemq.openwire import MAGIC
+from dlq.connectors.rabbitmq.amqp import frames
+from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
+from dlq.connectors.rocketmq import remoting
+from dlq.connectors.rocketmq.message import decode
+from dlq.core.errors import ConnectionLost
+
+ERRORS = (FrameError, ConnectionLost, remoting.ProtocolError)
+
+
+def greeting(version: int) -> bytes:
+    rest = b"\x01" + MAGIC + struct.pack(">i", version) + b"\0"
+    return struct.pack(">i", len(rest)) + rest
+
+
+STOMPED = b"MESSAGE\nsubscription:t\n\nbody\0\nRECEIPT\nreceipt-id:t\n\n\0"
+ANSWERED = greeting(11) + struct.pack(">iBi?i", 10, 30, 0, False, 5)
+DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
+READERS: dict[str, tuple[Callable[[], Callable[[bytes], object]], bytes]] = {
+    "amqp": (lambda: frames.FrameReader().feed, DELIVERED),
+    "stomp": (lambda: stomp.FrameReader("t").feed, STOMPED),
+    "openwire": (lambda: openwire.Reader().feed, ANSWERED),
+    "remoting": (lambda: remoting.FrameReader().feed, remoting_frame(3, {"a": "b"}, b"body")),
+}
+
+
+@pytest.mark.parametrize("protocol", READERS)
+def test_no_change_of_some_bytes_is_anything_but_an_error_of_ours(protocol: str) -> None:
+    make, sound = READERS[protocol]
+    make()(sound)
+    chance = random.Random(protocol)
+    for _ in range(3000):
+        data = bytearray(sound)
+        for _ in range(chance.randint(1, 4)):
+            data[chance.randrange(len(data))] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        feed, cut = make(), chance.randrange(len(data))
+        with contextlib.suppress(*ERRORS):
+            feed(bytes(data[:cut]))
+            feed(bytes(data[cut:]))
+
+
+def test_no_change_of_a_stored_rocketmq_message_is_anything_but_an_error_of_ours() -> None:
+    sound = struct.pack(">iIiiiqqiq", 95, 0xDAA320A7, 0, 0, 0, 1, 2, 0, 3) + bytes(8) + struct.pack(">q", 4)
+    sound += bytes(8) + struct.pack(">iqi", 0, 0, 2) + b"xy" + b"\x01t" + b"\0\0"
+    sound = struct.pack(">i", len(sound)) + sound[4:]
+    [message] = decode(sound)
+    assert message.body == b"xy"
+    chance = random.Random(1)
+    for _ in range(5000):
+        data = bytearray(sound)
+        data[chance.randrange(len(data))] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        with contextlib.suppress(*ERRORS):
+            list(decode(bytes(data)))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "beginning", "words"),
+    [
+        ("amqp", struct.pack(">BHIB", 3, 1, 2**31, 0), "a frame of 2147483648 bytes"),
+        ("amqp", amqp_delivery(b"", 2**40), "a message of 1099511627776 bytes"),
+        ("openwire", struct.pack(">i", 2**31 - 1), "no OpenWire"),
+        ("remoting", struct.pack(">i", 2**31 - 1), "a frame of 2147483647 bytes"),
+        ("remoting", struct.pack(">iI", 2**24, 2**23) + bytes(2**24), "a header of"),
+        ("stomp", b"CONNECTED\n" + b"a:b\n" * 2**22, "bytes of headers"),
+    ],
+)
+def test_a_length_that_is_too_large_is_refused_before_it_is_read(
+    protocol: str, beginning: bytes, words: str
+) -> None:
+    feed = READERS[protocol][0]()
+    tracemalloc.start()
+    with pytest.raises(ERRORS, match=words):
+        feed(beginning)
+    assert tracemalloc.get_traced_memory()[1] < 2**27
+    tracemalloc.stop()
+
+
+def test_a_stomp_body_of_beginnings_of_frames_takes_time_by_its_length_alone() -> None:
+    feed = READERS["stomp"][0]()
+    feed(b"MESSAGE\nsubscription:t\n\n")
+    began = time.process_time()
+    for _ in range(16):
+        feed(b"\0MESSAGE\n" * (2**18 // 9))
+    assert time.process_time() - began < 10
+
+
+def test_heartbeats_are_no_progress_and_a_half_frame_is() -> None:
+    reader = frames.FrameReader()
+    reader.feed(HEARTBEAT * 3)
+    assert not reader.progressed()
+    reader.feed(amqp_frame(3, b"x")[:5])
+    assert reader.progressed()

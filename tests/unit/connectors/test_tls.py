@@ -1,0 +1,89 @@
+"""Whose certificate a broker may show: that of its address, under an authority that is trusted."""
+
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.servers.hostile import Server, answering, certificate, speaking_tls
+
+from dlq.connectors.activemq.openwire_publisher import OpenWireSender
+from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.rabbitmq.connection import connect
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.core.brokers import kind_of
+from dlq.core.configuration import parse
+from dlq.core.errors import BrokerError, ConfigError, Unreachable
+from dlq.core.settings import Broker
+
+KINDS: dict[str, tuple[str, Callable[[Broker], object]]] = {
+    "rabbitmq": ("amqps://u@{}", connect),
+    "activemq": ("stomp+tls://u@{}", StompLink),
+    "openwire": ("ssl://{}", OpenWireSender),
+    "rocketmq": ("rocketmq+tls://{}", lambda broker: Cluster(broker).masters()),
+}
+
+
+@pytest.fixture(autouse=True)
+def password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "TLS", "s3cret")
+
+
+def broker_of(kind: str, address: str, **more: object) -> Broker:
+    url = KINDS[kind][0].format(address)
+    where = {"url": "stomp://u@h", "openwire_url": url} if kind == "openwire" else {"url": url}
+    kind = "activemq" if kind == "openwire" else kind
+    return kind_of(kind).settings("b", kind, password_env="TLS", timeout="2s", **where, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_certificate_of_another_host_is_told_nothing(kind: str, tmp_path: Path) -> None:
+    pem = certificate(tmp_path, "DNS:elsewhere.example")
+    with Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server:
+        with pytest.raises(BrokerError, match=r"(?i)TLS failed: .*mismatch") as said:
+            KINDS[kind][1](broker_of(kind, server.address, ca_file=str(pem)))
+        assert "s3cret" not in str(said.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_authority_that_is_not_trusted_is_told_nothing(kind: str, tmp_path: Path) -> None:
+    pem = certificate(tmp_path, "IP:127.0.0.1")
+    with (
+        Server(answering(b"", b"s3cret"), tls=speaking_tls(pem)) as server,
+        pytest.raises(BrokerError, match=r"(?i)TLS failed: self.signed.*is ca_file right"),
+    ):
+        KINDS[kind][1](broker_of(kind, server.address))
+
+
+def test_rocketmq_without_the_check_of_names_still_wants_the_authority(tmp_path: Path) -> None:
+    trusted = certificate(tmp_path, "DNS:broker.example")
+    other = certificate(tmp_path, "DNS:other.example")
+    for shown, words in ((trusted, "no answer within|closed by"), (other, "is ca_file right")):
+        with Server(lambda peer: None, tls=speaking_tls(shown)) as server:
+            broker = broker_of("rocketmq", server.address, ca_file=str(trusted), verify_host=False)
+            with pytest.raises(Unreachable, match=words):
+                Cluster(broker).masters()
+
+
+def test_without_the_check_of_names_an_authority_must_be_named() -> None:
+    pay = {"kind": "rocketmq", "url": "rocketmq+tls://h", "verify_host": False}
+    with pytest.raises(ConfigError, match=r"brokers.pay.verify_host = false needs ca_file"):
+        parse({"brokers": {"pay": pay}})
+    assert not parse({"brokers": {"pay": {**pay, "ca_file": "ca.pem"}}}).brokers["pay"].verify_host
+    shop = {"kind": "rabbitmq", "url": "amqps://h", "verify_host": False, "ca_file": "ca.pem"}
+    with pytest.raises(ConfigError, match="verify_host is for rocketmq alone"):
+        parse({"brokers": {"shop": shop}})
+
+
+def test_the_certificate_of_the_address_is_taken(tmp_path: Path) -> None:
+    pem = certificate(tmp_path, "IP:127.0.0.1")
+    seen: list[str | None] = []
+
+    def behave(peer: object) -> None:
+        assert isinstance(peer, ssl.SSLSocket)
+        seen.append(peer.version())
+
+    with Server(behave, tls=speaking_tls(pem)) as server, pytest.raises(Unreachable, match="closed by"):
+        Cluster(broker_of("rocketmq", server.address, ca_file=str(pem))).masters()
+    assert seen == ["TLSv1.3"]

@@ -1,0 +1,169 @@
+"""Metrics: what the Prometheus parser and an OpenTelemetry collector read of them."""
+
+import gzip
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from prometheus_client.parser import text_string_to_metric_families
+from support.archives import letter
+
+from dlq.archive import segments
+from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
+from dlq.reports import metrics, metrics_otlp
+from dlq.reports.metrics import Metric, RunFacts
+
+REPORT: dict[str, Any] = {
+    "matrix": [
+        {"source": "orders", "cause": "expired", "letters": 2},
+        {"source": "orders", "cause": "unknown", "letters": 1},
+    ],
+    "counts": {"open": 3, "confirmed": 0, "in_doubt": 1, "held": 0, "ongoing": 2},
+}
+PULLS = [
+    {"source": "orders", "snapshot": 7, "left": 4, "seconds": 1.5},
+    {"source": "payments", "error": "no answer from 10.0.0.1"},
+]
+FACTS = RunFacts(PULLS, 12.25, 3, 1_800_000_000.5, 1_799_999_999.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(str(tmp_path / "archive"))
+    segments.commit(store, "orders", "20261121T000000-abcd", 1, "drain", [letter(n) for n in range(3)], {})
+    return store
+
+
+def parsed(text: str) -> dict[str, Any]:
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def value(families: dict[str, Any], name: str, **labels: str) -> float:
+    family = families[name.removesuffix("_total")]
+    (found,) = [s.value for s in family.samples if s.name == name and s.labels == labels]
+    return float(found)
+
+
+def test_prometheus_reads_what_was_counted(store: LocalStore) -> None:
+    families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
+    assert value(families, "dlq_captured_letters_total", source="orders") == 3
+    assert value(families, "dlq_letters", source="orders", cause="expired") == 2
+    assert value(families, "dlq_in_doubt_letters") == 1
+    assert value(families, "dlq_queue_letters", source="orders") == 7
+    assert (
+        value(families, "dlq_source_up", source="orders"),
+        value(families, "dlq_source_up", source="payments"),
+    ) == (1, 0)
+    assert value(families, "dlq_last_run_timestamp_seconds") == 1_800_000_000.5
+    assert value(families, "dlq_last_success_timestamp_seconds") == 1_799_999_999
+
+
+def test_names_and_labels_keep_the_conventions(store: LocalStore) -> None:
+    families = parsed(metrics.text(metrics.gather(store, REPORT, FACTS)))
+    for family in families.values():
+        assert family.name.startswith("dlq_")
+        assert family.documentation.endswith(".")
+        assert family.type in ("counter", "gauge")
+        for sample in family.samples:
+            assert sample.name.endswith("_total") == (family.type == "counter")
+            assert set(sample.labels) <= {"source", "cause"}
+
+
+def test_without_a_report_its_metrics_are_absent(store: LocalStore) -> None:
+    families = parsed(metrics.text(metrics.gather(store, None, FACTS)))
+    assert "dlq_letters" not in families
+    assert "dlq_captured_letters" in families
+
+
+def test_hostile_labels_stay_labels() -> None:
+    hostile = 'a"} 1\nevil{x="\\'
+    text = metrics.text([Metric("dlq_letters", "gauge", "Letters.", {(("source", hostile),): 1})])
+    (sample,) = parsed(text)["dlq_letters"].samples
+    assert sample.labels == {"source": hostile}
+
+
+class Collector(HTTPServer):
+    """Takes what OTLP sends, or refuses it."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.status = 200
+        self.requests: list[ExportMetricsServiceRequest] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+        self.server.requests.append(ExportMetricsServiceRequest.FromString(body))
+        assert self.path == "/v1/metrics"
+        self.send_response(self.server.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Nothing on stderr."""
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    server = Collector()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_collector_gets_the_same_numbers(store: LocalStore, collector: Collector) -> None:
+    gathered = metrics.gather(store, REPORT, FACTS)
+    metrics_otlp.send(gathered, f"http://127.0.0.1:{collector.server_port}", 100.0, 200.0)
+    (request,) = collector.requests
+    found = {m.name: m for m in request.resource_metrics[0].scope_metrics[0].metrics}
+    counter = found["dlq_captured_letters_total"].sum
+    (point,) = counter.data_points
+    assert (point.as_int, point.start_time_unix_nano, point.time_unix_nano) == (3, 100 * 10**9, 200 * 10**9)
+    assert counter.is_monotonic
+    assert {
+        (p.attributes[1].value.string_value, p.as_int) for p in found["dlq_letters"].gauge.data_points
+    } == {
+        ("expired", 2),
+        ("unknown", 1),
+    }
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_a_collector_that_refuses_is_one_line(store: LocalStore, collector: Collector, status: int) -> None:
+    collector.status = status
+    with pytest.raises(UsageError, match="did not take"):
+        metrics_otlp.send(
+            metrics.gather(store, None, FACTS), f"http://dlq:hush@127.0.0.1:{collector.server_port}", 1.0, 2.0
+        )
+
+
+def test_a_collector_that_leads_elsewhere_is_not_followed(store: LocalStore, collector: Collector) -> None:
+    class Leading(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(307)
+            self.send_header("Location", f"http://127.0.0.1:{collector.server_port}/v1/metrics")
+            self.end_headers()
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.2", 0), Leading) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(UsageError, match="did not take"):
+            metrics_otlp.send(
+                metrics.gather(store, None, FACTS), f"http://127.0.0.2:{server.server_port}", 1.0, 2.0
+            )
+        thread.join()
+    assert collector.requests == []
