@@ -5,8 +5,8 @@ from dataclasses import asdict
 from functools import partial
 
 from dlq.capture.pull import PullOptions, pull
+from dlq.cli import died_again
 from dlq.cli.applying import brokers_of, finish, line_of, sending
-from dlq.cli.came_back import letters as came_back_letters
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import Line
@@ -16,9 +16,8 @@ from dlq.core.errors import HarmRefused, UsageError
 from dlq.core.settings import Source
 from dlq.core.text import for_terminal
 from dlq.core.units import seconds
-from dlq.replay import planfile
+from dlq.replay import came_back, planfile
 from dlq.replay.apply import Run
-from dlq.replay.came_back import came_back
 from dlq.replay.destinations import Destination
 from dlq.replay.evidence import Standing, standing
 from dlq.replay.load import Loader
@@ -45,7 +44,7 @@ def ramp_up(context: Context, plan: str, max_share: float) -> int:
         with sending(context, plan, brokers, stop, line, _tell_what_is_sent) as send:
             done = ramp(send, watch, plan, header.letters, places)
     steps = [asdict(step) for step in done.steps]
-    back = came_back_letters(context, plan) if done.harm else []
+    back = died_again.letters(context, plan) if done.harm else []
     if done.stopped_by:
         context.complain(f"stopped: {done.why}")
     more = {"steps": steps, "harm": done.harm, "stopped_by": done.stopped_by, "came_back": back}
@@ -105,4 +104,4 @@ def _look_again(context: Context, sources: Sequence[Source], plan: str) -> int:
             raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode)) from refused
         if result.error is not None:
             raise result.error
-    return came_back(context.store, context.settings, plan)
+    return came_back.count(context.store, context.settings, plan)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq.cli import came_back
+from dlq.cli import died_again
 from dlq.cli.context import Context
 from dlq.core.text import for_terminal
 from dlq.core.units import human_seconds
@@ -107,7 +107,7 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
     for step in document.get("steps", ()):
         seen = _EVIDENCE[step["evidence"]]
         context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
-    came_back.show(context, document.get("came_back", ()))
+    died_again.show(context, document.get("came_back", ()))
     context.console.print("\nNext: " + "\n      ".join(_next(context, document)), soft_wrap=True)
 
 

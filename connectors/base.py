@@ -338,7 +338,8 @@ class Connector(Protocol):
         ...
 
     def forget(self, plan: str, witness: bool = False) -> None:
-        """The plan is settled: remove what its publisher left on the broker, a witness or markers.
+        """Nothing of the plan is open any more: remove what its publisher left on the broker, a witness or
+        markers.
 
         `witness` as the publisher was opened. Nothing may be there; a broker on which it leaves nothing is
         not asked.

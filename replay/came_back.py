@@ -1,10 +1,12 @@
 """Letters of a plan that died again: the archive holds them with the id of their replay."""
 
+from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from dlq.archive import views
 from dlq.archive.store import Store
+from dlq.core.errors import UsageError
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay.letters import REPLAY_ID
@@ -21,14 +23,32 @@ _BACK = f"""
 _COUNT = f"SELECT count(DISTINCT p.key) {_BACK}"
 _NEWEST = f"SELECT r.record_id {_BACK} ORDER BY r.captured_at DESC, r.record_id LIMIT ?"
 
+_AMONG = f"""
+    SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
+    WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
 
-def came_back(store: Store, settings: Settings, plan: str) -> int:
-    """How many replays of `plan` the archive holds as dead letters again."""
+
+def count(store: Store, settings: Settings, plan: str) -> int:
+    """How many replays of `plan` the archive holds as dead letters again. Raises ArchiveError."""
     with closing(views.connect(store, ledgers.as_arrow(settings.ledger, store))) as connection:
         row = connection.execute(_COUNT, [plan]).fetchone()
     return int(row[0]) if row else 0
 
 
 def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> list[str]:
-    """The ids under which the last of them lie in the archive."""
+    """Record ids of the letters that came back of `plan`, at most so many, the newest first. `connection` has
+    the views of the archive and the ledger."""
     return [record_id for (record_id,) in connection.execute(_NEWEST, [plan, most]).fetchall()]
+
+
+def among(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
+    """Those of the replay ids that were sent: a letter captured after `since` (microseconds since the
+    epoch) carries them. Raises UsageError where the archive can't be searched."""
+    import duckdb
+
+    with closing(views.connect(store)) as connection:
+        try:
+            rows = connection.execute(_AMONG, [since, sorted(replay_ids)]).fetchall()
+        except duckdb.Error as error:
+            raise UsageError(f"cannot look through the archive: {error}") from error
+    return {row[0] for row in rows}

@@ -265,7 +265,7 @@ class Planner:
             keep_headers=wanted.keep_headers,
             witness=witness,
             any_advice=wanted.any_advice,
-            audience=self._audience(),
+            audience=self._consumers(),
             targets=dict(tally.targets.most_common()),
             left_out=dict(tally.left_out.most_common()),
             stripped=dict(tally.stripped.most_common()),
@@ -294,7 +294,7 @@ class Planner:
     def _segments(self, draft: Draft) -> Mapping[str, str]:
         return {m.stem: m.digest for m in manifests.every(self._store) if m.stem in draft.segments}
 
-    def _audience(self) -> Mapping[str, tuple[str, ...]]:
+    def _consumers(self) -> Mapping[str, tuple[str, ...]]:
         """Who receives it, as far as each broker can prove; an unreachable broker proves nothing."""
         proven: dict[str, tuple[str, ...]] = {}
         for name in self._tally.brokers:

@@ -1,4 +1,4 @@
-"""Resolve what is in doubt: by evidence where there is some, else by an operator's word.
+"""Resolve what is in doubt: by evidence where there is some, else by an operator's decision.
 
 Evidence is a letter that came back to a dead-letter queue with our replay id (proven sent), or what
 the connector finds on the broker. Who said what, and when, stays in the ledger.
@@ -9,24 +9,17 @@ import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import duckdb
-
-from dlq.archive import views
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing, Presence
 from dlq.core.errors import BrokerError, UsageError
-from dlq.replay import edits, planfile, status
+from dlq.replay import came_back, edits, planfile, status
 from dlq.replay.apply import forget, outgoing
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
-from dlq.replay.letters import REPLAY_ID
 from dlq.replay.load import Loader
 from dlq.replay.planfile import Header
 from dlq.replay.states import State
 
-_CAME_BACK = f"""
-    SELECT DISTINCT coalesce(headers['{REPLAY_ID}'], properties['{REPLAY_ID}']) AS id FROM records
-    WHERE captured_at >= make_timestamptz(?) AND id IN (SELECT unnest(?))"""
 _SHORTEST_PREFIX = 8
 _SILENT = "nothing there shows what became of the rest"
 _SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", "planned"))
@@ -34,8 +27,9 @@ _SHOWN: Sequence[tuple[Presence, State]] = (("sent", "confirmed"), ("not_sent", 
 
 
 @dataclass(frozen=True)
-class Words:
-    """An operator's word: record ids (unique prefixes of 8 or more), or one word for all the rest."""
+class Decision:
+    """What an operator decided: record ids (unique prefixes of 8 or more) by what became of them, and perhaps
+    one state for all the rest."""
 
     sent: tuple[str, ...] = ()
     not_sent: tuple[str, ...] = ()
@@ -65,25 +59,25 @@ class Resolved:
             self.not_sent += moved
 
 
-def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, words: Words) -> Resolved:
+def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decision: Decision) -> Resolved:
     """Resolve what can be resolved. Raises UsageError, and Busy while the plan is being applied.
 
-    A broker that can't be asked is a note of the result: the operator's word counts without it.
+    A broker that can't be asked is a note of the result: the operator's decision counts without it.
     """
     header = planfile.checked(store, plan)
     with store.lock(f"plan-{plan}"):
         ledger.expire()
         doubtful = ledger.entries(plan, "in_doubt")
-        named = _named(doubtful + ledger.entries(plan, "held"), words)
+        named = _named(doubtful + ledger.entries(plan, "held"), decision)
         resolved = Resolved()
         if doubtful:
             _by_evidence(store, header, brokers, ledger, doubtful, resolved)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         for state, keys in named.items():
-            resolved.count(state, ledger.resolve(keys, state, f"by the word of {who}"))
-        if words.rest is not None:
+            resolved.count(state, ledger.resolve(keys, state, f"decided by {who}"))
+        if decision.rest is not None:
             keys = [entry.key for entry in ledger.entries(plan, "in_doubt")]
-            resolved.count(words.rest, ledger.resolve(keys, words.rest, f"by the word of {who} for all"))
+            resolved.count(decision.rest, ledger.resolve(keys, decision.rest, f"decided by {who} for all"))
         states = status.counts(store, ledger, header)
         resolved.unknown, resolved.held = states["in_doubt"], states["held"]
         if status.is_over(states):
@@ -91,11 +85,11 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, words: 
         return resolved
 
 
-def _named(entries: Sequence[Entry], words: Words) -> Mapping[State, list[str]]:
+def _named(entries: Sequence[Entry], decision: Decision) -> Mapping[State, list[str]]:
     """State -> keys of the letters that the operator names; raises UsageError for other ids."""
     return {
         state: [_one(entries, prefix).key for prefix in prefixes]
-        for state, prefixes in words.by_state()
+        for state, prefixes in decision.by_state()
         if prefixes
     }
 
@@ -117,7 +111,7 @@ def _by_evidence(
     resolved: Resolved,
 ) -> None:
     span = min(entry.sent_at for entry in doubtful), max(entry.sent_at for entry in doubtful)
-    back = came_back(store, {entry.key for entry in doubtful}, span[0])
+    back = came_back.among(store, {entry.key for entry in doubtful}, span[0])
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
@@ -126,18 +120,6 @@ def _by_evidence(
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
-
-
-def came_back(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
-    """Those replay ids that a letter captured after `since` (microseconds) carries: they were sent."""
-    connection = views.connect(store)
-    try:
-        rows = connection.execute(_CAME_BACK, [since, sorted(replay_ids)]).fetchall()
-    except duckdb.Error as error:
-        raise UsageError(f"cannot look through the archive: {error}") from error
-    finally:
-        connection.close()
-    return {row[0] for row in rows}
 
 
 def _on_brokers(

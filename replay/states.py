@@ -29,7 +29,7 @@ BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
     "held": ("in_doubt",),
     "in_doubt": ("sending",),
 }
-"""State -> the states from which evidence, an operator's word or the end of a lease may go there."""
+"""State -> the states from which evidence, an operator's decision or the end of a lease may go there."""
 
 MAY_SEND: tuple[State, ...] = ("planned",)
 """Known to the ledger, and yet any plan may send it."""

@@ -12,7 +12,7 @@ from dlq.cli.exit import ExitCode
 from dlq.core.errors import Busy, UsageError
 
 if TYPE_CHECKING:
-    from dlq.replay.reconcile import Words
+    from dlq.replay.reconcile import Decision
 
 Plan = Annotated[
     str,
@@ -184,7 +184,7 @@ def status(
 
     Example: dlq replay status
     """
-    from dlq.cli import came_back, plans
+    from dlq.cli import died_again, plans
     from dlq.cli.applying import code_of_states
     from dlq.cli.replay_output import show_states
     from dlq.replay import ledger, planfile, still_queued
@@ -204,7 +204,7 @@ def status(
     sent = header.letters - states["planned"] - states["sending"]
     document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
     document["still_queued"] = still_queued.of_plan(context.store, context.settings, header)
-    document["came_back"] = came_back.letters(context, header.plan) if sent else []
+    document["came_back"] = died_again.letters(context, header.plan) if sent else []
     context.emit(document, lambda: show_states(context, document))
     return code_of_states(states)
 
@@ -244,7 +244,9 @@ def reconcile(
     context: Context = ctx.obj
     warn_of_ledger(context)
     found = _found(context, plan)
-    words = _words(sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold})
+    decision = _decision(
+        sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold}
+    )
     line = Line(found, "a broker, which may list its connections late")
     line.news(lambda elapsed: f"asking the brokers what became of it, {human_seconds(elapsed)}")
     with (
@@ -252,7 +254,7 @@ def reconcile(
         ledger.opened(context.settings.ledger, context.store) as book,
         progress(context, [line]),
     ):
-        resolved = reconciling.reconcile(context.store, found, brokers, book, words)
+        resolved = reconciling.reconcile(context.store, found, brokers, book, decision)
     for note in resolved.notes:
         context.complain(note)
     counts = {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
@@ -291,12 +293,14 @@ def _is_running(context: Context, plan: str) -> bool:
         return True
 
 
-def _words(
+def _decision(
     sent: list[str] | None, not_sent: list[str] | None, hold: list[str] | None, rest: dict[Any, bool]
-) -> "Words":
-    from dlq.replay.reconcile import Words
+) -> "Decision":
+    from dlq.replay.reconcile import Decision
 
     chosen = [state for state, wanted in rest.items() if wanted]
     if len(chosen) > 1:
         raise UsageError("--all-sent, --all-not-sent and --all-hold exclude each other")
-    return Words(tuple(sent or ()), tuple(not_sent or ()), tuple(hold or ()), chosen[0] if chosen else None)
+    return Decision(
+        tuple(sent or ()), tuple(not_sent or ()), tuple(hold or ()), chosen[0] if chosen else None
+    )

@@ -196,18 +196,18 @@ class _Replays:
         self._before = found
         return [
             {"plan": plan, "states": found[plan], "came_back": back}
-            for plan, back in self._came_back().items()
+            for plan, back in self._returned().items()
         ]
 
-    def _came_back(self) -> Mapping[str, int]:
+    def _returned(self) -> Mapping[str, int]:
         """Counted anew when a pull has added to the archive: before that nothing came back."""
-        from dlq.replay.came_back import came_back
+        from dlq.replay import came_back
 
         store, settings = self._context.store, self._context.settings
         segments = len(store.list("manifests/")) if self._moving else 0
         if self._moving.keys() != self._back.keys() or segments != self._segments:
             self._segments = segments
-            self._back = {plan: came_back(store, settings, plan) for plan in self._moving}
+            self._back = {plan: came_back.count(store, settings, plan) for plan in self._moving}
         return self._back
 
 

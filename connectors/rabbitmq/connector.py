@@ -1,4 +1,4 @@
-"""RabbitMQ: the connector. The way out is in `rabbitmq_reading`, the way in in `rabbitmq_publishing`."""
+"""RabbitMQ: the connector. `consumer` reads, `publisher` sends."""
 
 import time
 from collections.abc import Mapping, Sequence

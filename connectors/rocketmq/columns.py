@@ -1,6 +1,6 @@
-"""Many stored messages cut into columns at once, which costs less than one after another.
+"""Many stored messages parsed into columns at once, which costs less than one after another.
 
-The layout is in `rocket_message`. Messages may differ in everything, IPv4 and IPv6 hosts included; what
+The layout is in `message`. Messages may differ in everything, IPv4 and IPv6 hosts included; what
 depends on a length is found for all of them before anything is taken out.
 """
 
@@ -35,7 +35,7 @@ _TAIL = np.dtype([("times", ">i4"), ("prepared", ">i8"), ("length", ">i4")])
 _V4_HOST, _V6_HOST = 8, 20
 
 
-class Cut(NamedTuple):
+class StoredColumns(NamedTuple):
     """The fields of `StoredMessage`, each as a column: numbers as int64, the topic as text, the rest as
     Arrow's binary."""
 
@@ -55,17 +55,17 @@ class Cut(NamedTuple):
     properties: pa.Array
 
 
-def cut(messages: Sequence[bytes]) -> Cut:
+def parse_columns(messages: Sequence[bytes]) -> StoredColumns:
     """The columns of one or more stored messages. Raises ProtocolError where one is damaged."""
     packed = b"".join(messages)
     sizes = np.fromiter(map(len, messages), np.int64, len(messages))
     try:
-        return _cut(packed, np.cumsum(sizes) - sizes, sizes)
+        return _parse_columns(packed, np.cumsum(sizes) - sizes, sizes)
     except (IndexError, pa.ArrowInvalid) as error:
         raise ProtocolError(f"a damaged message: {type(error).__name__}") from error
 
 
-def _cut(packed: bytes, starts: Numbers, sizes: Numbers) -> Cut:
+def _parse_columns(packed: bytes, starts: Numbers, sizes: Numbers) -> StoredColumns:
     data = np.frombuffer(packed, np.uint8)
     head = _fixed(data, starts, _HEAD)
     sys_flag = head["sys_flag"].astype(np.int64)
@@ -83,7 +83,7 @@ def _cut(packed: bytes, starts: Numbers, sizes: Numbers) -> Cut:
     end = properties + _short(data, topic_end)
     if (tail["length"] < 0).any() or (end > starts + sizes).any():
         raise ProtocolError("a message is longer than it says")
-    return Cut(
+    return StoredColumns(
         _pieces(packed, topic, topic_end).cast(pa.string()),
         head["queue_id"].astype(np.int64),
         head["queue_offset"].astype(np.int64),

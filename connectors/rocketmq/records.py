@@ -11,7 +11,15 @@ import pyarrow.compute as pc
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
-from dlq.connectors.rocketmq.columns import Cut, Numbers, cut, numbers, parse_blocks, texts, views
+from dlq.connectors.rocketmq.columns import (
+    Numbers,
+    StoredColumns,
+    numbers,
+    parse_blocks,
+    parse_columns,
+    texts,
+    views,
+)
 from dlq.connectors.rocketmq.message import host_name
 from dlq.connectors.rocketmq.remoting import ProtocolError
 from dlq.core.clock import now
@@ -42,13 +50,15 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
     def make(messages: Sequence[bytes]) -> Sequence[Record]:
         if not messages:
             return []
-        found = cut(messages)
+        found = parse_columns(messages)
         if len(found.topic.unique()) == 1:
             return columns(found)
         runs = groupby(zip(found.topic.to_pylist(), messages, strict=True), itemgetter(0))
-        return [record for _, run in runs for record in columns(cut([message for _, message in run]))]
+        return [
+            record for _, run in runs for record in columns(parse_columns([message for _, message in run]))
+        ]
 
-    def columns(found: Cut) -> Columns:
+    def columns(found: StoredColumns) -> Columns:
         topic: str = found.topic[0].as_py()
         rows, group = len(found.topic), _group(topic)
         sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
@@ -171,7 +181,7 @@ def _keys(
     unique_keys: Column,
     headers: Maps,
     properties: Column,
-    found: Cut,
+    found: StoredColumns,
 ) -> Column:
     if request.source.key == "message_id":
         return unique_keys

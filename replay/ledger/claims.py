@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlq.connectors.base import Sent
 from dlq.core.errors import DlqError
 from dlq.replay import dismissals
-from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
 
 _FRESH_SHARE = 0.5
@@ -24,7 +24,7 @@ class _Asked(NamedTuple):
     """Letters that the ledger is asked for, and the results that it writes with them."""
 
     letters: Sequence[Letter]
-    results: list[Settlement]
+    results: list[Result]
     fresh_until: tuple[float, float]
     ours: Future[set[str]]
 
@@ -41,7 +41,7 @@ class Claims:
         self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}
         self._in_flight: dict[int, Letter] = {}
-        self._results: list[Settlement] = []
+        self._results: list[Result] = []
 
     def ask(self, letters: Sequence[Letter]) -> None:
         """Start to claim these; `claimed` says which are ours. One call at a time is open."""
@@ -49,7 +49,7 @@ class Claims:
         ours = self._writer.submit(self._claim, letters, results)
         self._asked = _Asked(letters, results, self._from_now(), ours)
 
-    def _claim(self, letters: Sequence[Letter], results: Sequence[Settlement]) -> set[str]:
+    def _claim(self, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
         """What was dismissed since the plan was made stays unsent."""
         closed = dismissals.among(self._ledger, [letter.record_id for letter in letters])
         open_ = [letter for letter in letters if letter.record_id not in closed]
@@ -87,7 +87,7 @@ class Claims:
     def answered(self, sent: Sent) -> None:
         """What became of a letter in flight; written with the next claim."""
         letter = self._in_flight.pop(sent.number)
-        self._results.append(Settlement(letter.key, sent.outcome, sent.detail))
+        self._results.append(Result(letter.key, sent.outcome, sent.detail))
 
     def end(self, why: str) -> None:
         """Write what is known: what was not sent is planned again, what was not answered is in doubt."""
@@ -98,9 +98,9 @@ class Claims:
         except DlqError as error:
             failure = error
         self._writer.shutdown()
-        given_back = [Settlement(letter.key, "planned") for letter in unsent]
-        unknown = [Settlement(letter.key, "in_doubt", why) for letter in self._in_flight.values()]
-        self._ledger.settle([*self._results, *given_back, *unknown])
+        given_back = [Result(letter.key, "planned") for letter in unsent]
+        unknown = [Result(letter.key, "in_doubt", why) for letter in self._in_flight.values()]
+        self._ledger.record_results([*self._results, *given_back, *unknown])
         self._results, self._unsent, self._in_flight = [], {}, {}
         if failure is not None:
             raise failure

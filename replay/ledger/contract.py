@@ -35,7 +35,7 @@ REPLAYS = pa.schema(
 """The `replays` view (`dlq.archive.views`), and why."""
 
 
-class Settlement(NamedTuple):
+class Result(NamedTuple):
     """What became of one claimed replay."""
 
     key: str
@@ -60,8 +60,8 @@ class Entry(NamedTuple):
 class Ledger(Protocol):
     """The store behind replays. Raises ArchiveError when it can't be read or written."""
 
-    def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
-        """Write `settled`, then mark as `sending` what nobody has sent; both or neither.
+    def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
+        """Write `results`, then mark as `sending` what nobody has sent; both or neither.
 
         Returns the keys that are ours to send. They are durable when this returns, and ours for
         `lease` seconds.
@@ -72,8 +72,8 @@ class Ledger(Protocol):
         """Start the lease of our claims anew; returns those that are still ours."""
         ...
 
-    def settle(self, settled: Sequence[Settlement]) -> None:
-        """What became of our claims; `planned` gives one back unsent."""
+    def record_results(self, results: Sequence[Result]) -> None:
+        """Write what became of our claims; `planned` gives one back unsent."""
         ...
 
     def expire(self) -> int:
@@ -93,7 +93,7 @@ class Ledger(Protocol):
         ...
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        """Reconcile: move replays on by evidence or an operator's word; returns how many moved."""
+        """Reconcile: move replays on by evidence or an operator's decision; returns how many moved."""
         ...
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:

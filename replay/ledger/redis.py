@@ -22,7 +22,7 @@ from dlq.core.errors import ArchiveError, ConfigError, FormatTooNew, LedgerUnrea
 from dlq.core.settings import Ledger
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
-from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Settlement, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Result, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, STATES, State
 
@@ -154,7 +154,7 @@ local function move(key, state, moment, why)
   redis.call('HSET', replay(key), 'state', state, 'updated_at', moment, 'detail', why)
 end
 
-local function settle(me, moment, first, last)
+local function record_results(me, moment, first, last)
   for i = first, last, 3 do
     local key, state = ARGV[i], ARGV[i + 1]
     local known = redis.call('HMGET', replay(key), 'owner', 'state')
@@ -166,9 +166,9 @@ end
 """
 
 CLAIM = f"""{_START}
-local plan, me, claim, moment, until_, settled = unpack(ARGV, 2, 7)
-local letters = 8 + 3 * settled
-settle(me, moment, 8, letters - 1)
+local plan, me, claim, moment, until_, results = unpack(ARGV, 2, 7)
+local letters = 8 + 3 * results
+record_results(me, moment, 8, letters - 1)
 local ours = {{}}
 for i = letters, #ARGV, 5 do
   local key, number, record_id, target, lap = unpack(ARGV, i, i + 4)
@@ -191,7 +191,7 @@ for i = letters, #ARGV, 5 do
 end
 return ours
 """
-"""plan, owner, number of the claim, now, end of the lease, settlements, then three values for each settlement
+"""plan, owner, number of the claim, now, end of the lease, results, then three values for each result
 and five for each letter; returns the keys that are ours."""
 
 RENEW = f"""{_START}
@@ -210,10 +210,10 @@ return ours
 """
 """owner, end of the lease, keys; returns those that are still ours."""
 
-SETTLE = f"""{_START}
-settle(ARGV[2], ARGV[3], 4, #ARGV)
+RECORD_RESULTS = f"""{_START}
+record_results(ARGV[2], ARGV[3], 4, #ARGV)
 """
-"""owner, now, three values for each settlement."""
+"""owner, now, three values for each result."""
 
 RESOLVE = f"""{_START}
 local state, moment, why = unpack(ARGV, 2, 4)
@@ -293,19 +293,19 @@ class RedisLedger:
         self._scripts: dict[str, Any] = {}
         self._identity = self._server.run(_identity, patient=False)
 
-    def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
+    def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         self._claims += 1
         moment = self._clock()
-        about = [plan, self.owner, self._claims, moment, moment + self._lease, len(settled)]
+        about = [plan, self.owner, self._claims, moment, moment + self._lease, len(results)]
         rows = ((x.key, x.number, x.record_id, str(x.target), x.lap) for x in letters)
-        return set(self._run(CLAIM, *about, *_flat(settled), *chain.from_iterable(rows)))
+        return set(self._run(CLAIM, *about, *_flat(results), *chain.from_iterable(rows)))
 
     def renew(self, keys: Sequence[str]) -> set[str]:
         until = self._clock() + self._lease
         return set(self._run(RENEW, self.owner, until, *keys)) if keys else set()
 
-    def settle(self, settled: Sequence[Settlement]) -> None:
-        self._run(SETTLE, self.owner, self._clock(), *_flat(settled))
+    def record_results(self, results: Sequence[Result]) -> None:
+        self._run(RECORD_RESULTS, self.owner, self._clock(), *_flat(results))
 
     def expire(self) -> int:
         moment = self._clock()
@@ -410,8 +410,8 @@ def _page_after(start: str) -> Callable[[Any], list[str]]:
     return lambda client: list(client.zrangebylex(f"{_P}:keys", start, "+", 0, _CHUNK_OF_KEYS))
 
 
-def _flat(settled: Sequence[Settlement]) -> Iterator[str]:
-    return chain.from_iterable((one.key, one.state, one.detail or "") for one in settled)
+def _flat(results: Sequence[Result]) -> Iterator[str]:
+    return chain.from_iterable((one.key, one.state, one.detail or "") for one in results)
 
 
 def _chunks(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -20,7 +20,7 @@ from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
-from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Settlement, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Result, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
 
@@ -151,7 +151,7 @@ RENEW = (
     .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state == "sending")
     .values(lease_until=sa.bindparam("until"))
 )
-SETTLE = {
+RECORD_RESULTS = {
     state: sa.update(TABLE)
     .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state.in_(sources))
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
@@ -219,32 +219,32 @@ class SqlLedger:
             # Another host may have made it between our look and our attempt.
             self._database.run(lambda c: c.execute(sa.select(C.key).limit(1)).all(), patient=False)
 
-    def claim(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement] = ()) -> set[str]:
+    def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         if self._database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
-                return self._database.run(lambda c: self._claim_new(c, plan, letters, settled))
-        return self._claim_unknown(plan, letters, settled)
+                return self._database.run(lambda c: self._claim_new(c, plan, letters, results))
+        return self._claim_unknown(plan, letters, results)
 
     def _claim_new(
         self,
         connection: sa.Connection,
         plan: str,
         letters: Sequence[Letter],
-        settled: Sequence[Settlement],
+        results: Sequence[Result],
     ) -> set[str]:
         """Nearly always nobody knows any of them: then nothing need be asked first."""
-        self._settle(connection, settled)
+        self._record_results(connection, results)
         if self._insert(connection, plan, letters) != len(letters):
             raise _SomeAreKnownError
         return {letter.key for letter in letters}
 
-    def _claim_unknown(self, plan: str, letters: Sequence[Letter], settled: Sequence[Settlement]) -> set[str]:
+    def _claim_unknown(self, plan: str, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
         keys = [letter.key for letter in letters]
         mine_before: set[str] | None = None
 
         def work(connection: sa.Connection) -> set[str]:
             nonlocal mine_before
-            self._settle(connection, settled)
+            self._record_results(connection, results)
             rows = connection.execute(KNOWN, {"keys": keys}).all()
             known = {row.key for row in rows}
             mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
@@ -266,8 +266,8 @@ class SqlLedger:
 
         return self._database.run(work) if keys else set()
 
-    def settle(self, settled: Sequence[Settlement]) -> None:
-        self._database.run(lambda connection: self._settle(connection, settled))
+    def record_results(self, results: Sequence[Result]) -> None:
+        self._database.run(lambda connection: self._record_results(connection, results))
 
     def expire(self) -> int:
         moment = self._clock()
@@ -374,14 +374,14 @@ class SqlLedger:
         keys = [letter.key for letter in letters]
         return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
 
-    def _settle(self, connection: sa.Connection, settled: Sequence[Settlement]) -> None:
+    def _record_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         moment = self._clock()
-        ordered = sorted(settled, key=_outcome)
-        for (state, why), group in groupby(ordered, key=_outcome):
+        ordered = sorted(results, key=_state_and_detail)
+        for (state, why), group in groupby(ordered, key=_state_and_detail):
             keys = [one.key for one in group]
             values = {"me": self.owner, "moment": moment, "why": why or None}
             for some in _chunks(keys):
-                connection.execute(SETTLE[state], {"keys": some, **values})
+                connection.execute(RECORD_RESULTS[state], {"keys": some, **values})
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
         values = {"moment": self._clock(), "why": why}
@@ -408,7 +408,7 @@ def _driver_rows(wanted: sa.Select[Any]) -> Callable[[sa.Connection], list[tuple
     return fetch
 
 
-def _outcome(one: Settlement) -> tuple[State, str]:
+def _state_and_detail(one: Result) -> tuple[State, str]:
     return one.state, one.detail or ""
 
 

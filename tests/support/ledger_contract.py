@@ -12,7 +12,7 @@ import pytest
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
 from dlq.replay import dismissals
-from dlq.replay.ledger.contract import REPLAYS, Ledger, Settlement
+from dlq.replay.ledger.contract import REPLAYS, Ledger, Result
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
 
@@ -43,9 +43,9 @@ def bring(ledger: Ledger, state: State) -> None:
     """Letter 1 into `state`."""
     ledger.claim("plan", letters(1))
     if state in ("confirmed", "returned", "refused", "in_doubt", "planned"):
-        ledger.settle([Settlement("key1", state)])
+        ledger.record_results([Result("key1", state)])
     if state == "held":
-        ledger.settle([Settlement("key1", "in_doubt")])
+        ledger.record_results([Result("key1", "in_doubt")])
         ledger.resolve(["key1"], "held", "word")
 
 
@@ -99,7 +99,7 @@ class LedgerContract:
         self, ledger: Ledger, before: State, after: State
     ) -> None:
         bring(ledger, before)
-        ledger.settle([Settlement("key1", after)])
+        ledger.record_results([Result("key1", after)])
         assert ledger.states(["key1"]) == {"key1": after if before in BY_OWNER[after] else before}
 
     @pytest.mark.parametrize(("before", "after"), list(itertools.product(STATES, BY_RECONCILE)))
@@ -114,13 +114,13 @@ class LedgerContract:
 
     def test_nobody_settles_the_claim_of_another(self, ledger: Ledger, other: Ledger) -> None:
         ledger.claim("plan", letters(1))
-        other.settle([Settlement("key1", "confirmed")])
+        other.record_results([Result("key1", "confirmed")])
         assert ledger.states(["key1"]) == {"key1": "sending"}
 
     def test_a_late_confirm_is_better_evidence_than_an_operators_word(self, ledger: Ledger) -> None:
         bring(ledger, "in_doubt")
         ledger.resolve(["key1"], "planned", "word")
-        ledger.settle([Settlement("key1", "confirmed")])
+        ledger.record_results([Result("key1", "confirmed")])
         assert ledger.states(["key1"]) == {"key1": "confirmed"}
 
     def test_a_late_confirm_comes_too_late_when_another_sends_it_already(
@@ -129,7 +129,7 @@ class LedgerContract:
         bring(ledger, "in_doubt")
         ledger.resolve(["key1"], "planned", "word")
         other.claim("plan", letters(1))
-        ledger.settle([Settlement("key1", "confirmed")])
+        ledger.record_results([Result("key1", "confirmed")])
         assert ledger.states(["key1"]) == {"key1": "sending"}
 
     def test_a_lease_that_ends_is_doubt_and_never_sent_again(
@@ -159,13 +159,13 @@ class LedgerContract:
 
     def test_settlements_and_the_next_claim_are_one_step(self, ledger: Ledger) -> None:
         ledger.claim("plan", letters(1))
-        assert ledger.claim("plan", letters(2), [Settlement("key1", "returned", "NO_ROUTE")]) == {"key2"}
+        assert ledger.claim("plan", letters(2), [Result("key1", "returned", "NO_ROUTE")]) == {"key2"}
         assert ledger.states(["key1", "key2", "key3"]) == {"key1": "returned", "key2": "sending"}
 
     def test_entries_come_in_the_order_of_the_plan(self, ledger: Ledger) -> None:
         ledger.claim("plan", letters(3, 1, 2))
         ledger.claim("other", letters(4))
-        ledger.settle([Settlement(f"key{n}", "in_doubt", "gone") for n in (1, 2, 3, 4)])
+        ledger.record_results([Result(f"key{n}", "in_doubt", "gone") for n in (1, 2, 3, 4)])
         assert [(e.number, e.record_id, e.detail) for e in ledger.entries("plan", "in_doubt")] == [
             (n, f"record{n}", "gone") for n in (1, 2, 3)
         ]

@@ -37,7 +37,7 @@ from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import REPLAY_ID
 from dlq.replay.pace import Stop
 from dlq.replay.plan import Wanted, make
-from dlq.replay.reconcile import Words, reconcile
+from dlq.replay.reconcile import Decision, reconcile
 from dlq.replay.status import counts
 
 Fate = Callable[[int], Outcome]
@@ -211,9 +211,9 @@ class Replaying:
         with brokers(self.config, self.queue) as opened:
             return apply(self.store, self.config, plan, opened, self.ledger, stop, progress)
 
-    def reconcile(self, plan: str, **words: Any) -> dict[str, int]:
+    def reconcile(self, plan: str, **decision: Any) -> dict[str, int]:
         with brokers(self.config, self.queue) as opened:
-            resolved = reconcile(self.store, plan, opened, self.ledger, Words(**words))
+            resolved = reconcile(self.store, plan, opened, self.ledger, Decision(**decision))
         self.notes = resolved.notes
         return {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
 

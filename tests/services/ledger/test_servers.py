@@ -20,7 +20,7 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened
-from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.letters import Letter
 from dlq.replay.plan import Wanted, make
@@ -80,7 +80,7 @@ def test_what_became_of_it_is_kept(ledger: Ledger) -> None:
     some = letters(4)
     ledger.claim("kept", some)
     states = ("confirmed", "returned", "in_doubt", "planned")
-    ledger.settle([Settlement(one.key, state, "why") for one, state in zip(some, states, strict=True)])
+    ledger.record_results([Result(one.key, state, "why") for one, state in zip(some, states, strict=True)])
     assert dict(ledger.states([one.key for one in some])) == dict(
         zip((one.key for one in some), states, strict=True)
     )
@@ -219,7 +219,7 @@ def test_a_ledger_moves_from_the_archive_to_a_server(
     with opened(file, store) as old:
         old.claim("moved", some)
         states = ("confirmed", "confirmed", "returned", "in_doubt", "planned")
-        old.settle([Settlement(one.key, state) for one, state in zip(some, states, strict=True)])
+        old.record_results([Result(one.key, state) for one, state in zip(some, states, strict=True)])
     with pytest.raises(UsageError, match="dlq ledger move"):
         open_ledger(config.ledger, store)
     assert move(config.ledger, store) == (5, 4)

@@ -14,7 +14,7 @@ from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any, warnings
-from dlq.replay.ledger.contract import Settlement
+from dlq.replay.ledger.contract import Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.plan import Wanted, make
 from dlq.replay.verify import verify
@@ -97,7 +97,7 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
     store.put("here", b"")
     with opened(config.ledger, store) as own:
         own.claim("plan", letters(1))
-        own.settle([Settlement("key1", "confirmed")])
+        own.record_results([Result("key1", "confirmed")])
     elsewhere = LedgerSettings(url=f"sqlite:///{tmp_path}/elsewhere.db")
     with pytest.raises(UsageError, match="dlq ledger move"):
         open_ledger(elsewhere, store)

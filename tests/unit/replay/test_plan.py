@@ -12,7 +12,7 @@ from dlq.connectors.base import Target
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
-from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.plan import FIX_FIRST, Wanted
 
 
@@ -83,7 +83,7 @@ def test_letters_that_the_ledger_knows_are_left_out_by_their_state(plan: Plannin
     first = list(planfile.letters(plan.store, plan().plan))
     ledger.claim("first", first[:6])
     states = ("confirmed", "returned", "refused", "in_doubt", "planned")
-    ledger.settle([Settlement(one.key, state) for one, state in zip(first, states, strict=False)])
+    ledger.record_results([Result(one.key, state) for one, state in zip(first, states, strict=False)])
     header = plan()
     assert header.left_out == {"replayed": 1, "returned": 1, "refused": 1, "in_doubt": 1, "sending": 1}
     assert ids(plan, header) == [first[4].record_id, first[6].record_id]

@@ -7,7 +7,7 @@ from support.planning import Planning
 from support.replaying import fill, settings
 
 from dlq.replay import planfile
-from dlq.replay.ledger.contract import Ledger, Settlement
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.plan import Wanted
 
 
@@ -39,7 +39,7 @@ def test_a_transaction_that_was_confirmed_once_is_not_sent_again_anyhow(
     fill(plan.store, 1, **HALF_MESSAGE)
     [one] = planfile.letters(plan.store, plan(Wanted(to="origin")).plan)
     ledger.claim("first", [one])
-    ledger.settle([Settlement(one.key, "confirmed")])
+    ledger.record_results([Result(one.key, "confirmed")])
     given_up = {**HALF_MESSAGE, "dead_letter_queue": "TRANS_CHECK_MAX_TIME_TOPIC"}
     fill(plan.store, 1, start=5, **given_up, headers={"dlq_replay_lap": "1"})
     header = plan(Wanted(where="dead_letter_queue like 'TRANS%'", to=to))

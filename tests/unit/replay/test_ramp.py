@@ -16,8 +16,8 @@ from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
 from dlq.core.errors import HarmRefused
+from dlq.replay import came_back
 from dlq.replay.apply import applying
-from dlq.replay.came_back import came_back
 from dlq.replay.destinations import Destination
 from dlq.replay.evidence import Standing
 from dlq.replay.letters import REPLAY_ID, REPLAY_LAP
@@ -51,7 +51,7 @@ class Consumer:
         if dead:
             segments.commit(self.replay.store, "orders", f"look{self.seen}", 0, "drain", dead, {})
         self.seen = len(arrived)
-        return came_back(self.replay.store, self.replay.config, plan)
+        return came_back.count(self.replay.store, self.replay.config, plan)
 
 
 def climb(
@@ -113,7 +113,7 @@ def test_what_came_back_from_another_plan_is_not_its_harm(replay: Replaying) -> 
     fill(replay.store, 20)
     first = replay.plan(limit=10)
     climb(replay, first, 10, lambda _n: True)
-    assert came_back(replay.store, replay.config, "another plan") == 0
+    assert came_back.count(replay.store, replay.config, "another plan") == 0
 
 
 @pytest.mark.parametrize("at", [1, 5, 50])

@@ -1,4 +1,4 @@
-"""What is in doubt is resolved by evidence first, then by an operator's word, and who said it is kept."""
+"""What is in doubt is resolved by evidence first, then by an operator's decision, and who made it is kept."""
 
 import getpass
 
@@ -73,7 +73,7 @@ def test_the_operators_word_counts_per_letter_and_is_kept(replay: Replaying, dou
     assert replay.states(doubtful) == {"confirmed": 1, "planned": 16, "held": 1, "in_doubt": 2}
     [entry] = replay.ledger.entries(doubtful, "confirmed")
     assert entry.detail is not None
-    assert entry.detail.startswith(f"by the word of {getpass.getuser()}@")
+    assert entry.detail.startswith(f"decided by {getpass.getuser()}@")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Stored messages cut into columns are the messages taken apart one by one."""
+"""Stored messages parsed into columns are the messages taken apart one by one."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlq.connectors.rocketmq.columns import Cut, cut
+from dlq.connectors.rocketmq.columns import StoredColumns, parse_columns
 from dlq.connectors.rocketmq.message import StoredMessage, encode
 from dlq.connectors.rocketmq.remoting import ProtocolError
 
@@ -16,8 +16,8 @@ from .test_message import PLAIN, messages
 @settings(deadline=None)  # the first array imports what pyarrow needs
 @given(st.lists(messages(), min_size=1, max_size=5))
 def test_columns_hold_what_the_messages_hold(written: list[StoredMessage]) -> None:
-    found = cut([*map(encode, written)])
-    for name in Cut._fields:
+    found = parse_columns([*map(encode, written)])
+    for name in StoredColumns._fields:
         column = getattr(found, name)
         values = column.tolist() if hasattr(column, "tolist") else column.to_pylist()
         assert values == [getattr(message, name) for message in written]
@@ -28,10 +28,10 @@ def test_columns_hold_what_the_messages_hold(written: list[StoredMessage]) -> No
 def test_damaged_messages_are_told_and_never_crash(at: int, noise: bytes) -> None:
     data = encode(PLAIN)
     with suppress(ProtocolError):
-        cut([data[:at] + noise + data[at + len(noise) :], data])
+        parse_columns([data[:at] + noise + data[at + len(noise) :], data])
 
 
 @pytest.mark.parametrize("size", [48, 88, 90, len(encode(PLAIN)) - 1])
 def test_a_message_that_is_cut_short_is_damaged(size: int) -> None:
     with pytest.raises(ProtocolError, match=r"damaged|longer"):
-        cut([encode(PLAIN)[:size]])
+        parse_columns([encode(PLAIN)[:size]])
