@@ -1,8 +1,12 @@
 """What is given away: the same bytes each time, with all that a user needs and nothing of this machine."""
 
 import importlib.util
+import shutil
 import subprocess
+import sys
+import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 from types import ModuleType
 
@@ -43,14 +47,69 @@ def test_two_builds_have_the_same_bytes(wheels: list[Path]) -> None:
     assert first == second
 
 
-def test_the_wheel_holds_every_module_and_what_they_read(wheels: list[Path]) -> None:
-    folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
-    listed = subprocess.run(
-        ["git", "ls-tree", "-r", "--name-only", "HEAD", "--", *folders],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    ).stdout.splitlines()  # fmt: skip
+def committed(*places: str) -> set[str]:
+    """The files of the commit below some folders."""
+    command = ["git", "ls-tree", "-r", "--name-only", "HEAD", "--", *places]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return set(listed.splitlines())
+
+
+FOLDERS = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
+
+
+def test_the_wheel_holds_every_module_and_what_they_read_and_nothing_else(wheels: list[Path]) -> None:
     with zipfile.ZipFile(wheels[0]) as wheel:
-        assert {f"dlq/{name}" for name in listed} <= set(wheel.namelist())
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == {f"dlq/{name}" for name in committed(*FOLDERS)}
+
+
+def test_the_wheel_says_what_it_is(wheels: list[Path]) -> None:
+    with zipfile.ZipFile(wheels[0]) as wheel:
+        said = {Path(name).name: wheel.read(name) for name in wheel.namelist() if ".dist-info/" in name}
+    metadata = message_from_bytes(said["METADATA"])
+    assert metadata["Version"] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert said["LICENSE"] == (ROOT / "LICENSE").read_bytes()
+    assert b"dlq = dlq.cli.app:main" in said["entry_points.txt"]
+
+
+def test_the_sdist_holds_the_source_and_its_pages(wheels: list[Path]) -> None:
+    (sdist,) = wheels[0].parent.glob("*.tar.gz")
+    with tarfile.open(sdist) as tar:
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    pages = {name for name in committed("docs") if name.endswith(".md")}
+    assert {*committed(*FOLDERS), *pages, "README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml"} <= names
+    assert not any(name.startswith((".", "tests")) for name in names)
+
+
+def runs(program: Path) -> bool:
+    """pyenv has programs that only say which version is missing."""
+    return subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0
+
+
+def other_pythons() -> list[Path]:
+    """Of the versions that are supported, those that are on this machine, beside the one that runs this."""
+    found = []
+    for minor in sorted({11, 12, 13} - {sys.version_info.minor}):
+        name = f"python3.{minor}"
+        places = [shutil.which(name) or "", *Path.home().glob(f".pyenv/versions/3.{minor}.*/bin/{name}")]
+        found += [Path(place) for place in places if place and runs(Path(place))][:1]
+    return found
+
+
+@pytest.mark.parametrize("program", other_pythons(), ids=lambda program: program.name)
+def test_the_wheel_is_installed_and_works_on_each_python(
+    program: Path, wheels: list[Path], tmp_path: Path
+) -> None:
+    subprocess.run([program, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / DIST.PYTHON
+    DIST.run(python, "-m", "pip", "install", "--quiet", wheels[0])
+    (tmp_path / "letters.jsonl").write_text('{"broker_kind": "rabbitmq", "queue": "q", "body_text": "a"}\n')
+    for words in (["import", "letters.jsonl"], ["ls"], ["report"]):
+        done = subprocess.run(
+            [python.with_name("dlq"), *words], cwd=tmp_path, capture_output=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.spark
