@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from dlq.archive import analyses, compaction, evidence, manifests
+from dlq.archive import analyses, compaction, manifests, store_facts
 from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose
 from dlq.archive.store import LocalStore, Store, checked_format
@@ -24,7 +24,7 @@ _UNFINISHED_AFTER = timedelta(days=1)
 
 def clutter(store: Store, keep_analyses: int) -> list[str]:
     """Names in the archive that may go: old and unfinished analyses, outdated topology and evidence."""
-    return [*_of_analyses(store, max(1, keep_analyses)), *_of_topology(store), *evidence.outdated(store)]
+    return [*_of_analyses(store, max(1, keep_analyses)), *_of_topology(store), *store_facts.outdated(store)]
 
 
 def _of_analyses(store: Store, keep: int) -> Iterator[str]:

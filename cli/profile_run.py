@@ -207,9 +207,9 @@ class Run:
 
     def _analyze_anew(self) -> "Analysis":
         from dlq.analyzers.spark.job import analyze
-        from dlq.capture import evidence
+        from dlq.capture import external_stores
 
-        taken = evidence.take(self._context.store, self._context.settings)
+        taken = external_stores.take(self._context.store, self._context.settings)
         for snapshot in taken:
             if snapshot.error is not None:
                 self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)

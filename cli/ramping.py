@@ -18,8 +18,8 @@ from dlq.core.text import for_terminal
 from dlq.core.units import seconds
 from dlq.replay import came_back, planfile
 from dlq.replay.apply import Run
+from dlq.replay.consumed import Standing, standing
 from dlq.replay.destinations import Destination
-from dlq.replay.evidence import Standing, standing
 from dlq.replay.load import Loader
 from dlq.replay.pace import Stop
 from dlq.replay.ramp import Watch, places_of, ramp

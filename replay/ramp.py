@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from dlq.archive.store import Store
 from dlq.replay import planfile
 from dlq.replay.apply import Run, Send
+from dlq.replay.consumed import MISSING, Consumed, Standing, age, how_far_consumed, in_words, progress
 from dlq.replay.destinations import Destination
-from dlq.replay.evidence import MISSING, Evidence, Standing, age, evidence, in_words, progress
 
 _GROWTH = 10
 _NAP_SECONDS = 0.2
@@ -31,7 +31,7 @@ class Step:
 
     sent: int
     came_back: int
-    evidence: Evidence
+    evidence: Consumed
 
 
 @dataclass
@@ -110,7 +110,7 @@ class _Watched:
         self._name = name
         self._not_there = step.sent - step.outcomes.get("confirmed", 0)
         self.now, self.known = before, known
-        self.evidence: Evidence = "unknown"
+        self.evidence: Consumed = "unknown"
         self._patience = watch.wait
         self._last_sign = self._last_look = time.monotonic()
         self._look_pause = _LOOK_SECONDS
@@ -160,7 +160,7 @@ class _Watched:
 
     def _weigh(self) -> None:
         gone = self.came_back + self._not_there
-        self.evidence = evidence(self._before, self.now, self.step.places, gone)
+        self.evidence = how_far_consumed(self._before, self.now, self.step.places, gone)
         left = max(0.0, self._patience - (time.monotonic() - self._last_sign))
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
         seen = in_words(self.now) or "nobody tells who consumes"
@@ -183,7 +183,7 @@ def _judge(done: Ramp, watched: _Watched, watch: Watch) -> None:
         done.why = _NOT_CONSUMED[step.evidence].format(seen=in_words(watched.now))
 
 
-_AWAITED: Mapping[Evidence, str] = {
+_AWAITED: Mapping[Consumed, str] = {
     "consumed": "letters that come back",
     "taken": "letters that come back",
     "unknown": "letters that come back",

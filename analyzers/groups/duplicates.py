@@ -14,10 +14,10 @@ rebalance.
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-SIGNS = ("same_message_id", "same_key", "same_body", "several_groups")
+MATCH_KEYS = ("same_message_id", "same_key", "same_body", "several_groups")
 """What letters of one broker can share; stronger kinds first."""
 
-ROCKETMQ_SIGNS = ("by_id", "by_business", "of_message")
+ROCKETMQ_MATCH_KEYS = ("by_id", "by_business", "of_message")
 """What RocketMQ's can share: an id, or a business key and a body, in one dead-letter topic; an id in all of
 a broker."""
 
@@ -45,12 +45,12 @@ class Duplicate(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A sign of a letter, and what all the letters that have it come to. A letter that lacks an id (a key, a
-    body) has no such sign."""
+    """A match key of a letter, and what all the letters that have it come to. A letter that lacks an id (a
+    key, a body) has no such match key."""
 
     kind: str
-    """One of SIGNS or ROCKETMQ_SIGNS."""
-    sign: int
+    """One of MATCH_KEYS or ROCKETMQ_MATCH_KEYS."""
+    match_key: int
     """A hash, with its sign bit."""
     size: int
     first_record_id: str
@@ -72,14 +72,14 @@ class Shared(NamedTuple):
 def of_letter(
     record_id: str, body_sha256: str | None, coordinated: bool, shared: Iterable[Shared]
 ) -> Duplicate:
-    """A letter that is compared with all of its broker, and its signs; `coordinated`: its producer has a
+    """A letter that is compared with all of its broker, and its match keys; `coordinated`: its producer has a
     transactions' coordinator."""
     met = _met(shared)
-    kind = next((kind for kind in SIGNS if kind in met), None)
+    kind = next((kind for kind in MATCH_KEYS if kind in met), None)
     group = next((met[kind] for kind in _GROUPS if kind in met), None)
     repeats, exact = _repeats(met.get("same_message_id"), record_id, body_sha256)
     return Duplicate(
-        duplicate_group=name_of(group.sign) if group else None,
+        duplicate_group=name_of(group.match_key) if group else None,
         duplicate_kind=_OF_COORDINATED.get(kind, kind) if coordinated and kind else kind,
         first_of_group=group.first_record_id == record_id if group else None,
         repeats_id=repeats,
@@ -90,7 +90,7 @@ def of_letter(
 def of_rocketmq_letter(
     record_id: str, body_sha256: str | None, replayed: bool | None, shared: Iterable[Shared]
 ) -> Duplicate | None:
-    """A letter in `%DLQ%<group>`, and its signs; None when it is alone. `replayed`: it is a replay."""
+    """A letter in `%DLQ%<group>`, and its match keys; None when it is alone. `replayed`: it is a replay."""
     met = _met(shared if replayed else (_among_originals(one) for one in shared))
     by_id, by_business = met.get("by_id"), met.get("by_business")
     kind = next((kind for kind, holds in _ROCKETMQ_KINDS if holds(met, replayed is True)), None)
@@ -99,7 +99,7 @@ def of_rocketmq_letter(
     named, oldest = by_business or by_id, by_id or by_business
     repeats, exact = _repeats(None if kind == "replay_returned" else by_id, record_id, body_sha256)
     return Duplicate(
-        duplicate_group=name_of(named.sign) if named else None,
+        duplicate_group=name_of(named.match_key) if named else None,
         duplicate_kind=kind,
         first_of_group=oldest.first_record_id == record_id if oldest else None,
         repeats_id=repeats,
@@ -107,9 +107,9 @@ def of_rocketmq_letter(
     )
 
 
-def name_of(sign: int) -> str:
+def name_of(match_key: int) -> str:
     """A group's name: its hash in hexadecimal digits, without zeros before them."""
-    return f"{sign & 0xFFFF_FFFF_FFFF_FFFF:x}"
+    return f"{match_key & 0xFFFF_FFFF_FFFF_FFFF:x}"
 
 
 def _among_originals(shared: Shared) -> Shared:
@@ -121,7 +121,7 @@ Met = Mapping[str, Shared]
 
 
 def _met(shared: Iterable[Shared]) -> Met:
-    """The signs that others have too, by kind."""
+    """The match keys that others have too, by kind."""
     return {one.kind: one for one in shared if one.size > 1 and _counts(one)}
 
 

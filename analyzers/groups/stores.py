@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from dlq.analyzers.groups.values import highest, in_order, known, second
-from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence
+from dlq.core.store_facts import Fact
 from dlq.core.units import human_seconds, seconds
 
 STATES = ("no_record", "unasked", "too_old", "abandoned", "consuming", "consumed_before", "consumed")

@@ -85,7 +85,7 @@ class Transaction(NamedTuple):
     """It was given up for its age."""
 
 
-class Settled(NamedTuple):
+class Conclusion(NamedTuple):
     """What a transaction makes of one of its records. A user's own cause stays; so do a mechanism and an
     evidence that are None here."""
 
@@ -139,17 +139,17 @@ def resolve(unique_key: str, members: Iterable[Member], nodes: Mapping[str, Node
     return [_told(unique_key, node, case) for node, case in cases]
 
 
-def settled(transaction: Transaction | None, record_id: str) -> Settled:
+def concluded(transaction: Transaction | None, record_id: str) -> Conclusion:
     """What its transaction makes of a record; None: it is an op record, which is of none.
 
     One record stands for a transaction that is open or was given up; the copies beside it, and the op
     records, are no letters: their cause is None.
     """
     if transaction is None:
-        return Settled(None, None, None, None, beside_the_letter=True)
+        return Conclusion(None, None, None, None, beside_the_letter=True)
     stands = record_id == transaction.letter
     cause, mechanism = _meaning(transaction) if stands else (None, "none")
-    return Settled(cause, mechanism, transaction.state, transaction.evidence, beside_the_letter=not stands)
+    return Conclusion(cause, mechanism, transaction.state, transaction.evidence, beside_the_letter=not stands)
 
 
 def _meaning(transaction: Transaction) -> tuple[str, str]:

@@ -1,6 +1,7 @@
-"""Letters that share a sign with others: Spark finds them by hashes, `groups.duplicates` says what they mean.
+"""Letters that share a match key with others: Spark finds them by hashes, `groups.duplicates` says what they
+mean.
 
-Duplicates are few, so the signs that are shared are found first, by their hashes alone; of each sign only
+Duplicates are few, so the match keys that are shared are found first, by their hashes alone; of each only
 what all its letters come to is kept, however many they are.
 """
 
@@ -18,42 +19,44 @@ IDENTITY = ("source", "record_id")
 
 
 def shared(letters: "DataFrame", few: bool) -> "DataFrame":
-    """Letters after step 1 -> IDENTITY and `shared`: the signs that a letter shares with others, as an array
-    of `groups.duplicates.Shared`. Spark keeps no more of a sign than a row, however many letters have it."""
+    """Letters after step 1 -> IDENTITY and `shared`: the match keys that a letter shares with others, as an
+    array of `groups.duplicates.Shared`. Of a match key Spark keeps a row, however many letters have it."""
     from pyspark.sql import functions as F
 
     facts = (column.alias(name) for name, column in _facts().items())
-    each = letters.select(*IDENTITY, F.inline(_signs()), *facts).filter(F.col("sign").isNotNull())
+    each = letters.select(*IDENTITY, F.inline(_match_keys()), *facts).filter(F.col("match_key").isNotNull())
     if not few:
-        repeated = each.groupBy("sign").agg(F.count("*").alias("size")).filter(F.col("size") > 1)
-        each = each.join(kept_in_memory(repeated.select("sign"), few), on="sign", how="inner")
+        repeated = each.groupBy("match_key").agg(F.count("*").alias("size")).filter(F.col("size") > 1)
+        each = each.join(kept_in_memory(repeated.select("match_key"), few), on="match_key", how="inner")
     met = each.withColumns(_totals()).filter(F.col("size") > 1)
     return met.groupBy(*IDENTITY).agg(F.collect_list(F.struct(*Shared._fields)).alias("shared"))
 
 
-def _signs() -> "Column":
+def _match_keys() -> "Column":
     """What letters may share. A replayed message that died again is a new lap of its original, not a
     duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
     from pyspark.sql import functions as F
 
-    def sign(name: str, tag: str, known: "Column", *parts: "Column | str") -> "Column":
+    def match_key(name: str, tag: str, known: "Column", *parts: "Column | str") -> "Column":
         hashed = F.when(known, F.xxhash64(F.lit(tag), *parts))
-        return F.struct(F.lit(name).alias("kind"), hashed.alias("sign"))
+        return F.struct(F.lit(name).alias("kind"), hashed.alias("match_key"))
 
     place = (F.coalesce("origin", F.lit("")), "laps")
     has_id, key = F.col("message_id") != "", _key()
     queue = ("broker", "dead_letter_queue")
     business = F.coalesce(F.nullif("key", "message_id"), "rocket.keys")
     anywhere = F.array(
-        sign("same_message_id", "id", has_id, "broker", "message_id", *place),
-        sign("same_key", "key", key.isNotNull(), "broker", key, *place),
-        sign("same_body", "body", F.col("body_size") > 0, "broker", "body_sha256", *place),
-        sign("several_groups", "elsewhere", has_id & F.col("origin").isNotNull(), "broker", "message_id"),
+        match_key("same_message_id", "id", has_id, "broker", "message_id", *place),
+        match_key("same_key", "key", key.isNotNull(), "broker", key, *place),
+        match_key("same_body", "body", F.col("body_size") > 0, "broker", "body_sha256", *place),
+        match_key(
+            "several_groups", "elsewhere", has_id & F.col("origin").isNotNull(), "broker", "message_id"
+        ),
     )
     rocketmq = F.array(
-        sign("by_id", "id", F.col("message_id").isNotNull(), *queue, "message_id"),
-        sign("by_business", "key", business != "", *queue, business, "body_sha256"),
-        sign("of_message", "message", F.col("message_id").isNotNull(), "broker", "message_id"),
+        match_key("by_id", "id", F.col("message_id").isNotNull(), *queue, "message_id"),
+        match_key("by_business", "key", business != "", *queue, business, "body_sha256"),
+        match_key("of_message", "message", F.col("message_id").isNotNull(), "broker", "message_id"),
     )
     alike = [name for name, kind in kinds().items() if kind.duplicates == "anywhere"]
     is_dead_letter = F.col("dead_letter_queue").startswith("%DLQ%")
@@ -91,27 +94,27 @@ def _facts() -> "dict[str, Column]":
 
 
 def _totals() -> "dict[str, Column]":
-    """What the letters of one sign come to."""
+    """What the letters of one match key come to."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    sign = Window.partitionBy("sign")
+    same_key = Window.partitionBy("match_key")
 
     def several(name: str) -> "Column":
-        return F.coalesce(F.min(name).over(sign) != F.max(name).over(sign), F.lit(False))
+        return F.coalesce(F.min(name).over(same_key) != F.max(name).over(same_key), F.lit(False))
 
     oldest, one_birth = (
-        F.min("age").over(sign),
-        F.min("published_at").over(sign) == F.max("published_at").over(sign),
+        F.min("age").over(same_key),
+        F.min("published_at").over(same_key) == F.max("published_at").over(same_key),
     )
     return {
-        "size": F.count("*").over(sign),
+        "size": F.count("*").over(same_key),
         "first_record_id": oldest["record_id"],
         "first_body_sha256": oldest["body_sha256"],
         "several_origins": several("origin_id"),
         "one_birth": F.coalesce(one_birth, F.lit(False)),
-        "all_committed": F.coalesce(F.min("committed").over(sign), F.lit(False)),
-        "any_fallback": F.max("fallback").over(sign),
+        "all_committed": F.coalesce(F.min("committed").over(same_key), F.lit(False)),
+        "any_fallback": F.max("fallback").over(same_key),
         "several_places": several("place"),
-        "originals": F.count(F.when(F.col("original"), True)).over(sign),
+        "originals": F.count(F.when(F.col("original"), True)).over(same_key),
     }

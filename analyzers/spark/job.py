@@ -46,11 +46,11 @@ from dlq.analyzers.spark.session import session
 from dlq.analyzers.spark.transactions import node_facts
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import BURSTS, INCIDENTS, TABLES, VERDICTS, Analysis
-from dlq.archive.evidence import Snapshot
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import Store
+from dlq.archive.store_facts import Snapshot
 from dlq.core import clock
 from dlq.core.clock import Clock
 from dlq.core.errors import UsageError
@@ -140,7 +140,7 @@ def analyze(
     """Judge everything captured (since a time in microseconds) and commit a new analysis.
 
     `client_logs` are paths and globs of consumers' logs, joined with suppressed duplicates; `snapshots` are
-    what the stores of `[evidence.NAME]` said (`dlq.capture.evidence.take`). Raises UsageError
+    what the stores of `[evidence.NAME]` said (`dlq.capture.external_stores.take`). Raises UsageError
     when nothing was captured, a log is not there, or Spark cannot start, ConfigError for a bad user rule;
     Busy when segments are being written again for long.
     """
@@ -251,7 +251,7 @@ def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) ->
     standing = _standing(spark, asked, letters) if is_burst else None
     found = verdicts.Found(
         shared=duplicates.shared(letters, asked.is_small),
-        settled=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
+        concluded=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
         told=stores.answers(spark, asked.store, letters, asked.settings, asked.snapshots)
         if asked.snapshots
         else None,

@@ -14,12 +14,12 @@ import pyarrow as pa
 from dlq.analyzers.groups.stores import KINDS, Answer, Asked, Letter, answer, asked, is_asked, together
 from dlq.analyzers.spark.files import read_files, spark_schema
 from dlq.analyzers.spark.rows import Meaning, Row, Step, by_group, through_python
-from dlq.archive.evidence import FACTS, Snapshot
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import Store
+from dlq.archive.store_facts import FACTS, Snapshot
 from dlq.core.clock import iso
-from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence, Settings
+from dlq.core.store_facts import Fact
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

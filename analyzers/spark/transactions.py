@@ -11,10 +11,10 @@ from dlq.analyzers.groups.transactions import (
     Member,
     Node,
     Transaction,
+    concluded,
     ended_copies,
     offsets,
     resolve,
-    settled,
 )
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 from dlq.analyzers.spark.rows import Row, by_group, through_python
@@ -85,7 +85,7 @@ _OP_OFFSET = pa.schema(
 )
 RESOLVED = pa.schema([*TRANSACTIONS, ("broker", _S), ("letter", _S), ("skipped", pa.bool_())])
 """The archive's table, and what `settled_letters` needs."""
-SETTLED = pa.schema(
+CONCLUDED = pa.schema(
     [
         ("source", _S),
         ("record_id", _S),
@@ -157,19 +157,19 @@ def _ended(key: Row, group: Iterator[Row]) -> Iterator[Row]:
 
 
 def settled_letters(letters: "DataFrame", transactions: "DataFrame") -> "DataFrame":
-    """Letters, and RESOLVED -> SETTLED, a row for each record of a transaction and each op record."""
+    """Letters, and RESOLVED -> CONCLUDED, a row for each record of a transaction and each op record."""
     from pyspark.sql import functions as F
 
     parts = members(letters).select("role", "record_id", *_NODE)
     of_op = F.when(F.col("role") != "finished", F.col("unique_key"))
     joined = parts.withColumn("unique_key", of_op).join(transactions, on=list(_NODE), how="left")
-    return through_python(joined.select("record_id", *RESOLVED.names), _settled, SETTLED)
+    return through_python(joined.select("record_id", *RESOLVED.names), _concluded, CONCLUDED)
 
 
-def _settled(rows: Iterator[Row]) -> Iterator[Row]:
+def _concluded(rows: Iterator[Row]) -> Iterator[Row]:
     for record_id, *row in rows:
         said = dict(zip(RESOLVED.names, row, strict=True))
         source, state = said.pop("source"), said["state"]
         del said["broker"]
-        made = settled(None if state is None else Transaction(**said), record_id)
+        made = concluded(None if state is None else Transaction(**said), record_id)
         yield (source, record_id, *made)

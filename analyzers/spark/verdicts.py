@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
     shared: "DataFrame | None" = None
     """`duplicates.shared`"""
-    settled: "DataFrame | None" = None
+    concluded: "DataFrame | None" = None
     """`transactions.settled_letters`"""
     told: "DataFrame | None" = None
     """`stores.answers`"""
@@ -65,7 +65,7 @@ class Letter(NamedTuple):
     keys: str | None
     replayed: bool | None
     shared: dict[str, Any] | None
-    settled: dict[str, Any] | None
+    concluded: dict[str, Any] | None
     told: dict[str, Any] | None
     standing: dict[str, Any] | None
 
@@ -123,7 +123,7 @@ def _finish(rules: Sequence[Rule], max_laps: int) -> Step:
 
 
 def _change(letter: Letter, rules: Sequence[Rule], max_laps: int) -> Row:
-    known = _settled(letter)
+    known = _concluded(letter)
     duplicate, standing = _duplicate(letter), letter.standing
     told = letter.told or {}
     state = known.transaction_state or told.get("told_transaction")
@@ -135,7 +135,7 @@ def _change(letter: Letter, rules: Sequence[Rule], max_laps: int) -> Row:
             exception_family=letter.exception_family,
             laps=letter.laps,
             user_rule=letter.user_rule,
-            beside_the_letter=bool(letter.settled and letter.settled["beside_the_letter"]),
+            beside_the_letter=bool(letter.concluded and letter.concluded["beside_the_letter"]),
             transaction_state=state,
             store_state=told.get("store_state"),
             duplicate=duplicate,
@@ -160,9 +160,9 @@ def _change(letter: Letter, rules: Sequence[Rule], max_laps: int) -> Row:
     )
 
 
-def _settled(letter: Letter) -> Letter:
+def _concluded(letter: Letter) -> Letter:
     """The letter as its transaction makes it; a cause that the user names stays."""
-    made = letter.settled
+    made = letter.concluded
     if made is None:
         return letter
     evidence = letter.evidence if made["evidence"] is None else made["evidence"]

@@ -49,12 +49,12 @@ def analyze(
     Example: dlq analyze --since 24h
     """
     from dlq.analyzers.spark.job import analyze as run
-    from dlq.capture import evidence
+    from dlq.capture import external_stores
 
     context: Context = ctx.obj
     moment = None if since is None else moment_of(since)
     warn_of_evidence(context)
-    taken = evidence.take(context.store, context.settings)
+    taken = external_stores.take(context.store, context.settings)
     result = run(
         context.store,
         context.settings,

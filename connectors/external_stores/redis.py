@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from dlq.connectors.credentials import password_of
 from dlq.core import clock
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable, UsageError
-from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence
+from dlq.core.store_facts import Fact
 
 if TYPE_CHECKING:
     from redis import Redis

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from dlq.connectors.credentials import password_of
 from dlq.connectors.external_stores.sql_drivers import DRIVERS
 from dlq.core.errors import BrokerError, ConfigError, Unreachable
-from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence
+from dlq.core.store_facts import Fact
 
 _PATIENCE = {"connect_timeout": 10}
 _COLUMNS = ("application_name", "topic", "tag", "msg_uniq_key", "status", "expire_time")

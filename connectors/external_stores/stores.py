@@ -7,8 +7,8 @@ letters is Spark's.
 from collections.abc import Callable, Iterator, Mapping
 
 from dlq.connectors.external_stores import redis, sql
-from dlq.core.evidence import Fact
 from dlq.core.settings import Evidence
+from dlq.core.store_facts import Fact
 
 _READERS: Mapping[tuple[str, bool], Callable[[Evidence], Iterator[Fact]]] = {
     ("rocketmq-dedup", True): redis.dedup,

@@ -12,9 +12,9 @@ from support.archives import letter, write_segment
 from support.servers.ledgers import SERVERS, Server
 from support.servers.redis_server import Redis
 
-from dlq.archive import evidence
+from dlq.archive import store_facts
 from dlq.archive.store import LocalStore
-from dlq.capture.evidence import take
+from dlq.capture.external_stores import take
 from dlq.connectors.external_stores.stores import read
 from dlq.core.clock import now
 from dlq.core.configuration import parse
@@ -79,7 +79,7 @@ def test_the_hashes_of_shine_are_read_as_text_json_and_java_strings(
 def test_a_large_store_comes_whole_and_once(
     client: redis.Redis, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "_PART_ROWS", 4000)
+    monkeypatch.setattr(store_facts, "_PART_ROWS", 4000)
     for start in range(0, 10_000, 1000):
         client.mset({f"MSGDEDUP:pay:orders:K{n}": "CONSUMED" for n in range(start, start + 1000)})
     store = LocalStore(str(tmp_path))

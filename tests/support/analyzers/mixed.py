@@ -13,9 +13,9 @@ from unit.analyzers.test_rules_rabbitmq import TABLE as OF_RABBITMQ
 
 from dlq.archive.store import LocalStore
 from dlq.core.configuration import parse
-from dlq.core.evidence import Fact
 from dlq.core.record import Record
 from dlq.core.settings import Settings
+from dlq.core.store_facts import Fact
 
 HOUR = 60 * MINUTE
 DIED = (BORN + MINUTE) * 1000

@@ -16,9 +16,9 @@ from dlq.analyzers.rules import Facts, Letter, Verdict, judge
 from dlq.analyzers.rules.frameworks import coordinated
 from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
 from dlq.core.brokers import kind_of
-from dlq.core.evidence import Fact
 from dlq.core.record import Record
 from dlq.core.settings import Settings
+from dlq.core.store_facts import Fact
 
 Identity = tuple[str, str]
 """Source and record_id."""
@@ -58,14 +58,14 @@ class One(NamedTuple):
 def verdicts(records: Iterable[Record], asking: Asking) -> dict[Identity, dict[str, Any]]:
     """The verdicts on all letters, by their identity."""
     letters = [_alone(record, asking) for record in records]
-    shared, settled = _shared(letters), _settled(letters, asking)
+    shared, concluded = _shared(letters), _concluded(letters, asking)
     standing, told = _standing(letters), _told(letters, asking)
     found = {
         one.identity: _finished(
             one,
             asking,
             shared.get(one.identity),
-            settled.get(one.identity),
+            concluded.get(one.identity),
             standing.get(one.identity),
             told.get(one.identity),
         )
@@ -94,7 +94,7 @@ def _finished(
     one: One,
     asking: Asking,
     shared: list[duplicates.Shared] | None,
-    settled: transactions.Settled | None,
+    concluded: transactions.Conclusion | None,
     standing: bursts.Standing | None,
     told: stores.Answer | None,
 ) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def _finished(
         verdict.evidence,
         verdict.transaction_state,
     )
-    if settled is not None:
-        cause = cause if one.user_rule else settled.cause
-        mechanism = settled.mechanism or mechanism
-        evidence = settled.evidence or evidence
-        state = settled.transaction_state
+    if concluded is not None:
+        cause = cause if one.user_rule else concluded.cause
+        mechanism = concluded.mechanism or mechanism
+        evidence = concluded.evidence or evidence
+        state = concluded.transaction_state
     state = state or (told.told_transaction if told else None)
     twin = _twin(one, shared or [])
     advice, reason = advise(
@@ -120,7 +120,7 @@ def _finished(
             verdict.exception_family,
             verdict.laps,
             one.user_rule,
-            settled is not None and settled.beside_the_letter,
+            concluded is not None and concluded.beside_the_letter,
             state,
             told.store_state if told else None,
             twin,
@@ -155,19 +155,19 @@ def _twin(one: One, shared: list[duplicates.Shared]) -> duplicates.Duplicate | N
 
 
 def _shared(letters: Iterable[One]) -> dict[Identity, list[duplicates.Shared]]:
-    """A sign is known by its number here, in the order in which they are met."""
+    """A match key is known by its number here, in the order in which they are met."""
     groups: dict[tuple[Any, ...], list[One]] = defaultdict(list)
     for one in letters:
-        for sign in _signs(one):
-            groups[sign].append(one)
+        for match_key in _match_keys(one):
+            groups[match_key].append(one)
     found: dict[Identity, list[duplicates.Shared]] = defaultdict(list)
-    for number, (sign, group) in enumerate(groups.items(), 1):
+    for number, (match_key, group) in enumerate(groups.items(), 1):
         for one in group:
-            found[one.identity].append(_group(sign[0], number, group))
+            found[one.identity].append(_group(match_key[0], number, group))
     return found
 
 
-def _signs(one: One) -> Iterator[tuple[Any, ...]]:
+def _match_keys(one: One) -> Iterator[tuple[Any, ...]]:
     record, verdict = one.record, one.verdict
     if kind_of(record.broker_kind).duplicates == "anywhere":
         place = (verdict.origin or "", verdict.laps)
@@ -219,14 +219,14 @@ def _group(kind: str, number: int, group: Sequence[One]) -> duplicates.Shared:
     )
 
 
-def _settled(letters: Iterable[One], asking: Asking) -> dict[Identity, transactions.Settled]:
-    found: dict[Identity, transactions.Settled] = {}
+def _concluded(letters: Iterable[One], asking: Asking) -> dict[Identity, transactions.Conclusion]:
+    found: dict[Identity, transactions.Conclusion] = {}
     parts: dict[tuple[str, str], list[tuple[str, One, Stored]]] = defaultdict(list)
     for one in letters:
         part = role(Letter._make(one.record), one.rocket) if one.rocket else None
         if part is not None and one.rocket is not None:
             parts[(one.record.source, one.record.broker)].append((part, one, one.rocket))
-            found[one.identity] = transactions.settled(None, one.record.record_id)
+            found[one.identity] = transactions.concluded(None, one.record.record_id)
     for (source, _), records in parts.items():
         ended = _ended(records)
         keys: dict[str, list[transactions.Member]] = defaultdict(list)
@@ -238,7 +238,7 @@ def _settled(letters: Iterable[One], asking: Asking) -> dict[Identity, transacti
             resolved = transactions.resolve(key, sorted(members, key=_in_time), asking.nodes.get(source, {}))
             of_node = {transaction.broker_node: transaction for transaction in resolved}
             for member in members:
-                made = transactions.settled(of_node[member.broker_node], member.record_id)
+                made = transactions.concluded(of_node[member.broker_node], member.record_id)
                 found[(source, member.record_id)] = made
     return found
 

@@ -17,7 +17,7 @@ from dlq.analyzers.groups.stores import (
     strongest,
 )
 from dlq.core.configuration import parse
-from dlq.core.evidence import Fact
+from dlq.core.store_facts import Fact
 
 HOUR = 3_600_000_000
 ASKED = 1_795_007_260_000_000

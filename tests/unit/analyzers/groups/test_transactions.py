@@ -11,10 +11,10 @@ from dlq.analyzers.groups.transactions import (
     Member,
     Node,
     Transaction,
+    concluded,
     ended_copies,
     offsets,
     resolve,
-    settled,
 )
 
 BORN = 1_795_000_000_000_000
@@ -173,7 +173,7 @@ def test_every_transaction_has_its_state(known: dict[str, Transaction]) -> None:
 def test_one_record_stands_for_a_transaction_that_needs_somebody(known: dict[str, Transaction]) -> None:
     of_a_twin = {one.member.record_id for one in RECORDS if one.member.broker_node == TWINS}
     judged = [
-        (key, one.role, settled(known[key], one.record_id))
+        (key, one.role, concluded(known[key], one.record_id))
         for key, one in RECORDS
         if one.record_id not in of_a_twin
     ]
@@ -186,7 +186,7 @@ def test_one_record_stands_for_a_transaction_that_needs_somebody(known: dict[str
 
 
 def test_an_op_record_is_of_no_transaction_and_no_letter() -> None:
-    assert settled(None, "any") == (None, None, None, None, True)
+    assert concluded(None, "any") == (None, None, None, None, True)
 
 
 def test_a_transactions_columns_tell_its_story(known: dict[str, Transaction]) -> None:

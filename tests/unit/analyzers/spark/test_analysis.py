@@ -14,10 +14,10 @@ from support.analyzers.rocket_letters import BORN
 from dlq.analyzers import topology
 from dlq.analyzers.spark import job
 from dlq.analyzers.spark.transactions import node_facts
-from dlq.archive import evidence, views
+from dlq.archive import store_facts, views
 from dlq.archive.analyses import VERDICTS, Analysis
-from dlq.archive.evidence import Snapshot
 from dlq.archive.store import LocalStore
+from dlq.archive.store_facts import Snapshot
 
 pytestmark = pytest.mark.spark
 Row = Mapping[str, Any]
@@ -47,8 +47,8 @@ def analyzed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> A
     mixed.fill(store)
     dedup, shine = ([fact for case in mixed.ASKED_FOR for fact in case[1]] for _ in range(2))
     snapshots = [
-        evidence.write(store, "dedup", mixed.ASKED, iter(dedup)),
-        evidence.write(store, "shine", mixed.ASKED, iter(shine)),
+        store_facts.write(store, "dedup", mixed.ASKED, iter(dedup)),
+        store_facts.write(store, "shine", mixed.ASKED, iter(shine)),
         Snapshot("away", mixed.ASKED, error="evidence.away: Redis does not answer"),
     ]
     with pytest.MonkeyPatch.context() as patch:

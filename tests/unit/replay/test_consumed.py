@@ -3,8 +3,8 @@
 import pytest
 
 from dlq.connectors.base import Consumption, Target
+from dlq.replay.consumed import Consumed, how_far_consumed, in_words
 from dlq.replay.destinations import Destination
-from dlq.replay.evidence import Evidence, evidence, in_words
 
 ORDERS: Destination = ("shop", Target("queue", "orders"))
 BILLS: Destination = ("shop", Target("queue", "bills"))
@@ -43,22 +43,22 @@ def told(waiting: int, acknowledged: int | None = None, consumers: int | None = 
         "a counter that began anew",
     ],
 )
-def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Evidence) -> None:
-    assert evidence({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
+def test_ten_letters_are(before: Consumption, now: Consumption, came_back: int, expected: Consumed) -> None:
+    assert how_far_consumed({ORDERS: [before]}, {ORDERS: [now]}, {ORDERS: 10}, came_back) == expected
 
 
 def test_the_place_of_which_least_is_known_decides() -> None:
     fine, hung = [told(0, 10)], [told(10, 0)]
     now = {ORDERS: fine, BILLS: hung}
-    assert evidence({}, now, {ORDERS: 5, BILLS: 5}, 0) == "waiting"
-    assert evidence({}, now, {ORDERS: 5}, 0) == "consumed"
-    assert evidence({}, {ORDERS: fine}, {ORDERS: 5, BILLS: 5}, 0) == "unknown"
+    assert how_far_consumed({}, now, {ORDERS: 5, BILLS: 5}, 0) == "waiting"
+    assert how_far_consumed({}, now, {ORDERS: 5}, 0) == "consumed"
+    assert how_far_consumed({}, {ORDERS: fine}, {ORDERS: 5, BILLS: 5}, 0) == "unknown"
 
 
 def test_a_receiver_without_consumers_counts_only_where_all_have_none() -> None:
     audit = Consumption("audit", 500, 0, 0)
-    assert evidence({}, {ORDERS: [told(0, 10), audit]}, {ORDERS: 10}, 0) == "consumed"
-    assert evidence({}, {ORDERS: [told(10, 0, 0), audit]}, {ORDERS: 10}, 0) == "waiting"
+    assert how_far_consumed({}, {ORDERS: [told(0, 10), audit]}, {ORDERS: 10}, 0) == "consumed"
+    assert how_far_consumed({}, {ORDERS: [told(10, 0, 0), audit]}, {ORDERS: 10}, 0) == "waiting"
 
 
 def test_words_name_the_queue_and_its_consumers() -> None:

@@ -14,11 +14,11 @@ from dlq.replay.destinations import Destination
 
 Standing = Mapping[Destination, Sequence[Consumption]]
 """How far the consumers of each place are; nothing of places of which no broker tells."""
-Evidence = Literal["consumed", "taken", "unknown", "held", "waiting"]
+Consumed = Literal["consumed", "taken", "unknown", "held", "waiting"]
 """Of the letters of a step, from best to worst: acknowledged, or died again; taken by a consumer, and nothing
 tells more; nothing tells of them; taken and not acknowledged; not taken."""
-_WORST_LAST: Sequence[Evidence] = ("consumed", "taken", "unknown", "held", "waiting")
-MISSING: Collection[Evidence] = ("held", "waiting")
+_WORST_LAST: Sequence[Consumed] = ("consumed", "taken", "unknown", "held", "waiting")
+MISSING: Collection[Consumed] = ("held", "waiting")
 """What stops a ramp."""
 
 
@@ -31,14 +31,14 @@ def standing(brokers: Brokers, places: Collection[Destination]) -> Standing:
     return {(broker, target): seen for broker, found in asked.items() for target, seen in found.items()}
 
 
-def evidence(before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int) -> Evidence:
+def how_far_consumed(before: Standing, now: Standing, sent: Mapping[Destination, int], gone: int) -> Consumed:
     """What is known of a step of `sent` letters, of which `gone` are elsewhere: dead again, or never taken by
     the broker."""
     found = [_of_place(before.get(place, ()), now.get(place, ()), n, gone) for place, n in sent.items()]
     return max(found, key=_WORST_LAST.index, default="unknown")
 
 
-def _of_place(before: Sequence[Consumption], now: Sequence[Consumption], sent: int, gone: int) -> Evidence:
+def _of_place(before: Sequence[Consumption], now: Sequence[Consumption], sent: int, gone: int) -> Consumed:
     """The receivers that have consumers decide, or all where none has."""
     was = {one.receiver: one for one in before}
     watched = [one for one in now if one.consumers != 0] or now
@@ -46,7 +46,7 @@ def _of_place(before: Sequence[Consumption], now: Sequence[Consumption], sent: i
     return max(found, key=_WORST_LAST.index, default="unknown")
 
 
-def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Evidence:
+def _of_receiver(before: Consumption | None, now: Consumption, sent: int, gone: int) -> Consumed:
     lay_before = before.waiting if before else 0
     done = _acknowledged(before, now)
     if done is not None and done + gone >= sent + lay_before:

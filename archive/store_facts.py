@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store
 from dlq.core.clock import iso
-from dlq.core.evidence import Fact
+from dlq.core.store_facts import Fact
 
 FACTS = pa.schema(
     [

@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 
-from dlq.archive import evidence as snapshots
 from dlq.archive import manifests
-from dlq.archive.evidence import Snapshot
+from dlq.archive import store_facts as snapshots
 from dlq.archive.store import Store
+from dlq.archive.store_facts import Snapshot
 from dlq.connectors.external_stores import stores
 from dlq.core import clock
 from dlq.core.clock import Clock
