@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 from services.activemq.test_causes import refuse
-from services.activemq.test_replay import outgoing, published
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import Place, settings_of
+from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.activemq.jolokia import Jolokia

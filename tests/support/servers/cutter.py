@@ -14,6 +14,8 @@ class Cutter:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests = self.answers = 2**62
+        self.loses_answers = threading.Event()
+        """Set: the next answer is lost, and its connection ends."""
 
     def __enter__(self) -> "Cutter":
         threading.Thread(target=self._serve, daemon=True).start()
@@ -27,13 +29,16 @@ class Cutter:
             while True:
                 near, _ = self._listener.accept()
                 far = socket.create_connection(self._server)
-                for ends, room in (((near, far), self.requests), ((far, near), self.answers)):
-                    threading.Thread(target=_pass_on, args=(*ends, room), daemon=True).start()
+                never = threading.Event()
+                for way in ((near, far, self.requests, never), (far, near, self.answers, self.loses_answers)):
+                    threading.Thread(target=_pass_on, args=way, daemon=True).start()
 
 
-def _pass_on(source: socket.socket, sink: socket.socket, room: int) -> None:
+def _pass_on(source: socket.socket, sink: socket.socket, room: int, over: threading.Event) -> None:
     with contextlib.suppress(OSError):
         while room > 0 and (data := source.recv(min(room, 65536))):
+            if over.is_set():
+                break
             sink.sendall(data)
             room -= len(data)
     for end in (source, sink):

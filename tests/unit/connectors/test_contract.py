@@ -1,13 +1,20 @@
 """The contract suite over the connectors that need no broker."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+from support.archives import letter
 from support.connector_contract import Place, ReadingContract
+from support.sending_contract import Cut, SendingContract, SendingPlace
 
+from dlq.connectors.base import Target
 from dlq.connectors.file import FileConnector
 from dlq.connectors.memory import MemoryConnector, broker_at
+from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
 SOURCE = Source("orders", "shop", queue="orders.dlq")
@@ -35,7 +42,7 @@ class TestMemory(ReadingContract):
 
 
 class TestFile(ReadingContract):
-    test_a_gauge_counts_what_is_there_and_takes_nothing = None  # a file is no queue
+    CANNOT: ClassVar = {"grow": "a file is read as it is when it is opened", "gauge": "a file is no queue"}
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
@@ -45,4 +52,31 @@ class TestFile(ReadingContract):
             path.write_text("".join(json.dumps(_letter(n)) + "\n" for n in range(letters)))
             return [f"letter {number}".encode() for number in range(letters)]
 
-        return Place(FileConnector(str(path)), SOURCE, fill, grows=False, forgets=False)
+        return Place(FileConnector(str(path)), SOURCE, fill, forgets=False, cannot=self.CANNOT)
+
+
+class TestMemorySending(SendingContract):
+    @pytest.fixture
+    def place(self, request: pytest.FixtureRequest) -> SendingPlace:
+        url = f"memory:{request.node.nodeid}"
+        broker, connector = broker_at(url), MemoryConnector(Broker("shop", "memory", url))
+        broker.declare("orders")
+
+        def refused() -> tuple[Record, Target]:
+            broker.faults.refuse = lambda message: message.target.name == "forbidden"
+            return letter(0), Target("queue", "forbidden")
+
+        @contextmanager
+        def cutting() -> Iterator[tuple[Any, Cut]]:
+            yield connector, lambda given: setattr(broker.faults, "cut_publishing_after", given + 1)
+
+        return SendingPlace(
+            connector,
+            Target("queue", "orders"),
+            letter,
+            lambda: [each["headers"]["dlq_replay_id"] for each in broker.letters("orders")],
+            nowhere=Target("queue", "nowhere"),
+            refused=refused,
+            cutting=cutting,
+            cannot={"forget": "it leaves nothing beside the letters"},
+        )

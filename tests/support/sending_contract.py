@@ -1,0 +1,251 @@
+"""The way back in the connector contract as tests: one suite for every publisher (see `dlq.connectors.base`).
+
+A test class inherits `SendingContract` and gives a `place` fixture: a connector, a target that takes letters,
+and a way to see what really is there.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import count
+from typing import Any
+
+import pytest
+
+from dlq.connectors.base import Outgoing, Publisher, Sent, Target
+from dlq.core.clock import now
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.record import Record
+
+WINDOW = 20
+_plans = count(1)
+
+Cut = Callable[[int], None]
+"""Called with the number of letters given so far: what the broker answers from now on is lost."""
+
+
+@dataclass
+class SendingPlace:
+    """Where a publisher is tried."""
+
+    connector: Any
+    target: Target
+    letter: Callable[[int], Record]
+    """A dead letter as the connector reads it."""
+    arrived: Callable[[], list[str]]
+    """The replay ids of all letters that lie in the target."""
+    nowhere: Target | None = None
+    """A target that is not there."""
+    not_there: str = "returned"
+    """What this broker answers to it."""
+    refused: Callable[[], tuple[Record, Target]] | None = None
+    """A letter that the broker does not take, and where it is sent to."""
+    cutting: Callable[[], AbstractContextManager[tuple[Any, Cut]]] | None = None
+    """A connector over a connection that can be cut."""
+    witness: bool = False
+    """Whether it takes a witness to prove anything afterwards."""
+    before_proof: Callable[[], None] = lambda: None
+    """Waits for what a proof rests on."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """What this connector cannot do, of nowhere, refused, cut, find and forget -> why."""
+
+    def needs(self, *abilities: str) -> None:
+        """Skip the test, with the reason, where the connector cannot do what it is about."""
+        for ability in abilities:
+            if ability in self.cannot:
+                pytest.skip(f"{ability}: {self.cannot[ability]}")
+
+    def outgoing(self, number: int, plan: str) -> Outgoing:
+        """One letter on its way to the target."""
+        return Outgoing(number, self.letter(number), self.target, provenance(number, plan))
+
+    def publisher(self, plan: str, connector: Any = None, window: int = WINDOW) -> Publisher:
+        """The way in."""
+        opened: Publisher = (connector or self.connector).publisher(plan, window, self.witness)
+        return opened
+
+
+def provenance(number: int, plan: str) -> dict[str, str]:
+    """What a replayed letter says of its replay."""
+    replay_id = sha256(f"{plan} {number}".encode()).hexdigest()[:32]
+    return {"dlq_replay_id": replay_id, "dlq_replay_lap": "1", "dlq_replay_of": f"{number:032x}"}
+
+
+def new_plan() -> str:
+    """A name that no broker has seen."""
+    return f"contract-{time.time_ns()}-{next(_plans)}"
+
+
+def said(publisher: Publisher, letters: Iterator[Outgoing]) -> tuple[list[Sent], Exception | None]:
+    """All answers, and the error that ended them."""
+    answers: list[Sent] = []
+    try:
+        for answer in publisher.publish(letters):
+            answers.append(answer)
+    except BrokerError as error:
+        return answers, error
+    return answers, None
+
+
+def published(place: SendingPlace, plan: str, letters: list[Outgoing]) -> dict[int, Sent]:
+    """One answer for each letter, and no error."""
+    publisher = place.publisher(plan)
+    answers, error = said(publisher, iter(letters))
+    publisher.close()
+    assert error is None
+    assert sorted(answer.number for answer in answers) == sorted(letter.number for letter in letters)
+    return {answer.number: answer for answer in answers}
+
+
+def wait_for(place: SendingPlace, ids: set[str]) -> list[str]:
+    """What arrived, once all of these are among it."""
+    deadline = time.monotonic() + 20
+    while not ids <= set(there := place.arrived()):
+        assert time.monotonic() < deadline, f"{len(ids - set(there))} confirmed letters did not arrive"
+        time.sleep(0.1)
+    return there
+
+
+def ids_of(letters: list[Outgoing]) -> set[str]:
+    """The replay ids."""
+    return {letter.provenance["dlq_replay_id"] for letter in letters}
+
+
+class Interrupted:
+    """A replay whose connection was cut between writing and the answer."""
+
+    def __init__(self, place: SendingPlace, keep_open: bool = False) -> None:
+        assert place.cutting is not None
+        place.before_proof()
+        self.plan, self.since = new_plan(), now()
+        self.given: list[Outgoing] = []
+        with place.cutting() as (connector, cut):
+            self.publisher = place.publisher(self.plan, connector)
+            self.answers, self.error = said(self.publisher, self._letters(place, cut))
+            self.after, self.error_after = (
+                said(self.publisher, iter([place.outgoing(9999, self.plan)])) if keep_open else ([], None)
+            )
+            self.publisher.close()
+
+    def _letters(self, place: SendingPlace, cut: Cut) -> Iterator[Outgoing]:
+        for number in range(200):
+            if number == 3 * WINDOW:
+                cut(number)
+            self.given.append(place.outgoing(number, self.plan))
+            yield self.given[-1]
+
+    def those(self, outcome: str) -> list[Outgoing]:
+        """The letters with this outcome."""
+        numbers = {answer.number for answer in self.answers if answer.outcome == outcome}
+        return [letter for letter in self.given if letter.number in numbers]
+
+
+class SendingContract:
+    """What every publisher guarantees."""
+
+    def test_confirmed_letters_are_in_the_target_each_once(self, place: SendingPlace) -> None:
+        plan = new_plan()
+        letters = [place.outgoing(number, plan) for number in range(3 * WINDOW + 1)]
+        answers = published(place, plan, letters)
+        assert {answer.outcome for answer in answers.values()} == {"confirmed"}
+        assert sorted(wait_for(place, ids_of(letters))) == sorted(ids_of(letters))
+
+    def test_a_target_that_is_not_there_is_told_of_and_harms_no_other_letter(
+        self, place: SendingPlace
+    ) -> None:
+        place.needs("nowhere")
+        assert place.nowhere is not None
+        plan = new_plan()
+        letters = [place.outgoing(number, plan) for number in range(5)]
+        letters[2] = letters[2]._replace(target=place.nowhere)
+        answers = published(place, plan, letters)
+        assert [answers[n].outcome for n in range(5)] == [
+            place.not_there if n == 2 else "confirmed" for n in range(5)
+        ]
+        assert answers[2].detail
+        good = [letter for letter in letters if letter.number != 2]
+        assert sorted(wait_for(place, ids_of(good))) == sorted(ids_of(good))
+
+    def test_what_the_broker_refuses_is_refused_alone_and_says_why(self, place: SendingPlace) -> None:
+        place.needs("refused")
+        assert place.refused is not None
+        plan = new_plan()
+        letters = [place.outgoing(number, plan) for number in range(5)]
+        record, target = place.refused()
+        letters[2] = letters[2]._replace(record=record, target=target)
+        answers = published(place, plan, letters)
+        assert [answers[n].outcome for n in range(5)] == [
+            "refused" if n == 2 else "confirmed" for n in range(5)
+        ]
+        assert answers[2].detail
+        good = [letter for letter in letters if letter.number != 2]
+        assert sorted(wait_for(place, ids_of(good))) == sorted(ids_of(good))
+
+    def test_no_more_than_the_window_is_taken_ahead_of_the_answers(self, place: SendingPlace) -> None:
+        plan, taken = new_plan(), 0
+
+        def letters() -> Iterator[Outgoing]:
+            nonlocal taken
+            for number in range(10 * WINDOW):
+                taken += 1
+                yield place.outgoing(number, plan)
+
+        publisher = place.publisher(plan)
+        for answered, _ in enumerate(publisher.publish(letters())):
+            assert taken - answered <= 2 * WINDOW  # one window in flight, one answered and being handed over
+        publisher.close()
+        assert taken == 10 * WINDOW
+
+    def test_a_cut_between_write_and_answer_leaves_a_window_in_doubt_at_most(
+        self, place: SendingPlace
+    ) -> None:
+        place.needs("cut")
+        cut = Interrupted(place)
+        assert isinstance(cut.error, ConnectionLost)
+        assert sorted(answer.number for answer in cut.answers) == [letter.number for letter in cut.given]
+        assert {answer.outcome for answer in cut.answers} == {"confirmed", "in_doubt"}
+        assert 0 < len(cut.those("in_doubt")) <= WINDOW
+        there = wait_for(place, ids_of(cut.those("confirmed")))
+        assert len(there) == len(set(there))
+        assert set(there) <= ids_of(cut.given)
+
+    def test_after_a_cut_every_letter_in_doubt_is_found_or_proven_absent(self, place: SendingPlace) -> None:
+        place.needs("cut", "find")
+        cut = Interrupted(place)
+        doubtful = cut.those("in_doubt")
+        found = place.connector.find(cut.plan, doubtful, cut.since)
+        assert set(found.values()) <= {"sent", "not_sent"}
+        there = set(
+            wait_for(place, ids_of([letter for letter in doubtful if found[letter.number] == "sent"]))
+        )
+        assert {
+            letter.number: "sent" if letter.provenance["dlq_replay_id"] in there else "not_sent"
+            for letter in doubtful
+        } == found
+
+    def test_a_publisher_that_lost_its_connection_confirms_nothing_untrue(self, place: SendingPlace) -> None:
+        place.needs("cut")
+        cut = Interrupted(place, keep_open=True)
+        assert cut.after or cut.error_after
+        assert {answer.number for answer in cut.after} <= {9999}
+        if any(answer.outcome == "confirmed" for answer in cut.after):
+            wait_for(place, {provenance(9999, cut.plan)["dlq_replay_id"]})
+
+    def test_what_a_plan_left_on_the_broker_is_gone_when_it_is_forgotten(self, place: SendingPlace) -> None:
+        place.needs("find", "forget")
+        place.before_proof()
+        plan, since = new_plan(), now()
+        letters = [place.outgoing(number, plan) for number in range(WINDOW)]
+        published(place, plan, letters)
+        assert set(place.connector.find(plan, letters, since).values()) == {"sent"}
+        for _ in range(2):  # the second time nothing is there, which is no error
+            place.connector.forget(plan, place.witness)
+        assert "sent" not in place.connector.find(plan, letters, since).values()
+        assert sorted(place.arrived()) == sorted(ids_of(letters))
+
+    def test_closing_a_publisher_twice_does_no_harm(self, place: SendingPlace) -> None:
+        publisher = place.publisher(new_plan())
+        publisher.close()
+        publisher.close()
