@@ -71,7 +71,10 @@ class TransactionPublisher:
                 more = self._step(outgoing, done)
             except ConnectionLost as error:
                 yield from done
-                yield from self._in_doubt(error, {sent.number for sent in done})
+                in_doubt = list(self._in_doubt(error, {sent.number for sent in done}))
+                self._open.clear()
+                self._committing = False
+                yield from in_doubt
                 raise
             yield from done
 
