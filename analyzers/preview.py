@@ -101,7 +101,7 @@ def _no_collections() -> Iterator[None]:
 
 
 def _table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    """By way of JSON: pa.array() would import pandas, which takes longer than to judge a thousand letters."""
+    """Through JSON: pa.array() would import pandas, which takes longer than to judge a thousand letters."""
     lines = (json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows)
     data = "\n".join(lines).encode("utf-8", "replace")
     if not data:

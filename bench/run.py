@@ -15,7 +15,7 @@ BENCHES = (
     "analyze",
     "letters",
     "incidents",
-    "looking",
+    "views",
     "retain",
     "scale",
 )

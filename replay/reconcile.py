@@ -1,6 +1,6 @@
-"""Resolve what is in doubt: by evidence where there is some, else by an operator's decision.
+"""Resolve what is in doubt: by proof where there is some, else by an operator's decision.
 
-Evidence is a letter that came back to a dead-letter queue with our replay id (proven sent), or what
+Proof is a letter that came back to a dead-letter queue with our replay id (proven sent), or what
 the connector finds on the broker. Who said what, and when, stays in the ledger.
 """
 
@@ -71,7 +71,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
         named = _named(doubtful + ledger.entries(plan, "held"), decision)
         resolved = Resolved()
         if doubtful:
-            _by_evidence(store, header, brokers, ledger, doubtful, resolved)
+            _by_proof(store, header, brokers, ledger, doubtful, resolved)
         who = f"{getpass.getuser()}@{socket.gethostname()}"
         for state, keys in named.items():
             resolved.count(state, ledger.resolve(keys, state, f"decided by {who}"))
@@ -102,7 +102,7 @@ def _one(entries: Sequence[Entry], prefix: str) -> Entry:
     return near[0]
 
 
-def _by_evidence(
+def _by_proof(
     store: Store,
     header: Header,
     brokers: Brokers,

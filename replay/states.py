@@ -20,7 +20,7 @@ BY_OWNER: Mapping[State, tuple[State, ...]] = {
     "in_doubt": ("sending",),
     "planned": ("sending",),
 }
-"""State -> the states from which the sender itself may go there. A late confirm is better evidence than
+"""State -> the states from which the sender itself may go there. A late confirm proves more than
 whatever was concluded in the meantime; `planned` is a claim that was given back unsent."""
 
 BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
@@ -29,7 +29,7 @@ BY_RECONCILE: Mapping[State, tuple[State, ...]] = {
     "held": ("in_doubt",),
     "in_doubt": ("sending",),
 }
-"""State -> the states from which evidence, an operator's decision or the end of a lease may go there."""
+"""State -> the states from which proof, an operator's decision or the end of a lease may go there."""
 
 MAY_SEND: tuple[State, ...] = ("planned",)
 """Known to the ledger, and yet any plan may send it."""

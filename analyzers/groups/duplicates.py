@@ -6,9 +6,9 @@ message in two dead-letter queues, dead at one queue, is. A letter without an id
 
 RocketMQ's leave more. UNIQ_KEY is the producer's; ORIGIN_MESSAGE_ID says which stored message was sent back
 (an offset id, or UNIQ_KEY itself when the client fell back to sending). Same key, same origin: delivered
-twice. Same key, other origin: the producer's retry, born anew each time, or a half message committed twice,
-whose time of birth both real messages keep. Consumers leave no name, so a redelivery cannot be told from a
-rebalance.
+twice. Same key, other origin: the producer's retry, each with a new time of birth, or a half message
+committed twice, whose time of birth both real messages keep. Consumers leave no name, so a redelivery cannot
+be told from a rebalance.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -294,7 +294,7 @@ def _transactions(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> 
     resolved = transactions.resolved(letters, node_facts(asked.store))
     write_table(asked.store, resolved, transactions.RESOLVED, folder)
     there = read_files(spark, asked.store, written(asked.store, f"{folder}/"), transactions.RESOLVED)
-    return transactions.settled_letters(letters, there)
+    return transactions.concluded_letters(letters, there)
 
 
 def _standing(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":

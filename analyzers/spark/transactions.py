@@ -84,7 +84,7 @@ _OP_OFFSET = pa.schema(
     [*((name, _S) for name in _PLACE[:3]), ("offset", pa.int64()), ("dead_at", _TIME), ("captured_at", _TIME)]
 )
 RESOLVED = pa.schema([*TRANSACTIONS, ("broker", _S), ("letter", _S), ("skipped", pa.bool_())])
-"""The archive's table, and what `settled_letters` needs."""
+"""The archive's table, and what `concluded_letters` needs."""
 CONCLUDED = pa.schema(
     [
         ("source", _S),
@@ -156,7 +156,7 @@ def _ended(key: Row, group: Iterator[Row]) -> Iterator[Row]:
     return ((key[0], *one) for one in ended_copies(copies, ends))
 
 
-def settled_letters(letters: "DataFrame", transactions: "DataFrame") -> "DataFrame":
+def concluded_letters(letters: "DataFrame", transactions: "DataFrame") -> "DataFrame":
     """Letters, and RESOLVED -> CONCLUDED, a row for each record of a transaction and each op record."""
     from pyspark.sql import functions as F
 

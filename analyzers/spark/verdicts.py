@@ -39,7 +39,7 @@ class Found(NamedTuple):
     shared: "DataFrame | None" = None
     """`duplicates.shared`"""
     concluded: "DataFrame | None" = None
-    """`transactions.settled_letters`"""
+    """`transactions.concluded_letters`"""
     told: "DataFrame | None" = None
     """`stores.answers`"""
     standing: "DataFrame | None" = None

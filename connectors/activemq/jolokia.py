@@ -169,7 +169,7 @@ class Jolokia:
         return headers
 
     def _no_jolokia(self) -> Unreachable:
-        return Unreachable(f"{self._place}: what answers there is no Jolokia; is the path right?")
+        return Unreachable(f"{self._place}: the answer does not come from Jolokia; is the path right?")
 
     @property
     def _place(self) -> str:

@@ -93,7 +93,7 @@ class Ledger(Protocol):
         ...
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
-        """Reconcile: move replays on by evidence or an operator's decision; returns how many moved."""
+        """Reconcile: move replays on by proof or an operator's decision; returns how many moved."""
         ...
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:

@@ -59,7 +59,7 @@ class QueueFile:
         dies_at: int | None = None,
         error: type[BaseException] = ConnectionLost,
     ) -> None:
-        """`dies_at`: the how-manieth letter makes `publish` raise `error` with the window in flight."""
+        """`dies_at`: the number of the letter at which `publish` raises `error` with the window in flight."""
         self.path, self.fate, self.dies_at, self.error = path, fate, dies_at, error
         self.pause = 0.0
         self.most = self.widest = 0

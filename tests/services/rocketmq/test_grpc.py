@@ -1,4 +1,4 @@
-"""A letter that a real gRPC consumer left to die, by way of a real proxy (which 4.9 has not)."""
+"""A letter that a real gRPC consumer left to die, through a real proxy (which 4.9 has not)."""
 
 from pathlib import Path
 

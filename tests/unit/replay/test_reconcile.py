@@ -1,4 +1,4 @@
-"""What is in doubt is resolved by evidence first, then by an operator's decision, and who made it is kept."""
+"""What is in doubt is resolved by proof first, then by an operator's decision, and who made it is kept."""
 
 import getpass
 

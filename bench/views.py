@@ -1,4 +1,4 @@
-"""ls, show, query and report over a million letters, as whole commands: bench/looking.py [LETTERS]."""
+"""ls, show, query and report over a million letters, as whole commands: bench/views.py [LETTERS]."""
 
 import hashlib
 import os
