@@ -7,7 +7,7 @@ import zlib
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlq.connectors.rocketmq.bodies import plain_body
@@ -46,6 +46,7 @@ def messages(draw: st.DrawFn) -> StoredMessage:
     )  # fmt: skip
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # it is, where other tests keep all cores busy
 @given(st.lists(messages(), max_size=4))
 def test_decode_is_the_inverse_of_encode(written: list[StoredMessage]) -> None:
     assert list(decode(b"".join(map(encode, written)))) == written
