@@ -89,7 +89,7 @@ class ChainReading:
         self._settled = 0
 
     def batches(self) -> Iterator[Batch]:
-        """See `Reading`."""
+        """One queue after another. Positions go on over the queues."""
         base = seen = 0
         complete = True
         for scan in self._scans:
@@ -111,13 +111,13 @@ class ChainReading:
         self.complete = complete
 
     def acknowledge(self, position: int) -> None:
-        """See `Reading`."""
+        """Each open reading gets its share of the position."""
         for base, reading in self._open:
             if position > base:
                 reading.acknowledge(min(position - base, reading.position))
 
     def settled(self) -> int:
-        """See `Reading`."""
+        """Ask the readings in order, up to the first that still waits; those before it are closed."""
         for base, reading in list(self._open):
             self._settled = max(self._settled, base + reading.settled())
             if self._settled < base + reading.position or reading is self._open[-1][1]:
@@ -127,7 +127,7 @@ class ChainReading:
         return self._settled
 
     def close(self) -> None:
-        """See `Reading`."""
+        """Close all that are still open."""
         for _, reading in self._open:
             reading.close()
 

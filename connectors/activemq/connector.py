@@ -54,12 +54,12 @@ class StompConnector:
         self._queues = Queues(broker, self.kind)
 
     def inspect(self, source: Source) -> Inspection:
-        """See `Connector`."""
+        """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
         found = inspection(self._queues, queue_of(source), self.kind, self.version)
         return with_openwire(found, self._broker) if self._broker.openwire_url else found
 
     def gauge(self, source: Source) -> Gauge:
-        """See `Connector`. What the broker does not tell of one queue is not known of a pattern."""
+        """From management. What the broker does not tell of one queue is not known of a pattern."""
         names = self._queues.named(queue_of(source))
         facts = [self._queues.facts(name) for name in names]
         known = [
@@ -70,8 +70,8 @@ class StompConnector:
         return gauge_of(known) if len(known) == len(names) else Gauge(None)
 
     def discover(self) -> list[DeadLetterPlace]:
-        """See `Connector`. Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on
-        Artemis they are known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
+        """Classic marks the queues that it dead-letters into, by default ActiveMQ.DLQ; on Artemis they are
+        known by their names (DLQ, ExpiryQueue, and what is created with the prefix DLQ.)."""
         jolokia = Jolokia(self._broker, self.kind == "artemis")
         return [
             DeadLetterPlace(name, {"queue": name}, "queue", because, facts.depth, facts.consumers)
@@ -80,36 +80,35 @@ class StompConnector:
         ]
 
     def read(self, request: ReadRequest) -> Reading:
-        """See `Connector`."""
+        """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.named(queue_of(request.source))
         scans = [scan_of(self._broker, self._queues, request, name) for name in names]
         return ChainReading(scans, request.mode, request.limit)
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """See `Connector`."""
+        """Where the letter died; on Artemis the queue of its subscription alone, where it names one."""
         return republishing.target_of(record, to)
 
     def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> SendPreview:
-        """See `Connector`."""
+        """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
         typed = self._broker.openwire_url is not None
         return republishing.preview(record, target, provenance, keep_headers, typed)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """See `Connector`. A queue that exists is its own consumers, one that does not has none; nothing is
-        known of a topic's."""
+        """A queue that exists is its own consumer, one that does not has none; of topics nothing is known."""
         names = self._queues.names()
         asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" and names is not None}
         return {t: [t.name] if name in (names or ()) else [] for t, name in asked.items()}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """See `Connector`. The first letter makes its queue; `consumers` says that nobody is there."""
+        """Nothing: the first letter makes its queue, and `consumers` says that nobody is there."""
         del targets
         return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """See `Connector`. Nothing is known of a topic's consumers."""
+        """How much waits in each queue. Of the consumers of a topic nothing is known."""
         names = self._queues.names()
         asked = {target: target.name.rpartition("::")[2] for target in targets if target.kind == "queue"}
         found = {target: self._consumption(name, names) for target, name in asked.items()}
@@ -123,7 +122,7 @@ class StompConnector:
         return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
-        """See `Connector`."""
+        """Transactions with markers, by OpenWire where it is configured, else by STOMP."""
         del witness  # the markers are one, always
         sender = OpenWireSender if self._broker.openwire_url else StompSender
         return TransactionPublisher(partial(sender, self._broker), plan, window)
@@ -131,7 +130,7 @@ class StompConnector:
     def find(
         self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
     ) -> Mapping[int, Presence]:
-        """See `Connector`."""
+        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all."""
         del since, last  # markers are persistent: they outlive a restart of the broker
         link = Link(self._broker)
         try:
@@ -141,12 +140,12 @@ class StompConnector:
         return {o.number: "sent" if o.provenance["dlq_replay_id"] in sent else "not_sent" for o in outgoing}
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`. A marker proves each transaction."""
+        """None: a marker proves each transaction."""
         del witness, plan, since
         return []
 
     def forget(self, plan: str, witness: bool = False) -> None:
-        """See `Connector`."""
+        """Take the markers out, and delete their empty queue where management may."""
         del witness  # the markers are one, always
         link = Link(self._broker)
         try:
@@ -156,7 +155,7 @@ class StompConnector:
         self._queues.remove_empty(marker_queue(plan))
 
     def close(self) -> None:
-        """See `Connector`."""
+        """Close the connection on which management is asked."""
         self._queues.close()
 
 

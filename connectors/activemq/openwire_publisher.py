@@ -92,7 +92,7 @@ class OpenWireSender:
         return f"{self._broker.name} ({self.node})"
 
     def check(self, plan: str) -> None:
-        """See `Sender`."""
+        """Commit a marker by OpenWire, and look for it by STOMP: both addresses must be of one broker."""
         link, token = Link(self._broker), f"check-{secrets.token_hex(8)}"
         try:
             check_rights(link, plan)
@@ -113,30 +113,30 @@ class OpenWireSender:
             link.close()
 
     def new_receipt(self) -> str:
-        """See `Sender`."""
+        """The next number: OpenWire's answers name the number of their command."""
         self._issued += 1
         return str(self._issued)
 
     def begin(self, transaction: str) -> bytes:
-        """See `Sender`."""
+        """TransactionInfo that begins it."""
         return self._writer.transaction("begin", int(transaction))
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """See `Sender`."""
+        """TransactionInfo that commits in one phase; the broker answers it."""
         return self._writer.transaction("commit", int(transaction), int(receipt))
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """See `Sender`."""
+        """The message with its types; the broker does not answer it, only the commit."""
         return self._writer.message(message_of(letter), int(transaction))
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
-        """See `Sender`."""
+        """A persistent message into the plan's queue; the broker answers it."""
         place = openwire.destination("queue", marker_queue(plan))
         message = openwire.Letter(place, False, marker_body(replay_ids), openwire.properties({}, {}), _now())
         return self._writer.message(message, int(transaction), int(receipt))
 
     def send(self, data: bytes) -> None:
-        """See `Sender`. In pieces: the time-out is for each, however large a body is."""
+        """In pieces: the time-out is for each, however large a body is."""
         try:
             for at in range(0, len(data), _PIECE):
                 self._socket.sendall(data[at : at + _PIECE])
@@ -144,7 +144,7 @@ class OpenWireSender:
             raise self._lost(error.strerror or str(error)) from error
 
     def wait_for(self, receipt: str) -> None:
-        """See `Sender`."""
+        """At least 30 seconds, or the time-out. Raises what the broker refused, else ConnectionLost."""
         number, patience = int(receipt), max(self._timeout, 30.0)
         deadline = time.monotonic() + patience
         while number not in self._answered:
@@ -156,7 +156,7 @@ class OpenWireSender:
         self._answered.discard(number)
 
     def was_refused(self, receipt: str) -> bool:
-        """See `Sender`."""
+        """Whether the broker answered that number with an exception."""
         return int(receipt) in self._refused
 
     def _read(self, wait: float) -> None:
@@ -203,7 +203,7 @@ class OpenWireSender:
         return ConnectionLost(f"{self._place}: the connection ended: {reason}{hint}")
 
     def close(self) -> None:
-        """See `Sender`."""
+        """Say goodbye (ShutdownInfo) and close the socket."""
         with contextlib.suppress(BrokerError, OSError):
             self.send(openwire.goodbye())
         with contextlib.suppress(OSError):

@@ -63,21 +63,21 @@ class StompSender(Link):
     """A STOMP connection that sends transactions."""
 
     def check(self, plan: str) -> None:
-        """See `Sender`."""
+        """Write to the plan's queue of markers and read from it, before a letter is sent."""
         check_rights(self, plan)
 
     def begin(self, transaction: str) -> bytes:
-        """See `Sender`."""
+        """A BEGIN frame."""
         return encode("BEGIN", {"transaction": transaction})
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
-        """See `Sender`."""
+        """A SEND frame with the headers as they were archived, but for what must not be sent again."""
         return wire(letter.record, letter.target, letter.provenance, letter.keep_headers, transaction)
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
-        """See `Sender`."""
+        """A SEND frame to the plan's queue, with a receipt."""
         return marker(plan, replay_ids, transaction, receipt, self.artemis)
 
     def commit(self, transaction: str, receipt: str) -> bytes:
-        """See `Sender`."""
+        """A COMMIT frame with a receipt."""
         return encode("COMMIT", {"transaction": transaction, "receipt": receipt})

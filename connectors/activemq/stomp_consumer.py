@@ -379,16 +379,16 @@ class StompReading:
         return not self._scan.browse
 
     def acknowledge(self, position: int) -> None:
-        """See `Reading`."""
+        """Send what is owed up to there; then the time of silence begins anew."""
         if self._acks.acknowledge(position):
             self._quiet = 0.0
 
     def settled(self) -> int:
-        """See `Reading`."""
+        """Wait for the receipt of the last acknowledgement; the position that it covers."""
         return self._acks.settled()
 
     def close(self) -> None:
-        """See `Reading`."""
+        """Give back what was not acknowledged, and disconnect."""
         with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
             self._give_back()
         self._link.close()

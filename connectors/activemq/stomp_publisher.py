@@ -63,7 +63,7 @@ class TransactionPublisher:
         """Number of the last transaction, the first being that of a check. Short: every letter bears it."""
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
-        """See `Publisher`."""
+        """In transactions of about a hundred; what is in one is answered together, when it has committed."""
         more = True
         while more:
             done: list[Sent] = []
@@ -250,7 +250,7 @@ class TransactionPublisher:
             self._connections = 1
 
     def close(self) -> None:
-        """See `Publisher`."""
+        """Close the connections of all senders."""
         for sender in self._senders:
             sender.close()
 

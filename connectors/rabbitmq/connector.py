@@ -43,7 +43,7 @@ _ASK_AGAIN_SECONDS = 0.1
 
 
 class RabbitConnector:
-    """See `dlq.connectors.base.Connector`. Connects when it is asked something."""
+    """One virtual host of RabbitMQ, by the contract of `Connector`. Connects when it is asked something."""
 
     window = 1000
 
@@ -52,7 +52,7 @@ class RabbitConnector:
         self._choices = parameters(broker)
 
     def inspect(self, source: Source) -> Inspection:
-        """See `Connector.inspect`."""
+        """A queue, or all that a pattern finds. A witness that could prove nothing is among the warnings."""
         try:
             look = queue_pattern.inspect if is_pattern(source.queue) else inspection.inspect
             found = look(self._broker, source.queue or "")
@@ -65,17 +65,18 @@ class RabbitConnector:
         )
 
     def gauge(self, source: Source) -> Gauge:
-        """See `Connector.gauge`."""
+        """By a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
         names = queue_pattern.resolve(self._broker, queue)[0] if is_pattern(queue) else [queue]
         return rabbitmq_consumption.gauge(self._broker, names)
 
     def discover(self) -> list[DeadLetterPlace]:
-        """See `Connector.discover`."""
+        """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""
         return discovery.discover(self._broker)
 
     def read(self, request: ReadRequest) -> Reading:
-        """See `Connector.read`. Raises UsageError for a stream, of which nothing can be removed."""
+        """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a stream, of
+        which nothing can be removed."""
         pattern = request.source.queue or ""
         if not is_pattern(pattern):
             return self._read_one(request)
@@ -160,49 +161,49 @@ class RabbitConnector:
         return link
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """See `Connector.target_of`."""
+        """The queue of the last death, by the default exchange; an unroutable letter goes to its exchange."""
         return republishing.target_of(record, to)
 
     def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> SendPreview:
-        """See `Connector.preview`."""
+        """Strips x-death and its like, CC, BCC, user_id, expiration, and headers that tell of the failure."""
         return republishing.preview(record, target, provenance, keep_headers)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """See `Connector.consumers`."""
+        """The queues that bindings lead to; only the management API proves them."""
         return consumers.consumers_of(self._broker, targets)
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """See `Connector.missing`."""
+        """Queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing(self._broker, targets)
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
-        """See `Connector.consumption`."""
+        """Of each queue that a target reaches; the queues of an exchange only by the management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
-        """See `Connector.publisher`."""
+        """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived."""
         made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
         return made_as(self._broker, plan, window)
 
     def find(
         self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
     ) -> Mapping[int, Presence]:
-        """See `Connector.find`."""
+        """By the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`."""
+        """There is no witness or no management API, or a node restarted since."""
         return rabbitmq_witness.obstacles(self._broker, witness, plan, since)
 
     def forget(self, plan: str, witness: bool = False) -> None:
-        """See `Connector.forget`."""
+        """Delete the plan's exchange and its witness queue, if there was one."""
         if witness:
             rabbitmq_witness.forget(self._broker, plan)
 
     def close(self) -> None:
-        """See `Connector.close`. Readings and publishers hold the connections; each closes its own."""
+        """Nothing to do: readings and publishers hold the connections, and each closes its own."""
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

@@ -37,7 +37,7 @@ _POLL_SECONDS = 0.01
 
 
 class RabbitReading:
-    """See `dlq.connectors.base.Reading`."""
+    """A pull of one queue, window by window, by the contract of `Reading`."""
 
     unique_ids = False
 
@@ -70,7 +70,7 @@ class RabbitReading:
 
     @property
     def position(self) -> int:
-        """See `dlq.connectors.chain.Part`."""
+        """The position of the last letter received."""
         return self._received
 
     @property
@@ -220,7 +220,7 @@ class RabbitReading:
         return ConnectionLost(f"source {self._request.source.name}: the connection ended: {error}")
 
     def close(self) -> None:
-        """See `Reading.close`."""
+        """End the consumer and give back what was not acknowledged, with requeue."""
         self._finish()
         if not self._link.dead:
             with contextlib.suppress(LinkLostError, DlqError):

@@ -38,7 +38,7 @@ class QueueScan:
     open: Callable[[int | None], RabbitReading]
 
     def begin(self, limit: int | None) -> RabbitReading:
-        """See `Scan.begin`."""
+        """Connect anew for this queue, and read at most `limit` letters."""
         return self.open(limit)
 
 

@@ -98,7 +98,7 @@ class WitnessedPublisher:
             ) from error
 
     def close(self) -> None:
-        """See `Publisher.close`."""
+        """Close the publisher within; the exchange and the witness queue stay for `find`."""
         self._inner.close()
 
 
@@ -133,7 +133,8 @@ def find(
 
 
 def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-    """See `Connector.obstacles`."""
+    """What keeps the witness from proving anything: there is none, there is no management API, or a node
+    restarted."""
     if not witness:
         return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
     if not broker.management_url:

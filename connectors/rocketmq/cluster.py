@@ -49,7 +49,7 @@ class Cluster:
 
     @property
     def signs(self) -> bool:
-        """See `Access.signs`."""
+        """Whether requests are signed, because an access key is configured."""
         return self._access.signs
 
     def masters(self, refresh: bool = False) -> Mapping[str, str]:

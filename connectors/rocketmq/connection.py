@@ -76,7 +76,7 @@ class Link:
 
     @property
     def signs(self) -> bool:
-        """See `Access.signs`."""
+        """Whether requests are signed, because an access key is configured."""
         return self._access.signs
 
     def send(self, data: bytes | bytearray) -> None:

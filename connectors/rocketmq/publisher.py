@@ -233,7 +233,7 @@ class RocketPublisher:
         self._resume = Resume(cluster)
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
-        """See `Publisher.publish`."""
+        """Several requests in flight; a result code decides each letter, silence leaves it in doubt."""
         lost: ConnectionLost | None = None
         while lost is None and (not self._over or self._waiting):
             try:
