@@ -12,7 +12,8 @@ A *reading* scans one source once, from a snapshot taken at its start:
 Positions count the letters of one reading from 1, so "up to and including position 300" means the
 same for AMQP's multiple ack, STOMP's cumulative ack and RocketMQ, which acknowledges nothing.
 Driver errors never leave a connector: they are translated into `dlq.core.errors`, with their cause.
-The suite `tests/support/connector_contract.py` runs over every connector and is the contract's other half.
+The suites `tests/support/connector_contract.py` and `sending_contract.py` run over every connector: they are
+the contract's other half.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Fixtures for tests on real ActiveMQ brokers: one broker per version and session, one queue per test.
 
-Classic 5.18.6 and 6.3.1 and Artemis 2.56.0 come from Maven Central, once (`activemq_broker.install`).
+Classic 5.18.6 and 6.3.1 and Artemis 2.56.0 come from Maven Central, once (`broker.install`).
 """
 
 import json
