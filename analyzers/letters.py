@@ -1,6 +1,6 @@
 """A segment's letters, as the rules want them: without their bodies, which are fetched when a rule asks.
 
-One row group is in memory at a time. A column that says the same of all its letters is read once.
+One row group is in memory at a time. A column that has the same value for all its letters is read once.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -39,7 +39,7 @@ class Preview(NamedTuple):
     letters: int
     """How many there are; those of a segment that a compaction made of judged ones are not counted."""
     verdicts: pa.Table | None
-    """With the schema VERDICTS, a row a letter; None where they are too many."""
+    """With the schema VERDICTS, one row per letter; None where they are too many."""
 
 
 def preview(store: Store, settings: Settings, page: "Page | None" = None, most: int = MOST) -> Preview:

@@ -1,4 +1,4 @@
-"""Writing segments again: many small ones as one, and without the letters that retention removes.
+"""Rewriting segments: many small ones as one, and without the letters that retention removes.
 
 First the new segment, then its manifest: from then on the old segments, which it `replaces`, no longer
 count, and they are deleted. A crash before leaves a segment without a manifest, which the next pull

@@ -1,6 +1,6 @@
 """The archive on an S3-compatible object store, by s3fs.
 
-One PUT an object, which appears whole and durable or not at all: nothing to rename, nothing to flush.
+One PUT per object, which appears whole and durable or not at all: nothing to rename, nothing to flush.
 Credentials, endpoint and region come from where every AWS tool looks: `AWS_*` variables, `~/.aws`, roles.
 """
 

@@ -113,7 +113,7 @@ class Context:
         to_stderr(f"dlq: {for_terminal(text)}")
 
     def warn(self, text: str) -> None:
-        """A danger that changes nothing now, on stderr, once a command."""
+        """A danger that changes nothing now, on stderr, once per command."""
         if text not in self._warned:
             self._warned.add(text)
             self.complain(f"warning: {text}")

@@ -1,4 +1,4 @@
-"""What `dlq doctor` found, for people: a line a source, what it means said once below."""
+"""What `dlq doctor` found, for people: a line per source, what it means said once below."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

@@ -94,7 +94,7 @@ class Reading(Protocol):
     consumers, or letters that are held back; the caller reports both numbers."""
 
     unique_ids: bool
-    """True: a record id names one letter for ever (RocketMQ offsets, lines of a file), so an id that the
+    """True: a record id names one letter forever (RocketMQ offsets, lines of a file), so an id that the
     archive holds is that letter. False: ids are made of content, and an equal one may be another letter."""
 
     topology: Mapping[str, Any]

@@ -1,8 +1,8 @@
 """Questions by HTTP to what stands beside a broker (RabbitMQ's management, Jolokia), with its password.
 
-The other side is believed nothing. A redirect is not followed: the password would go along, to another host
-or out of TLS. An answer may take so long and be so large, and no more. Proxies of the environment are not
-used: they would see the password.
+Nothing that the other side says is trusted. A redirect is not followed: the password would go along, to
+another host or out of TLS. An answer may take so long and be so large, and no more. Proxies of the
+environment are not used: they would see the password.
 """
 
 import contextlib
@@ -76,7 +76,7 @@ class Site:
     def _asked(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Page:
         if self._connection.sock is None:
             self._connection.connect()
-        # A time-out is for each read: who sends a byte now and then would hold us for ever.
+        # A time-out is for each read: who sends a byte now and then would hold us forever.
         watch = Timer(_PATIENCE * self._timeout, _cut, (self._connection.sock,))
         watch.daemon = True
         watch.start()

@@ -1,4 +1,4 @@
-"""What a run says of its steps: one event a step, never content of a letter, never a secret.
+"""What a run says of its steps: one event per step, never content of a letter, never a secret.
 
 An event has a name and a few fields (numbers, names of the configuration, one-line errors). Its level
 follows from its name, so that callers cannot disagree about it.

@@ -1,4 +1,4 @@
-"""The file of a plan: `plans/<plan>.jsonl`, a header and then one line a letter, never changed again.
+"""The file of a plan: `plans/<plan>.jsonl`, a header and then one line per letter, never changed again.
 
 The digest covers the header and every line. Writing and reading stream: a plan of a million letters
 needs no more memory than one of ten.
@@ -25,7 +25,7 @@ _FOLDER = "plans/"
 _SUFFIX = ".jsonl"
 _EDITS_SUFFIX = ".edits.jsonl"
 _COPY_BYTES = 2**20
-# Both run once a letter: json.loads and keyword arguments cost three times as much.
+# Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-1])
 _target = lru_cache(maxsize=1024)(Target)

@@ -29,7 +29,7 @@ class Preview(NamedTuple):
 def preview(
     body: bytes, encoding: str | None = None, no_text: str | None = None, full: bool = False
 ) -> Preview:
-    """The body for eyes. `encoding` is its content encoding; `no_text` says why it is none, if so."""
+    """The body for people. `encoding` is its content encoding; `no_text` says why it is none, if so."""
     if not body:
         return Preview("empty", "")
     plain, whole, note = (body, len(body), no_text) if no_text else _unpacked(body, encoding)

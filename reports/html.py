@@ -1,7 +1,8 @@
 """The report as one HTML file: no network, no server, opens from a ticket.
 
-Everything of strangers is text: the template escapes it, the script only ever sets text content, and
-the content security policy in the file lets no other script, style, image or connection happen.
+Everything that comes from strangers is text: the template escapes it, the script only ever sets text
+content, and the content security policy in the file lets no other script, style, image or connection
+happen.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""Numbers for the monitoring, in Prometheus' text format.
+"""Numbers for monitoring, in Prometheus' text format.
 
 Names follow its conventions: the prefix `dlq_`, base units, counters end in `_total`. The only labels
 are `source` and `cause`, so that the number of series is bounded by the configuration. Counters are

@@ -1,4 +1,4 @@
-"""Stack traces for people: the root cause first, one's own frames marked, those of libraries folded.
+"""Stack traces for people: the root cause first, the application's frames marked, libraries' folded.
 
 The JVM writes the root cause last, after `Caused by:`; .NET writes it first, after ` ---> `; of Python's
 chained tracebacks the last one is what ended the work, and stands first here.

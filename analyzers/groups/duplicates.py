@@ -66,7 +66,7 @@ class Shared(NamedTuple):
     several_places: bool = False
     """They died at several queues, or of several consumers' groups."""
     originals: int | None = None
-    """How many of them are no replays, whose facts alone are told here. None: all."""
+    """How many of them are not replays, whose facts alone are told here. None: all."""
 
 
 def of_letter(

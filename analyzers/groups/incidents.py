@@ -32,7 +32,7 @@ FRESH = 600
 """Seconds before the last pull in which an incident that goes on has a letter."""
 _DAY = 86_400 // SLOT
 _QUIET, _WEEK = 2 * _DAY, 7 * _DAY
-"""Before its first letter an archive is taken for quiet, up to two days; a failure, up to a week."""
+"""An archive is assumed quiet before its first letter, for two days at most; a failure, for a week."""
 RECENT = 28 * _DAY
 """Slots without a letter after which a failure is new again."""
 

@@ -52,7 +52,7 @@ class Record(NamedTuple):
 
     done: bool
     until: int | None
-    """None: for ever."""
+    """None: forever."""
 
 
 class Found(NamedTuple):
@@ -153,7 +153,7 @@ def with_told(evidence: str | None, told: str | None) -> str | None:
     return evidence if told is None else known((evidence and evidence[:300], told[:198]), "; ")
 
 
-# A record under an unknown state is none: the listener consumes then.
+# A record with an unknown state counts as none: the listener consumes then.
 _RECORDS = ("CONSUMED", "CONSUMING")
 
 

@@ -143,7 +143,7 @@ def concluded(transaction: Transaction | None, record_id: str) -> Conclusion:
     """What its transaction makes of a record; None: it is an op record, which is of none.
 
     One record stands for a transaction that is open or was given up; the copies beside it, and the op
-    records, are no letters: their cause is None.
+    records, are not letters: their cause is None.
     """
     if transaction is None:
         return Conclusion(None, None, None, None, beside_the_letter=True)

@@ -1,7 +1,7 @@
 """Exceptions: the root cause's class and message, its family, and a fingerprint that lasts.
 
 How one reads a stack trace: go to the root cause (`Caused by:`, nested exception is, .NET's ` ---> `, a
-traceback's last line), leave its frames away, and what stays is `class: message`, or some words. The
+traceback's last line), leave out its frames, and what stays is `class: message`, or some words. The
 first frame that is neither the platform's nor a library's says where.
 
 Fingerprints stand in people's archives: these values were once decided by Spark SQL with Java's patterns

@@ -1,7 +1,7 @@
 """What a rule is given and what it says: a letter, what pulls learned of the brokers, a finding.
 
 A letter is a record of the archive. What a rule wants to know of it beyond its columns is a function marked
-`derived`, which is asked once a letter, however many rules want to know.
+`derived`, which is computed once per letter, however many rules ask.
 """
 
 import json

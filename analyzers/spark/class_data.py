@@ -1,8 +1,8 @@
 """Spark's classes as Java keeps them (JEP 350), written once, so that later analyses start with less work.
 
 The first JVM writes them when it ends; Java checks that a file fits its own version and Spark's jars, and
-goes on without one otherwise. It writes the head of the file last, so half a file is none. What is in it runs
-as code of the user's, so nobody else may have written it.
+goes on without one otherwise. It writes the head of the file last, so half a file does not count. What is
+in it runs as code of the user's, so nobody else may have written it.
 """
 
 import os

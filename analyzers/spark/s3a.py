@@ -14,7 +14,7 @@ _PACKAGES = (
     "software.amazon.awssdk:s3-transfer-manager:2.35.4",
     "software.amazon.awssdk:sts:2.35.4",
 )
-# hadoop-aws wants a bundle of all of Amazon's clients, which is hundreds of megabytes.
+# hadoop-aws needs a bundle of all of Amazon's clients, which is hundreds of megabytes.
 _EXCLUDED = (
     "software.amazon.awssdk:bundle",
     "org.wildfly.openssl:wildfly-openssl",

@@ -163,7 +163,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
     """A JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
-    without the folder where it should say its port it would wait for ever."""
+    without the folder where it should say its port it would wait forever."""
     # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
     # learn its pid.
     java_gateway: Any = import_module("pyspark.java_gateway")

@@ -1,4 +1,4 @@
-"""JSONL letters: one object a line, to records and back.
+"""JSONL letters: one object per line, to records and back.
 
 `headers` and `properties` hold what the broker kind calls so. A line that `dlq export` wrote carries
 `record`, the columns that a foreign file lacks; with it, export then import is the identity.

@@ -1,4 +1,4 @@
-"""The ledger in Redis: the same promises as in SQL, kept by Lua
+"""The ledger in Redis: the same promises as in SQL, kept by Lua scripts.
 
 What a script writes is one entry of Redis' append-only file: with `appendfsync always` it is on the disk
 before the script's answer comes, so a claim is durable before anything is sent.

@@ -1,6 +1,6 @@
 """The ledger in an SQL database, by SQLAlchemy core.
 
-One row a key; a claim is an insert that does nothing where the key is known, so two processes can't
+One row per key; a claim is an insert that does nothing where the key is known, so two processes can't
 both own it. SQLite runs with a write-ahead log and `synchronous = FULL`: a claim is on the disk before
 anything is sent, and what became of it is written together with the next claim.
 """

@@ -1,4 +1,4 @@
-"""`dlq doctor`: a line a source, each explanation once, and 3 where a pull would be refused."""
+"""`dlq doctor`: a line per source, each explanation once, and 3 where a pull would be refused."""
 
 import json
 from collections.abc import Callable
