@@ -1,4 +1,4 @@
-"""ActiveMQ Classic's way out and in, against a Java consumer and producer, in one run on the same broker.
+"""Reading from and sending to ActiveMQ Classic, against a Java consumer and producer, in one run on the same broker.
 
     python bench/activemq.py [--letters 100000] [--versions 5.18.6 6.3.1]
 

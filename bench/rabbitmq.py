@@ -1,4 +1,4 @@
-"""RabbitMQ's way out and in, against a shovel and stock pika, in one run on the same node.
+"""Reading from and sending to RabbitMQ, against a shovel and stock pika, in one run on the same node.
 
     python bench/rabbitmq.py [--letters 200000] [--versions 3.10 4] [--kinds classic quorum] [--json FILE]
 

@@ -2,7 +2,7 @@
 
 Redelivered letters are matched as a multiset: of three byte-identical letters that a crash left
 unsettled, three deliveries are taken as those, and a fourth is a new letter with the next ordinal.
-Ids are kept as sorted pairs of 64-bit integers, 21 bytes a letter, so that ten million fit in memory.
+Ids are kept as sorted pairs of 64-bit integers, 21 bytes per letter, so that ten million fit in memory.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,5 +1,5 @@
-"""One run of a profile: pull, analyze, report, thresholds, metrics, alarm. One step's failure is noted, and
-the next step does what it still can."""
+"""One run of a profile: pull, analyze, report, thresholds, metrics, alarm. A step that fails is noted, and
+the next one does what it still can."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Questions to Artemis' management address over STOMP: queues, their depth, address and routing type.
+"""Questions to Artemis's management address over STOMP: queues, their depth, address and routing type.
 
 The answer comes to a queue of our own that Artemis makes on subscribing. A user without the right `manage`
 gets no answer: None.

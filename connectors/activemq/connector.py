@@ -1,4 +1,4 @@
-"""ActiveMQ Classic and Artemis over STOMP; which of the two it is, the broker says on connecting.
+"""ActiveMQ Classic and Artemis over STOMP; the broker tells which of the two it is.
 
 Replays to Classic go by OpenWire where the configuration says where."""
 

@@ -1,6 +1,6 @@
 """Questions to a broker's Jolokia agent: depths, queue names, the class of one message.
 
-All of it is optional (`activemq_queues` goes on without). A read needs no right to execute; where the
+All of it is optional (`queues` goes on without). A read needs no right to execute; where the
 broker's policy forbids an operation (5.19.7 and 6.2.6 forbid most) the answer is None, and the caller says
 what it could not learn.
 """

@@ -2,7 +2,7 @@
 
 Classic sends Map, Stream, Object and plain messages with an empty body, like a text that really is empty.
 Artemis (2.56.0) reads their bytes as if they were a text: an Object comes empty, a Map empty or beginning
-with a NUL, a Stream as rubbish that can look like any text. There the class decides, which management tells.
+with a NUL, a Stream as garbage that can look like any text. There the class decides, which management knows.
 """
 
 import re

@@ -1,7 +1,7 @@
 """What a broker tells of its queues: by Jolokia where configured, else over STOMP: Artemis by its management,
 Classic by its statistics plugin where configured; else nothing.
 
-Jolokia may be left out, so when it fails the next way is gone, and `trouble` is to be said. Only who wants
+Jolokia may be left out, so when it fails the next one is asked, and `trouble` is to be said. Only who wants
 its details of each letter (`jolokia_details`), which nothing else tells, cannot do without it.
 """
 

@@ -41,7 +41,7 @@ class Sender(Protocol):
         """The command that sends a letter."""
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
-        """The command that sends a transaction's marker (see `activemq_marker`)."""
+        """The command that sends a transaction's marker (see `marker`)."""
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """The command that commits."""

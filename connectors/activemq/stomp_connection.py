@@ -1,6 +1,6 @@
 """One STOMP connection: stomp.py connects (failover, TLS), our own frame reader reads.
 
-stomp.py's reader loses bytes (see `stomp_frames`), so its thread is never started: its transport opens
+stomp.py's reader loses bytes (see `stomp`), so its thread is never started: its transport opens
 the socket, tries the next address, checks the certificate, and hands the socket over.
 
 Heart-beats: the broker is asked for them, so that a dead one is noticed. We promise none, because a slow

@@ -1,4 +1,4 @@
-"""Publishing in transactions of about a hundred, each with a marker, on Classic three under way.
+"""Publishing in transactions of about a hundred, each with a marker, on Classic three at a time.
 
 BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's receipt says that the broker
 took all of them, and when the transaction before is committed, which keeps the order. A broker does one

@@ -1,4 +1,4 @@
-"""The way into RabbitMQ: mandatory publishes with confirms, many in flight, none unaccounted for.
+"""Publishing to RabbitMQ: mandatory publishes with confirms, many in flight, none unaccounted for.
 
 What an answer means here:
 

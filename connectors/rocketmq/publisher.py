@@ -1,4 +1,4 @@
-"""A pipelined way into RocketMQ: several requests in flight, a result code for each.
+"""Publishing to RocketMQ, pipelined: several requests in flight, a result code for each.
 
 Messages sent together are stored in any order. Those with a sharding key go one at a time to their queue.
 A batch that a broker refuses goes again letter by letter: it may have refused it for one of them.

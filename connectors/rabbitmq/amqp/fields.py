@@ -2,7 +2,7 @@
 
 Nothing that a queue can hold makes a reader guess or fail; what has no JSON value is shown like this:
 
-    bytes that are no UTF-8   escaped: b"\\xff" is shown as the four characters \\xff
+    bytes that are not UTF-8 escaped: b"\\xff" is shown as the four characters \\xff
     timestamps (T)            ISO 8601; seconds, or milli- or microseconds where the size says so
     decimals (D)              their digits with the scale kept: 1.50
     NaN, infinity             the words nan, inf

@@ -13,7 +13,7 @@ from pika import exceptions, frame, spec
 
 HEARTBEAT = frame.Heartbeat().marshal()
 MAX_FRAME = 131_072
-"""Bytes of a frame, its head and end among them: what `amqp_link` agrees to."""
+"""Bytes of a frame, its head and end among them: what `link` agrees to."""
 MAX_BODY = 512 * 2**20
 """RabbitMQ's own hard limit (?MAX_MSG_SIZE of rabbit_common)."""
 _MOST_KEPT = MAX_BODY + 2**28

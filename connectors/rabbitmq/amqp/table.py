@@ -2,8 +2,8 @@
 
 A block is the content header frame's payload from byte 12: two octets of property flags, then the
 properties that the flags name (AMQP 0-9-1 section 4.2.6; the field types are those of RabbitMQ's
-errata, read in `amqp_fields`). The block stays the truth; what `decode` shows is for eyes and rules:
-strings as they are, numbers, tables and arrays as JSON. A death history is read by `amqp_deaths`.
+errata, read in `fields`). The block stays the truth; what `decode` shows is for people and rules:
+strings as they are, numbers, tables and arrays as JSON. A death history is read by `x_death`.
 """
 
 import json
