@@ -25,19 +25,19 @@ class Part(Protocol):
         ...
 
     def batches(self) -> Iterator[Batch]:
-        """See `Reading`."""
+        """The letters of this queue; positions count them from 1."""
         ...
 
     def acknowledge(self, position: int) -> None:
-        """See `Reading`."""
+        """The letters of this queue up to `position` are durable."""
         ...
 
     def settled(self) -> int:
-        """See `Reading`."""
+        """How far the broker has answered the acknowledgements of this queue."""
         ...
 
     def close(self) -> None:
-        """See `Reading`."""
+        """Give back what was not acknowledged in this queue. Never raises."""
         ...
 
 
@@ -56,12 +56,12 @@ class Scan(Protocol):
 
     @property
     def topology(self) -> Mapping[str, Any]:
-        """See `Reading`."""
+        """What could be learned of this queue (JSON-able)."""
         ...
 
     @property
     def notes(self) -> Sequence[str]:
-        """See `Reading`."""
+        """Sentences for the user about this queue."""
         ...
 
     def begin(self, limit: int | None) -> Part:

@@ -23,7 +23,7 @@ MISSING: Collection[Consumed] = ("held", "waiting")
 
 
 def standing(brokers: Brokers, places: Collection[Destination]) -> Standing:
-    """Ask the brokers. Raises BrokerError."""
+    """Ask the brokers how far the consumers of these places are. Raises BrokerError."""
     targets: dict[str, list[Target]] = defaultdict(list)
     for broker, target in places:
         targets[broker].append(target)

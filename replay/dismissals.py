@@ -29,12 +29,12 @@ def dismiss(ledger: Ledger, record_ids: Collection[str], reason: str, clock: Clo
 
 
 def undo(ledger: Ledger, record_ids: Collection[str]) -> int:
-    """Open these letters again; returns how many were closed."""
+    """Open these letters (record ids) again; returns how many were closed. Raises ArchiveError."""
     return sum(ledger.forget([_PREFIX + one for one in some]) for some in _chunks(record_ids))
 
 
 def among(ledger: Ledger, record_ids: Collection[str]) -> set[str]:
-    """Those of these letters that are closed."""
+    """Those of these letters (record ids) that are closed. Raises ArchiveError."""
     return {key.removeprefix(_PREFIX) for key in ledger.states([_PREFIX + one for one in record_ids])}
 
 

@@ -90,5 +90,5 @@ def _identity(record: Record, by_business_key: bool) -> str:
 
 
 def provenance(key: str, lap: int, record_id: str) -> Mapping[str, str]:
-    """What every replayed message carries."""
+    """The headers that every replayed message carries; all values are text."""
     return {REPLAY_ID: key, REPLAY_LAP: str(lap), REPLAY_OF: record_id}

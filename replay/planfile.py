@@ -62,7 +62,7 @@ class Header:
 
 
 def name_of(plan: str) -> str:
-    """The plan's file in the archive."""
+    """The name of the plan's file in the archive: plans/<plan>.jsonl."""
     return f"{_FOLDER}{plan}{_SUFFIX}"
 
 
@@ -72,7 +72,7 @@ def edits_name(plan: str) -> str:
 
 
 def ids(store: Store) -> list[str]:
-    """All plans, oldest first."""
+    """The ids of all plans, oldest first."""
     names = (name.removeprefix(_FOLDER) for name in store.list(_FOLDER))
     return sorted(
         n.removesuffix(_SUFFIX) for n in names if n.endswith(_SUFFIX) and not n.endswith(_EDITS_SUFFIX)
@@ -143,7 +143,7 @@ def checked(store: Store, plan: str) -> Header:
 
 
 def letters(store: Store, plan: str) -> Iterator[Letter]:
-    """The letters of a plan, in its order."""
+    """The letters of a plan in its order, read line by line. Raises ArchiveError where a line is damaged."""
     with store.open(name_of(plan)) as file:
         file.readline(LARGEST)
         for number, line in enumerate(file):

@@ -98,7 +98,7 @@ def _name(done: Ramp) -> str:
 
 
 def places_of(store: Store, plan: str) -> set[Destination]:
-    """Where the letters of a plan go."""
+    """Where the letters of a plan go: pairs of a broker's name and a target. Raises as `planfile.letters`."""
     return {(letter.broker, letter.target) for letter in planfile.letters(store, plan)}
 
 
@@ -118,10 +118,12 @@ class _Watched:
 
     @property
     def came_back(self) -> int:
+        """Letters of the plan that died again since the step before."""
         return self.known - self._known_before
 
     @property
     def is_harm(self) -> bool:
+        """Whether more of the step came back than `Watch.max_share` allows."""
         return self.came_back > self._watch.max_share * self.step.sent
 
     def run(self) -> None:

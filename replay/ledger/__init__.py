@@ -96,7 +96,7 @@ def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
 
 @contextmanager
 def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
-    """The ledger, closed at the end."""
+    """The ledger of this archive, closed at the end. Raises as `open_ledger`."""
     ledger = open_ledger(settings, store)
     try:
         yield ledger

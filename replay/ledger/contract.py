@@ -97,7 +97,7 @@ class Ledger(Protocol):
         ...
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
-        """Everything, in chunks of columns in the order of REPLAYS."""
+        """Every replay, in chunks: a sequence of values for each column of REPLAYS, in that order."""
         ...
 
     def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:

@@ -294,6 +294,7 @@ class RedisLedger:
         self._identity = self._server.run(_identity, patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
+        """One script, which the server runs whole: results first, then the claims."""
         self._claims += 1
         moment = self._clock()
         about = [plan, self.owner, self._claims, moment, moment + self._lease, len(results)]
@@ -301,13 +302,16 @@ class RedisLedger:
         return set(self._run(CLAIM, *about, *_flat(results), *chain.from_iterable(rows)))
 
     def renew(self, keys: Sequence[str]) -> set[str]:
+        """One script; nothing is asked for no keys."""
         until = self._clock() + self._lease
         return set(self._run(RENEW, self.owner, until, *keys)) if keys else set()
 
     def record_results(self, results: Sequence[Result]) -> None:
+        """One script; only from states that the sender itself may leave."""
         self._run(RECORD_RESULTS, self.owner, self._clock(), *_flat(results))
 
     def expire(self) -> int:
+        """Reads the set of replays that are `sending`, whose scores are the ends of their leases."""
         moment = self._clock()
         sending = self._server.run(lambda client: client.zrange(f"{_P}:sending", 0, -1, withscores=True))
         owners = [row[0] for row in self._read([key for key, _ in sending], ["owner"])]
@@ -322,10 +326,13 @@ class RedisLedger:
         return sum(self.resolve(keys, "in_doubt", why) for why, keys in over.items())
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
+        """Keys that are not known are absent."""
         found = zip(keys, self._read(keys, ["state"]), strict=True)
         return {key: row[0] for key, row in found if row[0] is not None}
 
     def counts(self, plan: str) -> Mapping[State, int]:
+        """The sizes of the sets of the plan, read in one transaction."""
+
         def work(client: Any) -> Sequence[int]:
             with client.pipeline(transaction=True) as pipe:
                 for state in STATES:
@@ -335,34 +342,43 @@ class RedisLedger:
         return {state: n for state, n in zip(STATES, self._server.run(work), strict=True) if n}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
+        """By the set of the plan and state; what has moved on since it was read is left out."""
         keys = self._server.run(lambda client: client.zrange(_of_plan(plan, state), 0, -1))
         rows = (Entry(*row) for row in self._read(keys, Entry._fields))
         return [entry for entry in rows if (entry.plan, entry.state) == (plan, state)]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
+        """A script for each chunk; from states that reconcile may leave."""
         moment = self._clock()
         return sum(self._run(RESOLVE, state, moment, detail, *some) for some in _chunks(keys))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
+        """Page by page; a page is some keys and their hashes."""
         for chunk in self._paged(REPLAYS.names):
             yield tuple(zip(*chunk, strict=True))
 
     def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Page by page, as `rows`."""
         return self._paged(COLUMNS)
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        """A script for each chunk, which leaves known keys alone."""
+
         def values(some: Sequence[tuple[Any, ...]]) -> Iterator[Any]:
             return ("" if value is None else value for row in some for value in row)
 
         return sum(self._run(ADOPT, *values(some)) for some in _chunks(rows))
 
     def forget(self, keys: Sequence[str]) -> int:
+        """A script for each chunk; only replays of the state dismissed."""
         return sum(self._run(FORGET, *some) for some in _chunks(keys))
 
     def warnings(self) -> Sequence[str]:
+        """From the server's configuration: persistence, fsync, eviction."""
         return self._server.warnings()
 
     def close(self) -> None:
+        """Closes the connections."""
         self._server.client.close()
 
     def _run(self, text: str, *arguments: object) -> Any:

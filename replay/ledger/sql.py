@@ -220,6 +220,8 @@ class SqlLedger:
             self._database.run(lambda c: c.execute(sa.select(C.key).limit(1)).all(), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
+        """One transaction. In a file all letters are inserted as if none were known; only where one
+        is, they are looked up first."""
         if self._database.is_file:  # whose answers don't get lost on the way
             with suppress(_SomeAreKnownError):
                 return self._database.run(lambda c: self._claim_new(c, plan, letters, results))
@@ -258,6 +260,7 @@ class SqlLedger:
         return self._database.run(work)
 
     def renew(self, keys: Sequence[str]) -> set[str]:
+        """Puts the end of the lease off for what is still `sending` and ours."""
         mine = {"keys": keys, "me": self.owner}
 
         def work(connection: sa.Connection) -> set[str]:
@@ -267,9 +270,11 @@ class SqlLedger:
         return self._database.run(work) if keys else set()
 
     def record_results(self, results: Sequence[Result]) -> None:
+        """In one transaction; only from states that the sender itself may leave."""
         self._database.run(lambda connection: self._record_results(connection, results))
 
     def expire(self) -> int:
+        """Owners are looked up on this host; for those of other hosts the lease alone counts."""
         moment = self._clock()
 
         def work(connection: sa.Connection) -> int:
@@ -286,6 +291,8 @@ class SqlLedger:
         return self._database.run(work)
 
     def states(self, keys: Sequence[str]) -> Mapping[str, State]:
+        """In chunks, so that no statement has too many parameters."""
+
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
             for some in _chunks(keys):
@@ -295,31 +302,39 @@ class SqlLedger:
         return self._database.run(work, reading=True)
 
     def counts(self, plan: str) -> Mapping[State, int]:
+        """Counted by the database; states without replays are absent."""
         wanted = sa.select(C.state, sa.func.count()).where(C.plan == plan).group_by(C.state)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return {row[0]: row[1] for row in rows}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
+        """All of them in memory: as many as are in that state."""
         columns = [TABLE.c[name] for name in Entry._fields]
         wanted = sa.select(*columns).where(C.plan == plan, C.state == state).order_by(C.number)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return [Entry(*row) for row in rows]
 
     def resolve(self, keys: Sequence[str], state: State, detail: str) -> int:
+        """One transaction, in chunks; from states that reconcile may leave."""
         return self._database.run(lambda connection: self._resolve(connection, keys, state, detail))
 
     def rows(self) -> Iterator[tuple[Sequence[object], ...]]:
+        """Page by page in the order of the keys, each a query of its own."""
         for chunk in self._paged(REPLAYS.names):
             yield tuple(zip(*chunk, strict=True))
 
     def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+        """Page by page, as `rows`."""
         return self._paged(COLUMNS)
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
+        """One insert that leaves known keys alone."""
         given = rows if self._adopt.positional else [dict(zip(COLUMNS, r, strict=True)) for r in rows]
         return self._database.run(lambda c: c.exec_driver_sql(str(self._adopt), list(given)).rowcount)
 
     def forget(self, keys: Sequence[str]) -> int:
+        """Deletes rows of the state dismissed alone."""
+
         def work(connection: sa.Connection) -> int:
             return sum(connection.execute(FORGET, {"keys": some}).rowcount for some in _chunks(keys))
 
@@ -333,9 +348,11 @@ class SqlLedger:
             after = chunk[-1][columns.index("key")]
 
     def warnings(self) -> Sequence[str]:
+        """None: what a database keeps is its own setting, durable by default."""
         return ()
 
     def close(self) -> None:
+        """Closes the pool of connections."""
         self._database.engine.dispose()
 
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
