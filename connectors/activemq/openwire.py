@@ -233,10 +233,12 @@ _NO_OPENWIRE = "the broker sent something that is no OpenWire; is this its port?
 
 
 class Answer(NamedTuple):
-    """What a broker said. `receipt` is 0 for what answers no command of ours; `error` is a Java exception."""
+    """What a broker said. `receipt` is 0 for what answers no command of ours; `error` is a Java exception,
+    class and message, and `thrown` its class."""
 
     receipt: int
     error: str | None
+    thrown: str | None = None
 
 
 class Reader:
@@ -269,9 +271,9 @@ class Reader:
                 self.version = _version(frame)
             elif kind in _RESPONSES:
                 (receipt,) = struct.unpack_from(">i", frame, 6)
-                return [Answer(receipt, _exception(frame, 10) if kind == _EXCEPTION_RESPONSE else None)]
+                return [Answer(receipt, *(_exception(frame, 10) if kind == _EXCEPTION_RESPONSE else (None,)))]
             elif kind == _CONNECTION_ERROR:
-                return [Answer(0, _exception(frame, 6))]
+                return [Answer(0, *_exception(frame, 6))]
         except (struct.error, IndexError) as error:
             raise ConnectionLost("the broker sent an OpenWire command that is cut off") from error
         return []
@@ -284,10 +286,10 @@ def _version(frame: bytes) -> int:
     return version
 
 
-def _exception(frame: bytes, at: int) -> str:
-    """The class and the message of a Throwable."""
+def _exception(frame: bytes, at: int) -> tuple[str, str | None]:
+    """The class and the message of a Throwable as one text, and its class."""
     if frame[at : at + 1] != b"\1":
-        return "no reason given"
+        return "no reason given", None
     parts: list[str] = []
     at += 1
     for _ in range(2):
@@ -298,4 +300,4 @@ def _exception(frame: bytes, at: int) -> str:
             at += 2
             parts.append(frame[at : at + size].decode("utf-8", "replace"))
             at += size
-    return ": ".join(parts)
+    return ": ".join(parts), parts[0] if parts else None

@@ -18,15 +18,14 @@ from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.marker import check_rights, committed, marker_body, marker_queue
 from dlq.connectors.activemq.openwire import Reader
+from dlq.connectors.activemq.refusals import RolledBack, refusal
 from dlq.connectors.activemq.republishing import content, types_of
-from dlq.connectors.activemq.senders import ROLLED_BACK
 from dlq.connectors.activemq.sockets import open_socket, openwire_address_of, password_for
 from dlq.connectors.activemq.stomp import text_of
-from dlq.connectors.activemq.stomp_connection import Link, refusal, unanswered
+from dlq.connectors.activemq.stomp_connection import Link, unanswered
 from dlq.connectors.base import Inspection, Outgoing
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, DlqError, Unreachable
-from dlq.core.text import for_terminal, shorten
 
 _RECEIVE, _PIECE = 2**16, 2**17
 _REASON_SECONDS = 0.5
@@ -174,7 +173,7 @@ class OpenWireSender:
             raise self._lost("closed by the broker")
         answers = self._reader.feed(data)
         self._answered.update(answer.receipt for answer in answers if answer.error is None)
-        refused = {a.receipt: self._refusal(a.error) for a in answers if a.error is not None}
+        refused = {a.receipt: refusal(self._place, a.error, a.thrown) for a in answers if a.error is not None}
         self._refused |= refused
         if len(self._answered) + len(self._refused) > self._issued + _SPARE:
             raise self._lost("the broker answers more than it was asked")
@@ -183,7 +182,7 @@ class OpenWireSender:
 
     def _explained(self, refused: BrokerError) -> BrokerError:
         """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
-        if ROLLED_BACK not in str(refused):
+        if not isinstance(refused, RolledBack):
             return refused
         until = time.monotonic() + _REASON_SECONDS
         with contextlib.suppress(BrokerError):  # the reason, which is kept, or the end of the connection
@@ -193,10 +192,7 @@ class OpenWireSender:
         return refused if reason is None else type(reason)(f"{reason} ({refused})")
 
     def _reasons(self) -> list[BrokerError]:
-        return [error for error in self._refused.values() if ROLLED_BACK not in str(error)]
-
-    def _refusal(self, said: str) -> BrokerError:
-        return refusal(self._place, shorten(for_terminal(said), 300))
+        return [error for error in self._refused.values() if not isinstance(error, RolledBack)]
 
     def _lost(self, reason: str) -> ConnectionLost:
         hint = "" if self._reader.version else "; is this the OpenWire port?"
@@ -226,7 +222,8 @@ def _now() -> int:
 
 def message_of(letter: Outgoing) -> openwire.Letter:
     """A letter as a message: what STOMP calls headers goes into its fields, the rest are properties."""
-    headers, body, measured = content(letter.record, letter.target, letter.provenance, letter.keep_headers)
+    _, record, target, provenance, keep_headers = letter
+    headers, body, measured = content(record, target, provenance, keep_headers, to_artemis=False)
     field = {name: headers.pop(name) for name in _FIELDS if name in headers}
     is_text = not measured or field.get("amq-msg-type") == "text"
     return openwire.Letter(

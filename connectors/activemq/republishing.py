@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from dlq.connectors.activemq.jolokia import TYPE_OF
 from dlq.connectors.activemq.stomp import encode, text_of
-from dlq.connectors.base import SendPreview, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -218,11 +218,20 @@ def types_of(record: Record) -> dict[str, str]:
 
 
 def content(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    record: Record,
+    target: Target,
+    provenance: Mapping[str, str],
+    keep_headers: bool,
+    to_artemis: bool | None = None,
 ) -> tuple[dict[str, str], bytes, bool]:
-    """The headers (without content-length) and the body of the SEND, and whether it needs its length."""
-    artemis = record.broker_kind == "artemis"
-    kept = _kept(tuple(record.headers), artemis, keep_headers)
+    """The headers (without content-length) and the body of the SEND, and whether it needs its length.
+
+    `to_artemis`: what is connected (None: the kind that the letter comes from); a broker may have been
+    replaced by the other kind since.
+    """
+    from_artemis = record.broker_kind == "artemis"
+    artemis = from_artemis if to_artemis is None else to_artemis
+    kept = _kept(tuple(record.headers), from_artemis, keep_headers)
     own = {name: record.headers[name] for name in kept}
     headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
     group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
@@ -230,7 +239,7 @@ def content(
         headers["JMSXGroupID"] = group
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get('dlq_replay_id', record.record_id)}"
-    text = None if _is_bytes(record.headers, artemis) else text_of(record.body)
+    text = None if _is_bytes(record.headers, from_artemis) else text_of(record.body)
     if text is None:
         return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True
     holds_nul = "\0" in text
@@ -252,11 +261,10 @@ def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:
     return "message-id" in names and names.index("content-length") < names.index("message-id")
 
 
-def wire(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, transaction: str
-) -> bytes:
-    """The SEND frame inside a transaction (none: empty)."""
-    headers, body, measured = content(record, target, provenance, keep_headers)
+def wire(letter: Outgoing, transaction: str, to_artemis: bool | None = None) -> bytes:
+    """The SEND frame inside a transaction (none: empty); `to_artemis` as for `content`."""
+    _, record, target, provenance, keep_headers = letter
+    headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)
     if transaction:
         headers["transaction"] = transaction
     return encode("SEND", headers, body) if measured else encode("SEND", headers)[:-1] + body + b"\0"

@@ -9,9 +9,6 @@ from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Outgoing
 
-ROLLED_BACK = "marked rollback only"
-"""Classic's answer to COMMIT where it had refused a letter."""
-
 
 class Sender(Protocol):
     """A connection that sends transactions; each command is made first, then sent with others.
@@ -72,7 +69,7 @@ class StompSender(Link):
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """A SEND frame with the headers as they were archived, but for what must not be sent again."""
-        return wire(letter.record, letter.target, letter.provenance, letter.keep_headers, transaction)
+        return wire(letter, transaction, self.artemis)
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
         """A SEND frame to the plan's queue, with a receipt."""

@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Mapping
 
 from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.sockets import Address, address_of, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, NotFound, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE = 2**18
@@ -86,7 +87,7 @@ class Link:
         while time.monotonic() < deadline:
             for frame in self._read(1.0):
                 if frame.command == b"ERROR":
-                    said = _said(headers_of(frame.head))
+                    said = shorten(for_terminal(_said(headers_of(frame.head))), 300)
                     raise AccessDenied(f"{self.place}: the broker refused: {said}; check user and password")
                 self._greeted = True
                 return frame
@@ -240,16 +241,6 @@ class Link:
             self._socket.close()
 
 
-def refusal(place: str, said: str) -> BrokerError:
-    """What a broker says against a command, as one of our errors."""
-    lower = said.lower()
-    if "not authorized" in lower or "does not have permission" in lower or "security" in lower:
-        return AccessDenied(f"{place}: {said}")
-    if "does not exist" in lower or "AMQ339001" in said:
-        return NotFound(f"{place}: {said}")
-    return BrokerError(f"{place}: {said}")
-
-
 def unanswered(place: str, patience: float) -> ConnectionLost:
     """A command that should have been answered by now."""
     said = f"no answer for {patience:.0f} s"
@@ -257,4 +248,4 @@ def unanswered(place: str, patience: float) -> ConnectionLost:
 
 
 def _said(headers: Mapping[str, str]) -> str:
-    return shorten(for_terminal(headers.get("message", "no reason given")), 300)
+    return headers.get("message", "no reason given")

@@ -13,7 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.activemq.senders import ROLLED_BACK, Sender
+from dlq.connectors.activemq.refusals import IdUsedBefore, RolledBack
+from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.base import Outgoing, Sent
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 
@@ -28,10 +29,6 @@ _BATCH_SECONDS = 0.5
 _PAUSES = (0.1, 0.4, 1.0)
 """Seconds between tries of the first connection."""
 _PIECE = 32 * 2**10
-_USED_ID = "AMQ339013"
-"""Artemis at COMMIT: a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is routed."""
-_NOTHING_STORED = (_USED_ID, ROLLED_BACK)
-"""Answers to COMMIT that say so."""
 
 
 class _Transaction(NamedTuple):
@@ -171,7 +168,7 @@ class TransactionPublisher:
             except BrokerError as error:
                 if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
-                elif any(mark in str(error) for mark in _NOTHING_STORED):
+                elif isinstance(error, RolledBack | IdUsedBefore):
                     raise
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
@@ -257,6 +254,6 @@ class TransactionPublisher:
 
 def _alone(letter: Outgoing, error: BrokerError) -> Sent:
     """What an error means for the only letter of a transaction."""
-    if _USED_ID in str(error):
+    if isinstance(error, IdUsedBefore):
         return Sent(letter.number, "confirmed", "the broker had taken this replay before (duplicate id)")
     return Sent(letter.number, "refused", str(error))

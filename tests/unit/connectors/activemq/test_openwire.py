@@ -41,8 +41,8 @@ STREAM = (
 )
 ANSWERS = [
     Answer(1, None),
-    Answer(2, "java.lang.SecurityException: User dlq is not authorized"),
-    Answer(0, "javax.jms.JMSException"),
+    Answer(2, "java.lang.SecurityException: User dlq is not authorized", "java.lang.SecurityException"),
+    Answer(0, "javax.jms.JMSException", "javax.jms.JMSException"),
     Answer(3, "no reason given"),
 ]
 

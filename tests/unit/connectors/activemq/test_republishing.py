@@ -7,7 +7,7 @@ import pytest
 from dlq.connectors.activemq.queues import pattern_of
 from dlq.connectors.activemq.republishing import preview, target_of, wire
 from dlq.connectors.activemq.stomp import headers_of
-from dlq.connectors.base import SendPreview, Target
+from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -28,7 +28,7 @@ def letter(body: bytes = b"x", kind: str = "activemq", headers: Any = None, **ch
 
 
 def sent(record: Record, target: Target = ORDERS, keep_headers: bool = False) -> tuple[dict[str, str], bytes]:
-    head, _, rest = wire(record, target, PROVENANCE, keep_headers, "t").partition(b"\n\n")
+    head, _, rest = wire(Outgoing(0, record, target, PROVENANCE, keep_headers), "t").partition(b"\n\n")
     assert rest.endswith(b"\0")
     return headers_of(head.partition(b"\n")[2]), rest[:-1]
 
@@ -170,3 +170,12 @@ def test_a_letter_of_unknown_origin_needs_a_target() -> None:
 def test_patterns_are_those_of_activemq(pattern: str, meant: list[str], not_meant: list[str]) -> None:
     found = pattern_of(pattern)
     assert [name for name in meant + not_meant if found.fullmatch(name)] == meant
+
+
+@pytest.mark.parametrize("kind", ["activemq", "artemis"])
+def test_a_letter_is_addressed_as_the_broker_that_is_connected_wants_it(kind: str) -> None:
+    letter = Outgoing(0, Record("1", "s", "b", kind, "DLQ"), Target("queue", "orders"), PROVENANCE)
+    assert b"\ndestination:orders\n" in wire(letter, "t", to_artemis=True)
+    assert b"\n_AMQ_DUPL_ID:" in wire(letter, "t", to_artemis=True)
+    assert b"\ndestination:/queue/orders\n" in wire(letter, "t", to_artemis=False)
+    assert b"\n_AMQ_DUPL_ID:" not in wire(letter, "t", to_artemis=False)

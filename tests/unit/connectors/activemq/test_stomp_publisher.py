@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import Outgoing, Sent, Target
@@ -77,7 +78,7 @@ class Connection(StompSender):
         if self._memory.commits == self._memory.dies_at_commit:
             return
         if self._memory.refuses_commit_of in bodies:
-            self._refused[receipt] = BrokerError(self._memory.says)
+            self._refused[receipt] = refusal("mq", self._memory.says)
         else:
             self._memory.committed += bodies
             self._answered.add(receipt)
