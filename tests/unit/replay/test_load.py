@@ -39,7 +39,7 @@ def of_activemq(kind: str) -> dict[str, Any]:
 
 
 def frame(record: Record) -> object:
-    return republishing.wire(record, ORDERS, PROVENANCE, False, "t")
+    return republishing.wire(Outgoing(0, record, ORDERS, PROVENANCE), "t")
 
 
 def message(record: Record) -> object:
