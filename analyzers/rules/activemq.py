@@ -1,8 +1,8 @@
 """ActiveMQ Classic: what `dlqDeliveryFailureCause` says over all client versions, and what its absence says.
 
-The text is a `Throwable.toString()` made by the client (Java, NMS, CMS) or by the broker. It is never
-cleared, so that a letter that died again without a cause carries an old one. STOMP NACK and AMQP reject
-leave none. Sources: RegionBroker#sendToDeadLetterQueue and the callers named beside each rule.
+The text is a `Throwable.toString()` made by the client (Java, NMS, CMS) or by the broker; people and
+consoles hand it on without its class, wrapped, quoted and cut. It is never cleared, so that a letter that
+died again without a cause carries an old one. STOMP NACK and AMQP reject leave none.
 """
 
 import re
@@ -13,8 +13,7 @@ from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, pa
 LONGEST_TEXT = 65_536
 """Characters of a failure's text that are looked at."""
 
-_JAVA_NAME = r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*"
-_POLICY = r"RedeliveryPolicy \{[^}]*\}"
+_NAME = r"[A-Za-z_$][\w$]*(?:(?:\.|::)[A-Za-z_$][\w$]*)*"
 
 
 def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
@@ -22,38 +21,43 @@ def _pattern(text: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
     return re.compile(text, flags | re.ASCII)
 
 
-_TO_STRING = _pattern(rf"^({_JAVA_NAME})(?:: (.*))?$", re.DOTALL)
-_MAXIMUM = _pattern(r"\bmaximumRedeliveries = (-?\d+)")
+def _begins(text: str) -> re.Pattern[str]:
+    """A failure's text that begins so. It reaches people wrapped and cut: a blank is any run of white space,
+    and what stands behind the words that nothing else says is optional."""
+    return _pattern("^" + text.replace(" ", r"\s+"), re.DOTALL)
+
+
+_AROUND = " \t\r\n\"'`\u00ab\u00bb\u2018\u2019\u201c\u201d"
+"""What consoles and people put around a text."""
+_TO_STRING = _pattern(rf"^({_NAME})(?::\s+(.*))?$", re.DOTALL)
+_MAXIMUM = _pattern(r"\bmaximumRedeliveries\s*=\s*(-?\d+)")
 _NUMBERED = _pattern(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)$")
 _OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
 _OF_SESSION = _pattern(r"^(.+):-?\d+$")
-_AUDIT = _pattern(
-    r"^(?:Suppressing duplicate delivery on connection, consumer "
-    r"|Duplicate non transacted delivery to )(\S+)$"
+_AUDIT = _begins(
+    r"(?:Suppressing duplicate delivery(?: on connection,(?: consumer)?)?"
+    r"|Duplicate non transacted delivery(?: to)?)(?: (ID:\S+))?"
 )
-_AUDIT_OTHER = _pattern(
-    r"^Duplicate dispatch with transacted redeliver pending on another consumer, connection: (\S+)$"
+_AUDIT_OTHER = _begins(
+    r"Duplicate dispatch with transacted redeliver"
+    r"(?: pending on another consumer,(?: connection:)?(?: (ID:\S+))?)?"
 )
-_AUDIT_SESSION = _pattern(r"^Duplicate delivery to ActiveMQSession \{id=([^,]+),started=", re.DOTALL)
-_ROLLBACK = _pattern(
-    rf"^(?:Delivery\[(\d+)\] exceeds|Exceeded) redelivery policy limit:{_POLICY}, cause:(.*)$", re.DOTALL
+_AUDIT_SESSION = _begins(r"Duplicate delivery to ActiveMQSession(?: \{id=([^,\s]+))?")
+_ROLLBACK = _begins(r"(?:Delivery\[(\d+)\] exceeds|Exceeded) redelivery policy")
+_RESOURCE_ADAPTER = _begins(r"Exceeded ra redelivery policy")
+_OTHER_CLIENTS = _begins(
+    r"Exceeded RedeliveryPolicy (?:max redelivery )?limit(?:: (-?\d+)(?: cause: (?:Exception -> )?(.*))?)?"
 )
-_RESOURCE_ADAPTER = _pattern(rf"^Exceeded ra redelivery policy limit:{_POLICY}$", re.DOTALL)
-_OTHER_CLIENTS = _pattern(
-    r"^Exceeded RedeliveryPolicy (?:max redelivery )?limit: (-?\d+)(?: cause: (?:Exception -> )?(.*))?$",
-    re.DOTALL,
+_BEFORE_DISPATCH = _begins(
+    r"(?:listener dispatch|[Dd]ispatch)(?:\[(\d+)\])? to (\S+) exceeds (?:redelivery policy|RedeliveryPolicy)"
 )
-_BEFORE_DISPATCH = _pattern(
-    r"^(?:listener dispatch|[Dd]ispatch)(?:\[(\d+)\])? to (\S+) exceeds "
-    rf"(?:redelivery policy limit:|RedeliveryPolicy limit: )(?:{_POLICY}|(-?\d+))$",
-    re.DOTALL,
+_LIMIT = _pattern(r"limit:\s{0,4}(-?\d+)")
+_EXPIRED = _begins(r"Message Expired(?:\.|$)")
+_EXPIRED_AT = _begins(rf"(?:{_NAME}: )?Message Expired\. Expiration:\s*(\d+)$")
+_STORED_TWICE = _begins(r"duplicate (?:from store|paged in from (?:store|cursor))\b")
+_DISCARDED = _begins(
+    r"(?:(?:TopicSubDiscard|Subscription discard)\b(?:\.(?: ID:(\S+))?)?|Message discarded$)"
 )
-_EXPIRED = _pattern(r"^Message Expired\. Expiration:(\d+)$")
-_EXPIRED_TEXT = _pattern(r"^[^:]*: Message Expired\. Expiration:(\d+)$")
-_STORED_TWICE = _pattern(
-    r"^duplicate (?:from store|paged in from (?:store|cursor)) for (?:temp-)?(?:queue|topic)://.+$"
-)
-_DISCARDED = _pattern(r"^(?:(?:TopicSubDiscard|Subscription discard)\. ID:(\S+)|Message discarded)$")
 _WRAPPED = _pattern(r"^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?:: |$)")
 """An exception whose class the broker does not have arrives as a Throwable that says its name. Any other
 Throwable is made by client or broker: with an unknown text it proves nothing."""
@@ -75,11 +79,12 @@ class Failure(NamedTuple):
 @derived
 def failure(letter: Letter) -> Failure:
     """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
-    text = None if letter.failure_text is None else letter.failure_text[:LONGEST_TEXT]
-    expired_at, original = part(_EXPIRED_TEXT, text), letter.headers.get("originalExpiration")
+    text = None if letter.failure_text is None else letter.failure_text[:LONGEST_TEXT].strip(_AROUND)
+    expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
         return Failure(None, None, True)
-    return Failure(part(_TO_STRING, text), (part(_TO_STRING, text, 2) or "").strip(" "), False)
+    of_class = part(_TO_STRING, text)
+    return Failure(of_class, (text or "") if of_class is None else part(_TO_STRING, text, 2) or "", False)
 
 
 def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
@@ -135,8 +140,8 @@ def amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
         return None
     deliveries = whole(told[1])
     attempts = deliveries if deliveries is not None else plus(_limit(letter), 1)
-    error = None if told[2] in ("", "null") else told[2]
-    return _died(letter)._replace(attempts=attempts, error_text=error)
+    cause = (failure(letter).text or "").partition("cause:")[2].strip()
+    return _died(letter)._replace(attempts=attempts, error_text=None if cause in ("", "null") else cause)
 
 
 def amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
@@ -160,7 +165,8 @@ def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
     told = _matched(_BEFORE_DISPATCH, letter)
     if not told:
         return None
-    known = (whole(told[1]), plus(_limit(letter), 1), plus(whole(told[3]), 1))
+    limits = (_limit(letter), whole(part(_LIMIT, failure(letter).text)))
+    known = (whole(told[1]), *(plus(limit, 1) for limit in limits))
     return _died(letter)._replace(
         attempts=next((n for n in known if n is not None), None),
         consumer_id=told[2],

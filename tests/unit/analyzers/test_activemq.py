@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.analyzers.activemq_texts import TEXTS, THROWABLE
+from support.analyzers.activemq_texts import JMS, TEXTS, THROWABLE
 from support.analyzers.letters import imported
 
 
@@ -33,6 +33,66 @@ def test_every_text_of_every_client_is_read(judge: Any) -> None:
         ("orders", "ID:b-1-1795195175398-1:1:-1:1", 5)
     }
     assert not any(row["stale_evidence"] for row in rows)
+
+
+OF_CLIENT_OR_BROKER = [
+    (text.split(": ", 1)[1], expected["cause"])
+    for text, expected in TEXTS
+    if text.startswith((THROWABLE, JMS)) and "com.acme" not in text and "cause" in expected
+]
+TOLD = {
+    "without its class": lambda text: text,
+    "under another class": lambda text: f"Apache.NMS.NMSException: {text}",
+    "under a class of C++": lambda text: f"cms::CMSException: {text}",
+    "quoted": lambda text: f'"java.lang.Throwable: {text}"',
+    "wrapped": lambda text: THROWABLE + text.replace(" ", "\n    "),
+    "with blanks around": lambda text: f"\n {text}\n",
+    "going on": lambda text: f"{THROWABLE}{text} [more]",
+}
+
+
+@pytest.mark.parametrize("way", TOLD)
+def test_the_same_fact_told_in_other_words_is_the_same_cause(judge: Any, way: str) -> None:
+    told = [
+        TOLD[way](text) for text, _ in OF_CLIENT_OR_BROKER if way != "going on" or text != "Message discarded"
+    ]
+    causes = [
+        cause for text, cause in OF_CLIENT_OR_BROKER if way != "going on" or text != "Message discarded"
+    ]
+    assert [row["cause"] for row in judge(*map(letter, told))] == causes
+
+
+CUT: list[tuple[str, dict[str, Any]]] = [
+    ("java.lang.Throwable: Suppressing duplicate delivery on conn...", {"cause": "suppressed_duplicate"}),
+    ("Suppressing duplicate delivery", {"cause": "suppressed_duplicate", "consumer_id": None}),
+    ("Delivery[7] exceeds redelivery policy limit:RedeliveryPolicy {...}, cause:null", {"attempts": 7}),
+    (
+        "Exceeded redelivery policy limit ... cause: java.lang.IllegalStateException: boom",
+        {"cause": "redelivery_exhausted", "exception_class": "java.lang.IllegalStateException"},
+    ),
+    ("Delivery[3] exceeds redelivery policy li", {"cause": "redelivery_exhausted", "attempts": 3}),
+    (
+        "Dispatch[2] to ID:x-1-2-3:1:1:1 exceeds redelivery policy li",
+        {"mechanism": "dispatch_check", "attempts": 2},
+    ),
+    ("duplicate from store for", {"cause": "duplicate_from_store"}),
+    ("Message Expired.", {"cause": "expired"}),
+    # Traps: what an application says of itself, or of something else.
+    ("com.acme.FooException: it says: Message discarded", {"cause": "redelivery_exhausted"}),
+    ("Message discarded by the filter of the shop", {"cause": "unknown"}),
+    ("Message Expired tokens cannot be used", {"cause": "unknown"}),
+    ("duplicate from storehouse 7", {"cause": "unknown"}),
+    ("we think it exceeded redelivery policy limit", {"cause": "unknown"}),
+    ("Suppressing duplicates of order 7", {"cause": "unknown"}),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), CUT)
+def test_a_text_that_was_cut_says_what_its_telling_words_say(
+    judge: Any, text: str, expected: dict[str, Any]
+) -> None:
+    [row] = judge(letter(text))
+    assert said(row, expected) == expected
 
 
 EXPIRED = THROWABLE + "Message Expired. Expiration:1795195175398"
