@@ -27,6 +27,8 @@ from urllib.parse import quote
 PACKAGED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 _LOCAL_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
+_AT_REST = "+sbwt none +sbwtdcpu none +sbwtdio none"
+"""Schedulers that have nothing to do wait instead of spinning."""
 _CONFIGURATION = """\
 vm_memory_high_watermark.absolute = 2GB
 disk_free_limit.absolute = 50MB
@@ -89,7 +91,7 @@ class Node:
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": _LOCAL_ONLY,
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{_LOCAL_ONLY} {_AT_REST}",
             "RABBITMQ_CTL_ERL_ARGS": _LOCAL_ONLY,
             "RABBITMQ_MNESIA_BASE": str(folder["mnesia"]),
             "RABBITMQ_LOG_BASE": str(folder["log"]),
