@@ -116,6 +116,14 @@ class OpenWireSender:
         self._issued += 1
         return str(self._issued)
 
+    def proven(self, plan: str) -> set[str]:
+        """By the markers, over a STOMP connection."""
+        link = Link(self._broker)
+        try:
+            return committed(link, plan)
+        finally:
+            link.close()
+
     def begin(self, transaction: str) -> bytes:
         """TransactionInfo that begins it."""
         return self._writer.transaction("begin", int(transaction))

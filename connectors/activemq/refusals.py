@@ -11,13 +11,14 @@ class RolledBack(BrokerError):
     """COMMIT's answer where another command of the transaction was refused: nothing of it is stored."""
 
 
-class IdUsedBefore(BrokerError):
-    """COMMIT's answer where a `_AMQ_DUPL_ID` was used before: nothing of the transaction is routed."""
+class CommitFailed(BrokerError):
+    """Artemis's answer to COMMIT where a `_AMQ_DUPL_ID` was used before, and nothing of the transaction is
+    routed then; but it says the same of any other exception (StompConnection#commitTransaction)."""
 
 
 _BY_CODE: Mapping[str, type[BrokerError]] = {
     "AMQ339001": NotFound,
-    "AMQ339013": IdUsedBefore,
+    "AMQ339013": CommitFailed,
     "AMQ229031": AccessDenied,
     "AMQ229032": AccessDenied,
     "AMQ229213": AccessDenied,
@@ -30,7 +31,7 @@ _BY_CLASS: Mapping[str, type[BrokerError]] = {
     "InvalidDestinationException": NotFound,
     "TransactionRolledBackException": RolledBack,
 }
-"""Classic by OpenWire: the class of an ExceptionResponse, without its package."""
+"""Classic: the class of OpenWire's ExceptionResponse, or of a stack trace, without its package."""
 _BY_TEXT: Mapping[str, type[BrokerError]] = {
     "not authorized": AccessDenied,
     "does not have permission": AccessDenied,
@@ -38,8 +39,11 @@ _BY_TEXT: Mapping[str, type[BrokerError]] = {
     "does not exist": NotFound,
     "marked rollback only": RolledBack,
 }
-"""Classic by STOMP: an ERROR frame shows neither code nor class (ProtocolConverter.sendError)."""
-_CODE = re.compile(r"\bAMQ\d{6}\b")
+"""Where neither a code nor a telling class is there, as for a SecurityException in Classic's STOMP."""
+_ANYTHING = ("", "Exception", "JMSException", "XAException")
+"""Classes that leave it to the text."""
+_CODE = re.compile(r"AMQ\d{6}\b")
+_THROWN = re.compile(rb"((?:[a-z_$][\w$]*\.)+[A-Z][\w$]*)(?=:|\r?\n|$)")
 _SHOWN = 300
 
 
@@ -49,8 +53,17 @@ def refusal(place: str, said: str, thrown: str | None = None) -> BrokerError:
 
 
 def _meaning(said: str, thrown: str | None) -> type[BrokerError]:
+    if code := _CODE.match(said):
+        return _BY_CODE.get(code[0], BrokerError)
+    of_class = (thrown or "").rpartition(".")[2]
+    if of_class not in _ANYTHING:
+        return _BY_CLASS.get(of_class, BrokerError)
     lower = said.lower()
-    by_code = (_BY_CODE.get(code) for code in _CODE.findall(said))
-    by_class = (_BY_CLASS.get((thrown or "").rpartition(".")[2]),)
-    by_text = (meaning for text, meaning in _BY_TEXT.items() if text in lower)
-    return next((found for found in (*by_code, *by_class, *by_text) if found), BrokerError)
+    return next((meaning for text, meaning in _BY_TEXT.items() if text in lower), BrokerError)
+
+
+def thrown_by(body: bytes) -> str | None:
+    """The Java class at the beginning of an ERROR frame's body, which is a stack trace on Classic
+    (ProtocolConverter#handleException)."""
+    told = _THROWN.match(body)
+    return told[1].decode() if told else None

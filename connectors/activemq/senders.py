@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from dlq.connectors.activemq.marker import check_rights, marker
+from dlq.connectors.activemq.marker import check_rights, committed, marker
 from dlq.connectors.activemq.republishing import wire
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
@@ -43,6 +43,9 @@ class Sender(Protocol):
     def commit(self, transaction: str, receipt: str) -> bytes:
         """The command that commits."""
 
+    def proven(self, plan: str) -> set[str]:
+        """The replay ids of the plan's committed transactions, while none is open. Raises BrokerError."""
+
     def send(self, data: bytes) -> None:
         """Write commands."""
 
@@ -62,6 +65,10 @@ class StompSender(Link):
     def check(self, plan: str) -> None:
         """Write to the plan's queue of markers and read from it, before a letter is sent."""
         check_rights(self, plan)
+
+    def proven(self, plan: str) -> set[str]:
+        """By the markers, over this connection."""
+        return committed(self, plan)
 
     def begin(self, transaction: str) -> bytes:
         """A BEGIN frame."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.refusals import refusal
+from dlq.connectors.activemq.refusals import refusal, thrown_by
 from dlq.connectors.activemq.sockets import Address, address_of, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.core import units
@@ -126,10 +126,10 @@ class Link:
         self._inbox.extend(messages)
         self._kept += sum([_OBJECT + len(frame.head) + len(frame.body) for frame in messages])
         self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
-        errors = [headers_of(frame.head) for frame in frames if frame.command == b"ERROR"]
-        self._refused |= {headers.get("receipt-id", ""): self.refusal(headers) for headers in errors}
-        for headers in errors:
-            raise self.refusal(headers)
+        errors = [frame for frame in frames if frame.command == b"ERROR"]
+        self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
+        for one in errors:
+            raise self.refusal(one)
         if self._kept > _MOST_KEPT or len(self._receipts) > self._reader.receipts + _SPARE:
             raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
 
@@ -191,9 +191,9 @@ class Link:
         reason = shorten(for_terminal(said), 300) if said else silent + hint
         return ConnectionLost(f"{self.place}: the connection ended: {reason}")
 
-    def refusal(self, headers: Mapping[str, str]) -> BrokerError:
+    def refusal(self, frame: Frame) -> BrokerError:
         """An ERROR frame as one of our errors."""
-        return refusal(self.place, _said(headers))
+        return refusal(self.place, _said(headers_of(frame.head)), thrown_by(frame.body))
 
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
         """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.activemq.refusals import IdUsedBefore, RolledBack
+from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.base import Outgoing, Sent
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
@@ -168,7 +168,7 @@ class TransactionPublisher:
             except BrokerError as error:
                 if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
-                elif isinstance(error, RolledBack | IdUsedBefore):
+                elif isinstance(error, RolledBack | CommitFailed):
                     raise
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
@@ -206,10 +206,23 @@ class TransactionPublisher:
             except BrokerError as error:
                 self._reconnect()
                 if len(letters) == 1:
-                    done.append(_alone(letters[0], error))
+                    done.append(self._alone(letters[0], error))
                     return
                 for letter in transaction.letters:
                     self._resend([letter], done)
+
+    def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
+        """What an error means for the only letter of a transaction. Artemis answers a COMMIT of an id that
+        was used before as it answers any other failure, so a marker must show that it was."""
+        if not isinstance(error, CommitFailed):
+            return Sent(letter.number, "refused", str(error))
+        try:
+            is_there = letter.provenance["dlq_replay_id"] in self._senders[0].proven(self._plan)
+        except BrokerError as silent:
+            return Sent(letter.number, "in_doubt", f"{error}; {silent}")
+        if is_there:
+            return Sent(letter.number, "confirmed", "the broker had taken this replay before (duplicate id)")
+        return Sent(letter.number, "in_doubt", f"{error}; no marker says that it was taken before")
 
     def _first(self) -> Sender:
         """A broker that allows few connections counts one that has just ended a moment longer."""
@@ -250,10 +263,3 @@ class TransactionPublisher:
         """Close the connections of all senders."""
         for sender in self._senders:
             sender.close()
-
-
-def _alone(letter: Outgoing, error: BrokerError) -> Sent:
-    """What an error means for the only letter of a transaction."""
-    if isinstance(error, IdUsedBefore):
-        return Sent(letter.number, "confirmed", "the broker had taken this replay before (duplicate id)")
-    return Sent(letter.number, "refused", str(error))

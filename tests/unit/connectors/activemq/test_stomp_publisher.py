@@ -24,6 +24,7 @@ class Memory:
         self.committed: list[bytes] = []
         self.refuses = b""
         self.refuses_commit_of = b""
+        self.proven: set[str] = set()
         self.says = "AMQ339013 Error committing"
         self.dies_at_commit = 0
         self.forbids_markers = False
@@ -94,6 +95,9 @@ class Connection(StompSender):
     def was_refused(self, receipt: str) -> bool:
         return receipt in self._refused
 
+    def proven(self, _plan: str) -> set[str]:
+        return self._memory.proven
+
     def close(self) -> None:
         self._transactions.clear()
         self._memory.log.append("closed")
@@ -150,9 +154,17 @@ def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culp
 
 @pytest.mark.parametrize("used", [0, 150, 399])
 def test_a_replay_that_artemis_knows_already_is_not_sent_twice(memory: Memory, used: int) -> None:
-    memory.refuses_commit_of = b"%d" % used
+    memory.refuses_commit_of, memory.proven = b"%d" % used, {f"k{used}"}
     assert {s.outcome for s in published(memory, 400)} == {"confirmed"}
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != used)
+
+
+def test_a_commit_that_fails_in_artemis_without_a_marker_of_an_earlier_one_is_in_doubt(
+    memory: Memory,
+) -> None:
+    memory.refuses_commit_of = b"7"
+    sent = {s.number: s.outcome for s in published(memory, 20)}
+    assert sent == {n: "in_doubt" if n == 7 else "confirmed" for n in range(20)}
 
 
 @pytest.mark.parametrize("culprit", [0, 150, 399])
