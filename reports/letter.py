@@ -4,11 +4,11 @@ import base64
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dlq.analyzers.rules.rocketmq import DISCARDED, HALF, OP
 from dlq.archive import short_ids
 from dlq.archive.user_sql import run
 from dlq.archive.views import PREVIEW
 from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 from dlq.reports.previews import LIMITS
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def is_analysed(letter: Mapping[str, Any]) -> bool:
 def end_of(letter: Mapping[str, Any]) -> str:
     """How it came to lie where it lies. A transaction's messages do not die: they are stored, until the
     broker gives one up."""
-    lives = letter["dead_letter_queue"] in (HALF, OP) or letter["transaction_state"]
+    lives = letter["dead_letter_queue"] in (HALF, OP_TOPIC) or letter["transaction_state"]
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from dlq.analyzers.groups.values import highest, in_order, known, second
+from dlq.core.rocketmq_topics import DEAD_LETTERS
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 from dlq.core.units import human_seconds, seconds
@@ -162,7 +163,7 @@ def _strength(record: Record) -> tuple[bool, tuple[bool, int]]:
 
 
 def _knows_consumed(letter: Letter) -> bool:
-    is_dead = letter.dead_letter_queue.startswith("%DLQ%")
+    is_dead = letter.dead_letter_queue.startswith(DEAD_LETTERS)
     return letter.broker_kind == "rocketmq" and is_dead and letter.origin is not None
 
 

@@ -23,14 +23,9 @@ from dlq.analyzers.rules.letter import (
     whole,
 )
 from dlq.core.clock import iso
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
 
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-"""Op records: the broker's notes that half messages have ended."""
-DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 DEFAULT_RESERVED_HOURS = 72
-_DEAD = "%DLQ%"
-_RETRY = "%RETRY%"
 _HOUR = 3_600_000_000
 
 
@@ -78,12 +73,14 @@ def stored(letter: Letter) -> Stored | None:
         properties.get("dlq_replay_id") is not None,
         properties.get("KEYS"),
         properties.get("TAGS"),
-        body_text(letter) if letter.dead_letter_queue == OP else None,
+        body_text(letter) if letter.dead_letter_queue == OP_TOPIC else None,
     )
 
 
 def _is_dead(letter: Letter) -> bool:
-    return letter.dead_letter_queue.startswith(_DEAD) and len(letter.dead_letter_queue) > len(_DEAD)
+    return letter.dead_letter_queue.startswith(DEAD_LETTERS) and len(letter.dead_letter_queue) > len(
+        DEAD_LETTERS
+    )
 
 
 def _retry_topic(letter: Letter) -> str | None:
@@ -96,14 +93,10 @@ def _reconsumed(letter: Letter) -> int | None:
 
 @derived
 def origin_topic(letter: Letter) -> str | None:
-    """The topic that the consumers' group had subscribed to. POP's retry topics are %RETRY%<group>_<topic>,
-    or with + (KeyBuilder.parseNormalTopic)."""
+    """The topic that the consumers' group had subscribed to."""
     if not _is_dead(letter):
         return letter.properties.get("REAL_TOPIC")
-    topic, retry = _retry_topic(letter), f"{_RETRY}{letter.dead_letter_queue[len(_DEAD) :]}"
-    if topic is None or not topic.startswith(retry):
-        return topic
-    return topic[len(retry) + 1 :] or None
+    return origin_of(_retry_topic(letter), letter.dead_letter_queue.removeprefix(DEAD_LETTERS))
 
 
 def _found(letter: Letter, evidence: str | None) -> Finding:
@@ -118,7 +111,7 @@ def _died(letter: Letter, evidence: str | None) -> Finding:
 def pop(letter: Letter, _: Facts) -> Finding | None:
     """dead-lettered for a POP or gRPC consumer: its retry topic carries group and topic"""
     topic = _retry_topic(letter)
-    is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(_RETRY)
+    is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(RETRY)
     if not _is_dead(letter) or not is_pop:
         return None
     return _died(letter, said("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
@@ -173,7 +166,7 @@ def half(letter: Letter, _: Facts) -> Finding | None:
 
 def finished(letter: Letter, _: Facts) -> Finding | None:
     """the broker's note that half messages have ended"""
-    if letter.dead_letter_queue != OP:
+    if letter.dead_letter_queue != OP_TOPIC:
         return None
     return Finding(f"ends the half messages at {body_text(letter)}")
 
@@ -191,7 +184,7 @@ RULES: tuple[Rule, ...] = (
 
 _COMMITTED = 8
 """TRANSACTION_COMMIT_TYPE in the bits for transactions (12) of a sysFlag (MessageSysFlag)."""
-_ROLES: Mapping[str, str] = {HALF: "half", DISCARDED: "discarded", OP: "finished"}
+_ROLES: Mapping[str, str] = {HALF: "half", DISCARDED: "discarded", OP_TOPIC: "finished"}
 
 
 def role(letter: Letter, facts: Stored) -> str | None:

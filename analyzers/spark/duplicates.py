@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dlq.analyzers.groups.duplicates import Shared
 from dlq.analyzers.spark.files import kept_in_memory
 from dlq.core.brokers import kinds
+from dlq.core.rocketmq_topics import DEAD_LETTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -59,7 +60,7 @@ def _match_keys() -> "Column":
         match_key("of_message", "message", F.col("message_id").isNotNull(), "broker", "message_id"),
     )
     alike = [name for name, kind in kinds().items() if kind.duplicates == "anywhere"]
-    is_dead_letter = F.col("dead_letter_queue").startswith("%DLQ%")
+    is_dead_letter = F.col("dead_letter_queue").startswith(DEAD_LETTERS)
     return F.when(F.col("broker_kind").isin(*alike), anywhere).when(is_dead_letter, rocketmq)
 
 

@@ -24,7 +24,6 @@ from dlq.connectors.rocketmq.inspection import broker_facts, inspect, unread_hal
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
-from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.connectors.rocketmq.republishing import preview, target_of
 from dlq.connectors.rocketmq.routes import route_to, topic_of, why_unread
 from dlq.connectors.rocketmq.snapshot import (
@@ -40,6 +39,7 @@ from dlq.connectors.rocketmq.snapshot import (
 )
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
 
 _OP_BATCH_MS = 3000

@@ -4,17 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlq.connectors.interchange.values import Texts, count_of, from_millis, integer
+from dlq.core.rocketmq_topics import DEAD_LETTERS, origin_of
 
 
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
     """The columns of a record; None where the line does not say."""
     topic = str(document.get("topic") or document.get("queue") or "")
-    is_letter = topic.startswith("%DLQ%")
-    origin = properties.get("RETRY_TOPIC") if is_letter else properties.get("REAL_TOPIC")
+    is_letter = topic.startswith(DEAD_LETTERS)
+    group = topic.removeprefix(DEAD_LETTERS)
+    retry = properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC")
+    origin = origin_of(retry, group) if is_letter else properties.get("REAL_TOPIC")
     return {
         "origin_kind": "topic" if origin else None,
         "origin": origin,
-        "origin_group": topic.removeprefix("%DLQ%") if is_letter else properties.get("PGROUP"),
+        "origin_group": group if is_letter else properties.get("PGROUP"),
         "message_id": properties.get("UNIQ_KEY") or headers.get("msgId"),
         "physical_id": headers.get("msgId"),
         "queue_id": count_of(headers.get("queueId")),

@@ -1,6 +1,6 @@
 """From a stored RocketMQ message to a record. Field names in `headers` are Java's (design section 9)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
@@ -26,12 +26,8 @@ from dlq.core.clock import now
 from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapsed, map_column
 from dlq.core.identity import ID_HEX_DIGITS, framed
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, origin_of
 
-DEAD_LETTERS = "%DLQ%"
-RETRY = "%RETRY%"
-HALF = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-DISCARDED = "TRANS_CHECK_MAX_TIME_TOPIC"
 _END_OF_TIME = 253_402_300_800_000
 _ENCODINGS = {0: "deflate", 1: "lz4", 2: "zstd", 3: "deflate"}
 """HTTP's names; its `deflate` is the zlib format."""
@@ -195,22 +191,7 @@ def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if group is None:
         return Constant(None if topic == OP_TOPIC else topic, len(properties))
     told = zip(_values(properties, "DLQ_ORIGIN_TOPIC"), _values(properties, "RETRY_TOPIC"), strict=True)
-    return map_column(partial(_origin, group=group), collapsed([first or second for first, second in told]))
-
-
-def origin_of(properties: Mapping[str, str], group: str) -> str | None:
-    """The topic that a dead letter of `group` came from."""
-    return _origin(properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC"), group)
-
-
-def _origin(topic: str | None, group: str) -> str | None:
-    """REAL_TOPIC is no evidence: after a delayed retry it is the retry topic. A POP consumer's retry topic
-    holds the origin: `%RETRY%<group>_<topic>`, or with `+` (common/KeyBuilder.parseNormalTopic).
-    """
-    if not topic or not topic.startswith(RETRY):
-        return topic or None
-    marked = topic.removeprefix(f"{RETRY}{group}")
-    return marked[1:] or None if marked[:1] in ("+", "_", "") else topic
+    return map_column(partial(origin_of, group=group), collapsed([first or second for first, second in told]))
 
 
 def _hex_numbers(values: Numbers) -> list[str]:

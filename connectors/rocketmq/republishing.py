@@ -12,9 +12,9 @@ from typing import NamedTuple
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.message import COMPRESSION, encode_properties, parse_properties
-from dlq.connectors.rocketmq.records import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 
 UNIQUE_KEY = "UNIQ_KEY"
 SHARDING_KEY = "__SHARDINGKEY"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.records import RETRY
 from dlq.core.errors import AccessDenied, NotFound
+from dlq.core.rocketmq_topics import RETRY
 
 WritableQueue = tuple[str, int]
 """(broker name, queue)."""

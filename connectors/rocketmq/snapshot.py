@@ -10,9 +10,9 @@ from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields, scan_queue
-from dlq.connectors.rocketmq.records import DEAD_LETTERS, RETRY
 from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
+from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
 _MOST_QUEUES = 2**15

@@ -18,9 +18,9 @@ from dlq.connectors.rocketmq.message import (
     parse_properties,
 )
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, pull_fields, scan_queue
-from dlq.connectors.rocketmq.records import DISCARDED, HALF, OP_TOPIC
 from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
 from dlq.core.errors import ConnectionLost
+from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 
 _IN_FLIGHT = 64
 _REMEMBERED = 200_000

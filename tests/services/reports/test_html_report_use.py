@@ -8,7 +8,7 @@ from support.html_reports import browser, page, search_for, status, url, visible
 from support.servers.chromium import Page
 
 from dlq.archive.store import LocalStore
-from dlq.connectors.rocketmq.records import HALF
+from dlq.core.rocketmq_topics import HALF
 from dlq.reports import report
 
 __all__ = ["browser", "page", "url"]

@@ -13,10 +13,10 @@ from support.servers.cutter import Cutter
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import parse_properties
-from dlq.connectors.rocketmq.records import HALF
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import HALF
 from dlq.core.settings import Source
 
 pytestmark = pytest.mark.rocketmq

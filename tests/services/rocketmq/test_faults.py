@@ -13,9 +13,9 @@ from support.brokers.rocketmq.fixtures import connector_of, on_every_version, re
 from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.rocketmq.find import runtime_facts
 from dlq.connectors.rocketmq.message import parse_properties
-from dlq.connectors.rocketmq.records import HALF
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
+from dlq.core.rocketmq_topics import HALF
 from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]

@@ -9,9 +9,9 @@ from support.brokers.rocketmq.fixtures import Rocket
 
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rocketmq.message import parse_properties
-from dlq.connectors.rocketmq.records import DISCARDED, HALF
 from dlq.core.clock import now
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import DISCARDED, HALF
 
 pytestmark = pytest.mark.rocketmq
 

@@ -14,7 +14,7 @@ from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rocketmq.records import HALF, OP_TOPIC
+from dlq.core.rocketmq_topics import HALF, OP_TOPIC
 from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]

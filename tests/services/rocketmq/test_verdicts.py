@@ -17,7 +17,7 @@ from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.records import DISCARDED, HALF
+from dlq.core.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]

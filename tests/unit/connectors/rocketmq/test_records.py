@@ -7,10 +7,11 @@ import pytest
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties
-from dlq.connectors.rocketmq.records import origin_of, record_maker
+from dlq.connectors.rocketmq.records import record_maker
 from dlq.connectors.rocketmq.transaction_outcomes import finished_offsets
 from dlq.core.identity import content_id
 from dlq.core.record import Record
+from dlq.core.rocketmq_topics import origin_of
 from dlq.core.settings import Source
 
 HOST = b"\x7f\0\0\1\0\0\x2a\x9f"
@@ -19,6 +20,7 @@ ORIGINS: list[tuple[dict[str, str], str | None]] = [
     ({"REAL_TOPIC": "%RETRY%pay"}, None),
     ({"RETRY_TOPIC": "orders", "REAL_TOPIC": "%RETRY%pay"}, "orders"),
     ({"RETRY_TOPIC": "%RETRY%pay_orders"}, "orders"),
+    ({"RETRY_TOPIC": "%RETRY%payroll_orders"}, "%RETRY%payroll_orders"),
     ({"RETRY_TOPIC": "%RETRY%pay+or_ders"}, "or_ders"),
     ({"RETRY_TOPIC": "%RETRY%pay_"}, None),
     ({"RETRY_TOPIC": "%RETRY%pay"}, None),
@@ -29,7 +31,8 @@ ORIGINS: list[tuple[dict[str, str], str | None]] = [
 
 @pytest.mark.parametrize(("properties", "expected"), ORIGINS)
 def test_the_origin_is_what_the_properties_prove(properties: dict[str, str], expected: str | None) -> None:
-    assert origin_of(properties, "pay") == expected
+    told = properties.get("DLQ_ORIGIN_TOPIC") or properties.get("RETRY_TOPIC")
+    assert origin_of(told, "pay") == expected
 
 
 def made(**changes: Any) -> Record:
