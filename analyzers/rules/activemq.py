@@ -76,10 +76,20 @@ class Failure(NamedTuple):
     is_stale: bool
 
 
+OF_OPENWIRE = "__HDR_dlqDeliveryFailureCause"
+"""Where Artemis keeps what an OpenWire client said of a letter (OpenWireConstants)."""
+
+
+def _told(letter: Letter) -> str | None:
+    """The text of client or broker. On Artemis a property of the producer's may be called like Classic's."""
+    return letter.headers.get(OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
+
+
 @derived
 def failure(letter: Letter) -> Failure:
     """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
-    text = None if letter.failure_text is None else letter.failure_text[:LONGEST_TEXT].strip(_AROUND)
+    told = _told(letter)
+    text = None if told is None else told[:LONGEST_TEXT].strip(_AROUND)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
         return Failure(None, None, True)
@@ -101,7 +111,7 @@ def _died(letter: Letter) -> Finding:
     `original-destination` names the dead-letter queue: the true origin is lost."""
     lost = letter.origin is None or letter.origin == letter.dead_letter_queue
     return Finding(
-        letter.failure_text,
+        _told(letter),
         stale_evidence=failure(letter).is_stale,
         origin=None if lost else letter.origin,
         origin_kind=None if lost else letter.origin_kind,
@@ -210,7 +220,7 @@ def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
     of_class = failure(letter).of_class
     if of_class is None or (of_class == "java.lang.Throwable" and not _matched(_WRAPPED, letter)):
         return None
-    return _died(letter)._replace(error_text=letter.failure_text)
+    return _died(letter)._replace(error_text=_told(letter))
 
 
 def _has_no_cause(letter: Letter) -> bool:
@@ -245,7 +255,7 @@ def amq_nack(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter)._replace(evidence=evidence)
 
 
-RULES: tuple[Rule, ...] = (
+OF_CLIENTS: tuple[Rule, ...] = (
     Rule(amq_audit, "suppressed_duplicate", "audit"),
     Rule(amq_audit_other_consumer, "suppressed_duplicate", "audit"),
     Rule(amq_audit_session, "suppressed_duplicate", "audit"),
@@ -253,6 +263,10 @@ RULES: tuple[Rule, ...] = (
     Rule(amq_redelivery_policy_ra, "redelivery_exhausted", "redelivery_policy"),
     Rule(amq_redelivery_policy_other_client, "redelivery_exhausted", "redelivery_policy"),
     Rule(amq_dispatch_check, "redelivery_exhausted", "dispatch_check"),
+)
+"""What clients say by OpenWire, on Artemis too."""
+RULES: tuple[Rule, ...] = (
+    *OF_CLIENTS,
     Rule(amq_expired, "expired", "expiry"),
     Rule(amq_duplicate_from_store, "duplicate_from_store", "store_audit"),
     Rule(amq_discard, "overflow", "discard"),

@@ -1,9 +1,11 @@
-"""Artemis: there is no cause on a dead letter. It tells where it died, and whether it had expired.
+"""Artemis: there is no cause on a dead letter but what an OpenWire client said. It tells where it died, and
+whether it had expired.
 
 Sources: Message#referenceOriginalMessage and QueueImpl#sendToDeadLetterAddress; AMQP messages carry the
 same as annotations (AMQPMessageSupport#toAnnotationName).
 """
 
+from dlq.analyzers.rules.activemq import OF_CLIENTS
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first
 
 
@@ -46,5 +48,6 @@ def artemis_dead_letter(letter: Letter, _: Facts) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     Rule(artemis_from_itself, "unknown", "none"),
     Rule(artemis_expired, "expired", "expiry"),
+    *OF_CLIENTS,
     Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy"),
 )

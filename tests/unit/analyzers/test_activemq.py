@@ -222,3 +222,30 @@ def test_the_interchange_examples_get_their_verdicts(judge: Any) -> None:
     assert [said(row, expected) for row, (_, expected) in zip(rows, EXAMPLES, strict=True)] == [
         e for _, e in EXAMPLES
     ]
+
+
+OF_OPENWIRE = {
+    "__HDR_dlqDeliveryFailureCause": THROWABLE + "Delivery[7] exceeds redelivery policy limit:x, cause:null"
+}
+DIED = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
+ON_ARTEMIS: list[tuple[dict[str, str], tuple[Any, ...]]] = [
+    ({**DIED, **OF_OPENWIRE}, ("amq-redelivery-policy", "redelivery_exhausted", 7, "orders")),
+    ({**DIED, "_AMQ_ACTUAL_EXPIRY": "5", **OF_OPENWIRE}, ("artemis-expired", "expired", None, "orders")),
+    (
+        {**DIED, "dlqDeliveryFailureCause": EXPIRED},
+        ("artemis-dead-letter", "redelivery_exhausted", None, "orders"),
+    ),
+    (
+        {**DIED, "__HDR_dlqDeliveryFailureCause": "?"},
+        ("artemis-dead-letter", "redelivery_exhausted", None, "orders"),
+    ),
+    (DIED, ("artemis-dead-letter", "redelivery_exhausted", None, "orders")),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), ON_ARTEMIS)
+def test_what_an_openwire_client_said_is_read_on_artemis(
+    judge: Any, headers: dict[str, str], expected: tuple[Any, ...]
+) -> None:
+    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
+    assert (row["rule"], row["cause"], row["attempts"], row["origin"]) == expected
