@@ -2,19 +2,31 @@
 whether it had expired.
 
 Sources: Message#referenceOriginalMessage and QueueImpl#sendToDeadLetterAddress; AMQP messages carry the
-same as annotations (AMQPMessageSupport#toAnnotationName).
+same as annotations (AMQPMessageSupport#toAnnotationName). What no queue takes goes to the dead-letter address
+where `send-to-dla-on-no-route` is set, and then names no queue (PostOfficeImpl#maybeSendToDLA).
 """
 
 from dlq.analyzers.rules.activemq import OF_CLIENTS
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, whole
+
+
+def _names(of_core: str, of_amqp: str) -> tuple[str, ...]:
+    """What a fact is called; a console puts the section of an AMQP message before it."""
+    return (of_core, of_amqp, f"extraProperties.{of_core}", f"messageAnnotations.{of_amqp}")
+
+
+_ADDRESS = _names("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
+_QUEUE = _names("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE")
+_MESSAGE_ID = _names("_AMQ_ORIG_MESSAGE_ID", "x-opt-ORIG-MESSAGE-ID")
+_EXPIRY = _names("_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY")
 
 
 def _address(letter: Letter) -> str | None:
-    return first(letter.headers, "_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
+    return first(letter.headers, *_ADDRESS)
 
 
 def _queue(letter: Letter) -> str | None:
-    return first(letter.headers, "_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE")
+    return first(letter.headers, *_QUEUE)
 
 
 def _died(letter: Letter, evidence: str) -> Finding:
@@ -32,8 +44,16 @@ def artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
 
 def artemis_expired(letter: Letter, _: Facts) -> Finding | None:
     """_AMQ_ACTUAL_EXPIRY says when it expired"""
-    expiry = first(letter.headers, "_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY")
+    expiry = whole(first(letter.headers, *_EXPIRY), 64)
     return _died(letter, f"_AMQ_ACTUAL_EXPIRY {expiry}") if expiry is not None else None
+
+
+def artemis_no_route(letter: Letter, _: Facts) -> Finding | None:
+    """it names an address and its id there, but no queue: no queue took it (send-to-dla-on-no-route)"""
+    address = _address(letter)
+    if not address or _queue(letter) is not None or first(letter.headers, *_MESSAGE_ID) is None:
+        return None
+    return _died(letter, f"_AMQ_ORIG_ADDRESS {address}, without _AMQ_ORIG_QUEUE")
 
 
 def artemis_dead_letter(letter: Letter, _: Facts) -> Finding | None:
@@ -49,5 +69,6 @@ RULES: tuple[Rule, ...] = (
     Rule(artemis_from_itself, "unknown", "none"),
     Rule(artemis_expired, "expired", "expiry"),
     *OF_CLIENTS,
+    Rule(artemis_no_route, "unroutable", "none"),
     Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy"),
 )

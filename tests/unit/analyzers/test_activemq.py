@@ -171,6 +171,11 @@ def test_a_letter_put_there_by_hand_is_unknown(judge: Any) -> None:
             {"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"},
             {"cause": "unknown", "mechanism": "none", "origin": None},
         ),
+        # A property that is called like the broker's.
+        (
+            {"_AMQ_ACTUAL_EXPIRY": "tomorrow"},
+            {"cause": "redelivery_exhausted", "mechanism": "redelivery_policy"},
+        ),
     ],
 )
 def test_artemis_says_only_where_it_died_and_whether_it_expired(
@@ -179,6 +184,38 @@ def test_artemis_says_only_where_it_died_and_whether_it_expired(
     own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
     [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": {**own, **headers}}))
     assert said(row, expected) == expected
+
+
+ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [
+    # No queue took it: the broker names the address alone, and the message's id there.
+    ({"_AMQ_ORIG_ADDRESS": "info", "_AMQ_ORIG_MESSAGE_ID": "7"}, ("unroutable", "info")),
+    ({"x-opt-ORIG-ADDRESS": "info", "x-opt-ORIG-MESSAGE-ID": "7"}, ("unroutable", "info")),
+    # A part of a letter: the queue may be what is left out.
+    ({"_AMQ_ORIG_ADDRESS": "info"}, ("redelivery_exhausted", "info")),
+    (
+        {"_AMQ_ORIG_ADDRESS": "info", "_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7"},
+        ("redelivery_exhausted", "in"),
+    ),
+    # As a console names them.
+    (
+        {"extraProperties._AMQ_ORIG_ADDRESS": "a", "messageAnnotations.x-opt-ORIG-QUEUE": "q"},
+        ("redelivery_exhausted", "q"),
+    ),
+    (
+        {"extraProperties._AMQ_ORIG_QUEUE": "q", "extraProperties._AMQ_ACTUAL_EXPIRY": "1762053729000"},
+        ("expired", "q"),
+    ),
+    ({"applicationProperties._AMQ_ORIG_ADDRESS": "mine"}, ("unknown", None)),
+    ({"_AMQ_ORIG_MESSAGE_ID": "7"}, ("unknown", None)),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), ALONE)
+def test_artemis_names_no_queue_where_none_took_it(
+    judge: Any, headers: dict[str, str], expected: tuple[str, str | None]
+) -> None:
+    [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
+    assert (row["cause"], row["origin"]) == expected
 
 
 EXAMPLES: list[tuple[dict[str, Any], dict[str, Any]]] = [
