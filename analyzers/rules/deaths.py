@@ -56,7 +56,8 @@ def _named_death(headers: Mapping[str, str], which: str) -> Death | None:
     reason, queue, exchange = (
         headers.get(f"x-{which}-death-{part}") for part in ("reason", "queue", "exchange")
     )
-    return None if reason is None else Death(reason, queue, exchange)
+    # The broker writes them together. A reason alone was set by an application.
+    return None if reason is None or queue is None else Death(reason, queue, exchange)
 
 
 @derived

@@ -38,13 +38,22 @@ def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     return Finding(evidence, stale_evidence=True)
 
 
-def retry_loop(letter: Letter, _: Facts) -> Finding | None:
+def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
+    """The queue of its last death dead-letters to the exchange that it came by. A letter that an application
+    parks at the end of a retry loop comes by another way than out of the wait queue."""
+    last = history(letter).last
+    exchanges = facts.dead_letter_exchanges.get(letter.source, _NOTHING)
+    exchange = exchanges.get(last.queue or "") if last else None
+    return bool(exchange) and exchange == letter.exchange
+
+
+def retry_loop(letter: Letter, facts: Facts) -> Finding | None:
     """x-death has rejected and expired entries, or expired more than once: a retry loop over a TTL queue"""
     last, rejected, expired, _limited, first_reason = history(letter)
     if last is None or last.reason not in ("rejected", "expired") or expired is None:
         return None
     is_refused = rejected is not None and (first_reason == "rejected" or (rejected.count or 0) > 1)
-    if not is_refused and (expired.count or 0) <= 1:
+    if not is_refused and ((expired.count or 0) <= 1 or _came_by_its_last_death(letter, facts)):
         return None
     refusals = rejected.count if rejected else None
     wait_queue = "?" if expired.queue is None else expired.queue

@@ -30,8 +30,11 @@ def death_columns(history: tuple[Death, ...], headers: Texts) -> dict[str, Any]:
 def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
     """The columns of a record; None where the line does not say."""
     mode = properties.get("delivery_mode")
+    given = document.get("headers", {})
+    # An AMQP 1.0 client sees the same history under another name.
+    history = deaths(given.get("x-death")) or deaths(given.get("x-opt-deaths"))
     return {
-        **death_columns(deaths(document.get("headers", {}).get("x-death")), headers),
+        **death_columns(history, headers),
         "message_id": properties.get("message_id"),
         "correlation_id": properties.get("correlation_id"),
         "content_type": properties.get("content_type"),

@@ -45,6 +45,10 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("poison_ack", "retry_loop", "orders", 4),
     ),
     (died(("expired", "orders.wait", 3)), ("poison_ack", "retry_loop", "orders.wait", None)),
+    # Published again with its old history, and expired again: the queue of its death sent it here. An
+    # application that parks it uses another exchange.
+    (died(("expired", "orders", 3), exchange="dlx"), ("expired", "ttl", "orders", None)),
+    (died(("expired", "orders", 3), exchange="parking"), ("poison_ack", "retry_loop", "orders", None)),
     # A delayed message that was refused once: it had expired before, in no loop.
     (died(("rejected", "orders", 1), ("expired", "delay", 1)), ("poison_ack", "reject", "orders", 1)),
     (died(("expired", "orders", 1)), ("expired", "ttl", "orders", None)),
@@ -79,7 +83,12 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     # The history has no such entry: it is newer.
     (died(("maxlen", "b", 1), headers=_last("rejected", "a")), ("overflow", "maxlen", "b", None)),
     (record(headers=_last("rejected", "orders")), ("poison_ack", "reject", "orders", None)),
-    (record(headers=_first("maxlen")), ("overflow", "maxlen", None, None)),
+    # A STOMP client sees no x-death. A reason without a queue is not the broker's.
+    (
+        record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}),
+        ("overflow", "maxlen", "orders", None),
+    ),
+    (record(headers=_first("maxlen")), ("unknown", "none", None, None)),
     # Alternate exchange: no death, and the envelope still has the exchange it was published to.
     (record(exchange="shop", routing_key="no.such"), ("unroutable", "alternate_exchange", "shop", None)),
     (record(exchange="unrouted", routing_key="x"), ("unknown", "none", None, None)),
