@@ -1,6 +1,7 @@
 # make demo   all set-up, then the main job on an embedded broker
 # make check  lint, types, and the tests that need neither broker nor Spark: before each commit
 # make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+# make corpus what the rules make of real dead letters that others have shown, and every miss
 # make site   the documentation as pages, in site/
 # make dist   all that a release consists of, in dist/, from what is committed
 
@@ -8,7 +9,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.set-up
 
-.PHONY: setup brokers demo check test lint bench site dist clean
+.PHONY: setup brokers demo check test lint bench corpus site dist clean
 
 setup: $(STAMP)
 
@@ -46,6 +47,9 @@ test: brokers lint
 
 bench: brokers
 	$(BIN)/python bench/run.py
+
+corpus: setup
+	@PYTHONPATH=tests $(BIN)/python -m corpus.report
 
 site: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
