@@ -3,6 +3,7 @@
 Framework evidence wins over an older death history, which then still gives attempts and origin.
 """
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -35,6 +36,8 @@ _ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
 _NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
 _DELAYED = ".DQ"
+_STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
+"""What the headers of Symfony's stamps begin with; each holds those of one class, oldest first, as JSON."""
 
 
 def _nservicebus_time(text: str) -> datetime:
@@ -255,6 +258,64 @@ def rebus(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
+def wolverine(letter: Letter, _: Facts) -> Finding | None:
+    """exception-type with exception-message (Wolverine's DeadLetterQueueConstants)"""
+    headers = letter.headers
+    if headers.get("exception-type") is None or headers.get("exception-message") is None:
+        return None
+    address = (headers.get("original-destination") or "").partition("?")[0]
+    return _parked(
+        letter,
+        _shown(letter, "exception-message"),
+        attempts=whole(headers.get("attempts")),
+        origin=unquote_plus(address.rpartition("/")[2]),
+        error_class=headers["exception-type"],
+        error_message=headers["exception-message"],
+        error_text=headers.get("exception-stack"),
+    )
+
+
+def watermill(letter: Letter, _: Facts) -> Finding | None:
+    """reason_poisoned with topic_poisoned or handler_poisoned (Watermill's PoisonQueue)"""
+    headers = letter.headers
+    reason, topic = headers.get("reason_poisoned"), headers.get("topic_poisoned")
+    if reason is None or first(headers, "topic_poisoned", "handler_poisoned") is None:
+        return None
+    found = _parked(letter, _shown(letter, "reason_poisoned"), origin=topic, error_message=reason)
+    return found._replace(origin_kind="topic") if topic else found
+
+
+def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:
+    """Symfony's stamps of a class, oldest first."""
+    try:
+        found = json.loads(letter.headers.get(_STAMP + name) or "[]")
+    except (ValueError, RecursionError):
+        return []
+    return [stamp for stamp in found if isinstance(stamp, dict)] if isinstance(found, list) else []
+
+
+def _last_stamp(letter: Letter, name: str, field: str) -> str | None:
+    value = next((stamp.get(field) for stamp in reversed(_stamps(letter, name))), None)
+    return value if isinstance(value, str) else None
+
+
+def symfony(letter: Letter, _: Facts) -> Finding | None:
+    """a SentToFailureTransportStamp of Symfony Messenger; each retry has the stamp of an error, too"""
+    if not _stamps(letter, "SentToFailureTransportStamp"):
+        return None
+    message = _last_stamp(letter, "ErrorDetailsStamp", "exceptionMessage")
+    # The last stamp is that of the parking, and counts from 0 again.
+    counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
+    retried = max((count for count in counts if isinstance(count, int)), default=None)
+    return _parked(
+        letter,
+        f"SentToFailureTransportStamp, {message or 'no message'}",
+        attempts=plus(retried, 1),
+        error_class=_last_stamp(letter, "ErrorDetailsStamp", "exceptionClass"),
+        error_message=message,
+    )
+
+
 def _is_dramatiq(letter: Letter) -> bool:
     return letter.dead_letter_queue.endswith(".XQ")
 
@@ -383,6 +444,9 @@ RULES: tuple[Rule, ...] = (
     Rule(nservicebus, "application_error", "framework"),
     Rule(easynetq, "application_error", "framework"),
     Rule(rebus, "application_error", "framework"),
+    Rule(wolverine, "application_error", "framework"),
+    Rule(watermill, "application_error", "framework"),
+    Rule(symfony, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
     Rule(hand_written_error, "application_error", "framework"),

@@ -34,7 +34,11 @@ _FAILURE = re.compile(
     r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|x-shovelled.*"
     r"|MT-Fault-.*|MT-Reason|MT-Redelivery-Count"
     r"|NServiceBus\.(ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries)"
-    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)",
+    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)"
+    r"|exception-(type|message|stack)|failed-at|original-(destination|partition|offset)"
+    r"|(reason|topic|handler|subscriber)_poisoned"
+    r"|X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
+    r"(ErrorDetails|SentToFailureTransport|Redelivery)Stamp",
     re.DOTALL,
 )
 _TARGETS = ("queue", "exchange")

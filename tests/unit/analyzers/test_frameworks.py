@@ -35,6 +35,24 @@ def _body(queue: str, document: dict[str, Any], **columns: Any) -> Any:
     return record(dead_letter_queue=queue, body=json.dumps(document).encode(), **columns)
 
 
+STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
+FAILED = {f"{STAMP}SentToFailureTransportStamp": '[{"originalReceiverName":"async"}]'}
+RETRIED = {
+    f"{STAMP}ErrorDetailsStamp": json.dumps(
+        [
+            {"exceptionClass": "Shop\\PriceException", "exceptionCode": 0, "exceptionMessage": "old"},
+            {"exceptionClass": "Shop\\StockException", "exceptionCode": 0, "exceptionMessage": "stock is 0"},
+        ]
+    ),
+    f"{STAMP}RedeliveryStamp": '[{"retryCount":1},{"retryCount":3},{"retryCount":0}]',
+}
+WOLVERINE = {
+    "exception-type": "Shop.StockException",
+    "exception-message": "stock is 0",
+    "exception-stack": "   at Shop.Stock.Take()",
+    "failed-at": "1793590000000",
+}
+
 # letter, (rule, origin, attempts, exception class, message)
 TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (record(headers=SPRING), ("spring-amqp", None, None, None, "stock is negative")),
@@ -96,6 +114,29 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ),
         ("rebus", "prices", 5, "Shop.PriceException", "stale"),
     ),
+    (
+        record(headers=WOLVERINE | {"original-destination": "rabbitmq://queue/orders", "attempts": "3"}),
+        ("wolverine", "orders", 3, "Shop.StockException", "stock is 0"),
+    ),
+    (
+        died(("rejected", "orders", 1), headers=WOLVERINE),
+        ("wolverine", "orders", 2, "Shop.StockException", "stock is 0"),
+    ),
+    (record(headers={"exception-type": "Shop.StockException"}), ("unknown", None, None, None, None)),
+    (
+        record(headers={"reason_poisoned": "dial tcp: timeout", "topic_poisoned": "orders"}),
+        ("watermill", "orders", None, None, "dial tcp: timeout"),
+    ),
+    (record(headers={"reason_poisoned": "bad apple"}), ("unknown", None, None, None, None)),
+    (
+        record(headers=FAILED | RETRIED),
+        ("symfony", None, 4, "Shop\\StockException", "stock is 0"),
+    ),
+    (record(headers=FAILED), ("symfony", None, None, None, None)),
+    # It waits for its next retry, or nobody knows what.
+    (record(headers=RETRIED), ("unknown", None, None, None, None)),
+    (record(headers={f"{STAMP}SentToFailureTransportStamp": "{"}), ("unknown", None, None, None, None)),
+    (record(headers=FAILED | {f"{STAMP}RedeliveryStamp": '"x"'}), ("symfony", None, None, None, None)),
     (
         _body(
             "jobs.XQ",

@@ -19,8 +19,19 @@ OF_FRAMEWORKS = [
     "x-exception-message", "x-exception-stacktrace", "x-original-exchange", "x-error", "x-retry-count",
     "MT-Fault-Message", "MT-Reason", "NServiceBus.ExceptionInfo.Message", "NServiceBus.FailedQ",
     "NServiceBus.TimeOfFailure", "rbs2-error-details", "rbs2-source-queue", "x-shovelled-timestamp",
+    "exception-type", "failed-at", "reason_poisoned",
+    "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\ErrorDetailsStamp",
 ]  # fmt: skip
-OF_APPLICATIONS = ["tenant", "trace", "NServiceBus.MessageId", "rbs2-msg-id", "x-delay", "x-deathly", "cc"]
+OF_APPLICATIONS = [
+    "tenant",
+    "trace",
+    "NServiceBus.MessageId",
+    "rbs2-msg-id",
+    "x-delay",
+    "x-deathly",
+    "cc",
+    "attempts",
+]
 
 
 def letter(headers: Mapping[str, object] | None = None, **properties: object) -> Record:
