@@ -13,6 +13,7 @@ from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
 from dlq.capture.attempt import Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
+from dlq.capture.overlaps import named
 from dlq.connectors.base import Mode, Reading, ReadRequest
 from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage
 from dlq.core.settings import Source
@@ -208,6 +209,7 @@ class _Pull:
             "format": FORMAT_VERSION,
             "source": source.name,
             "broker": source.broker,
+            "reads": named(source),
             **reading.topology,
         }
         name = f"topology/{self.result.pull_id}.json"

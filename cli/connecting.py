@@ -1,5 +1,6 @@
-"""What is said once before a password leaves this host in the clear."""
+"""How a command reaches a broker, and the dangers that it names before: each once."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlq.cli.context import Context
@@ -7,7 +8,7 @@ from dlq.core import cleartext
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Connector
-    from dlq.core.settings import Broker
+    from dlq.core.settings import Broker, Source
 
 
 def connect(context: Context, broker: "Broker") -> "Connector":
@@ -17,6 +18,14 @@ def connect(context: Context, broker: "Broker") -> "Connector":
     for line in cleartext.of_broker(broker):
         context.warn(line)
     return open_connector(broker)
+
+
+def warn_of_overlaps(context: Context, sources: Sequence["Source"]) -> None:
+    """Warn where the letters of these sources are archived by another name, too."""
+    from dlq.capture import overlaps
+
+    for line in overlaps.warnings(context.settings, context.store, sources):
+        context.warn(line)
 
 
 def warn_of_ledger(context: Context) -> None:

@@ -6,11 +6,20 @@ line in the `RULES` there. Which module is a broker's, its description says (`dl
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from dlq.analyzers.rules import exceptions, frameworks
-from dlq.analyzers.rules.letter import LONGEST_EVIDENCE, Facts, Finding, Letter, Rule, fitting, whole
+from dlq.analyzers.rules.letter import (
+    LONGEST_EVIDENCE,
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    fitting,
+    producer_of,
+    whole,
+)
 from dlq.core.brokers import kind_of, kinds, resolve
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
@@ -104,8 +113,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         failure.exception_family,
         exceptions.fingerprint(rule.cause, rule.mechanism, where, failure),
         exceptions.FINGERPRINT_VERSION,
-        found.producer_id,
-        found.producer_seq,
+        *producer_of(letter.message_id),
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
@@ -119,7 +127,7 @@ def replayed(letter: Letter, name: str) -> str | None:
     return value if value is not None else letter.properties.get(name)
 
 
-@cache
+@lru_cache(64)
 def _asked(kind: str) -> tuple[Rule, ...]:
     """The rules for letters of a kind of broker, in order: those of frameworks on any broker come first."""
     module = kind_of(kind).rules

@@ -31,7 +31,6 @@ _AROUND = " \t\r\n\"'`\u00ab\u00bb\u2018\u2019\u201c\u201d"
 """What consoles and people put around a text."""
 _TO_STRING = _pattern(rf"^({_NAME})(?::\s+(.*))?$", re.DOTALL)
 _MAXIMUM = _pattern(r"\bmaximumRedeliveries\s*=\s*(-?\d+)")
-_NUMBERED = _pattern(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)$")
 _OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
 _OF_SESSION = _pattern(r"^(.+):-?\d+$")
 _AUDIT = _begins(
@@ -115,8 +114,6 @@ def _died(letter: Letter) -> Finding:
         stale_evidence=failure(letter).is_stale,
         origin=None if lost else letter.origin,
         origin_kind=None if lost else letter.origin_kind,
-        producer_id=part(_NUMBERED, letter.message_id),
-        producer_seq=whole(part(_NUMBERED, letter.message_id, 2), 64),
     )
 
 

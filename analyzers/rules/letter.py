@@ -20,6 +20,8 @@ LONGEST_BODY = 16 << 20
 """Bytes up to which a body is read for what a framework wrote into it."""
 
 T = TypeVar("T")
+_NUMBERED_ID = re.compile(r"(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)", re.ASCII)
+"""`ID:<host>-<port>-<time>-<n>:<connection>:<session>:<producer>:<seq>` (OpenWire's MessageId)."""
 _WHOLE = re.compile(r"\s{0,9}[+-]?[0-9]{1,19}\s{0,9}")
 
 
@@ -75,8 +77,6 @@ class Finding(NamedTuple):
     error_class: str | None = None
     error_message: str | None = None
     error_text: str | None = None
-    producer_id: str | None = None
-    producer_seq: int | None = None
     consumer_id: str | None = None
     connection_id: str | None = None
     transaction_state: str | None = None
@@ -173,3 +173,9 @@ def said(*parts: object) -> str | None:
 def second_of(micros: int) -> str:
     """A time in words, to the second."""
     return iso(micros // 1_000_000 * 1_000_000)
+
+
+def producer_of(message_id: str | None) -> tuple[str | None, int | None]:
+    """The producer and the sequence number that a message id of OpenWire's form tells."""
+    found = _NUMBERED_ID.fullmatch(message_id or "")
+    return (found[1], whole(found[2], 64)) if found else (None, None)

@@ -7,7 +7,7 @@ import typer
 
 from dlq.cli import completion, doctor_output
 from dlq.cli.at_once import Stop, at_once
-from dlq.cli.connecting import connect, warn_of_ledger
+from dlq.cli.connecting import connect, warn_of_ledger, warn_of_overlaps
 from dlq.cli.context import Context
 from dlq.cli.doctor_output import Finding
 from dlq.cli.exit import ExitCode, code_of
@@ -47,7 +47,7 @@ def doctor(
     findings, errors = _look(context, chosen)
     for line in doctor_output.complaints(findings):
         context.complain(line)
-    looked_at = len(chosen) + _look_at_ledger(context, errors)
+    looked_at = len(chosen) + _look_at_own(context, chosen, errors)
     shown = [finding.document for finding in findings]
     if context.output == "table":
         doctor_output.draw(context, findings)
@@ -94,13 +94,14 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _look_at_ledger(context: Context, errors: list[DlqError]) -> int:
-    """Warn of a ledger that is gone, or on a server that may forget; returns whether it counts as looked at:
-    the archive's own does only when it is gone."""
+def _look_at_own(context: Context, chosen: "Sequence[Source]", errors: list[DlqError]) -> int:
+    """Warn of what the archive holds by another name, and of a ledger that is gone, or on a server that may
+    forget. Returns whether the ledger counts as looked at: the archive's own does only when it is gone."""
     from dlq.replay.ledger import warnings
 
     warn_of_ledger(context)
     try:
+        warn_of_overlaps(context, chosen)
         for warning in warnings(context.settings.ledger, context.store):
             context.complain(warning)
     except DlqError as error:

@@ -11,7 +11,7 @@ import typer
 
 from dlq.cli import completion
 from dlq.cli.at_once import Stop, at_once
-from dlq.cli.connecting import connect
+from dlq.cli.connecting import connect, warn_of_overlaps
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, code_of
 from dlq.cli.progress import Line, progress, pulled
@@ -91,7 +91,7 @@ def pull(
             line.end()
 
     ending = partial(context.say, ENDING)
-    _ = context.store  # opened once, before threads want it
+    warn_of_overlaps(context, chosen)  # opens the archive, too, before threads want it
     with progress(context, list(lines.values())):
         ended = list(at_once(in_turns(take, chosen), chosen, parallel, ending))
     return _tell(context, ended)

@@ -1,6 +1,5 @@
 """RabbitMQ: the connector. `consumer` reads, `publisher` sends."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,7 +29,7 @@ from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
+from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -38,8 +37,6 @@ from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
-_RETURN_SECONDS = 2.0
-_ASK_AGAIN_SECONDS = 0.1
 
 
 class RabbitConnector:
@@ -135,7 +132,9 @@ class RabbitConnector:
             *inspection.notes_on(topology, request.mode, version, found.consumer_count),
             *topology.notes,
         ]
-        depth = _returned(link, queue) if topology.kind == "quorum" else found.message_count
+        depth = found.message_count
+        if topology.kind == "quorum":
+            depth = lasting(lambda: int(_state(link, queue).message_count))
         return RabbitReading(link, request, depth, topology.document(), notes)
 
     def _learn(self, queue: str, version: str) -> Topology:
@@ -208,15 +207,6 @@ class RabbitConnector:
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
     return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
-
-
-def _returned(link: Link, queue: str) -> int:
-    """Ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
-    taken back what a consumer held that has just gone; so 0 is believed when it lasts."""
-    deadline = time.monotonic() + _RETURN_SECONDS
-    while not (ready := int(_state(link, queue).message_count)) and time.monotonic() < deadline:
-        time.sleep(_ASK_AGAIN_SECONDS)
-    return ready
 
 
 def _poison(broker: RabbitBroker) -> PoisonMessage:

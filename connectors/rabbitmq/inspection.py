@@ -9,7 +9,7 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.topology import Topology, learn, version_of
+from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the letters, each only after it is durable in the archive"
@@ -87,11 +87,15 @@ def inspect(broker: RabbitBroker, queue: str) -> Inspection:
         version = str(connection._impl.server_properties["version"])
         declared = connection.channel().queue_declare(queue, passive=True).method
         topology = learn(broker, queue, version, connection.channel)
+        depth = declared.message_count
+        if topology.kind == "quorum":
+            channel = connection.channel()
+            depth = lasting(lambda: int(channel.queue_declare(queue, passive=True).method.message_count))
         rights = {
             "read": _may(connection.channel, _try_to_read(queue)),
             "write to the default exchange": _may(connection.channel, _try_to_write),
         }
-    return _inspection(topology, version, declared.message_count, declared.consumer_count, rights)
+    return _inspection(topology, version, depth, declared.consumer_count, rights)
 
 
 def _inspection(

@@ -6,6 +6,7 @@ with 406 and a text that names one difference; answering each of them ends in th
 """
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
 
 _MOST_DIFFERENCES = 24
+_RETURN_SECONDS = 2.0
+_ASK_AGAIN_SECONDS = 0.1
 _DIFFERENCE = re.compile(
     r"inequivalent arg '([^']+)' for queue .* but current is "
     r"(?:none|'(?P<plain>.*)'|the value '(?P<value>.*)' of type '(?P<type>\w+)')"
@@ -207,3 +210,12 @@ def _typed(text: str, kind: str | None) -> Any:
     if kind == "bool":
         return text == "true"
     return int(text) if kind not in (None, "longstr") and re.fullmatch(r"-?\d+", text) else text
+
+
+def lasting(ready: Callable[[], int]) -> int:
+    """The ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
+    taken back what a consumer held that has just gone; so 0 is believed when it lasts."""
+    deadline = time.monotonic() + _RETURN_SECONDS
+    while not (found := ready()) and time.monotonic() < deadline:
+        time.sleep(_ASK_AGAIN_SECONDS)
+    return found

@@ -6,6 +6,8 @@ import pytest
 from support.analyzers.activemq_texts import JMS, TEXTS, THROWABLE
 from support.analyzers.letters import imported
 
+from dlq.analyzers.rules.letter import producer_of
+
 
 def letter(
     cause: str | None = None, kind: str = "activemq", version: str | None = None, **headers: str
@@ -22,6 +24,18 @@ def letter(
 
 def said(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
     return {name: row[name] for name in expected}
+
+
+def test_an_unknown_letter_tells_its_producer(judge: Any) -> None:
+    found = imported(
+        {"broker_kind": "activemq", "queue": "held", "headers": {"message-id": "ID:b-1-17-1:1:-1:1:5"}}
+    )
+    [row] = judge(found)
+    assert said(row, {"cause": "", "producer_id": "", "producer_seq": ""}) == {
+        "cause": "unknown",
+        "producer_id": "ID:b-1-17-1:1:-1:1",
+        "producer_seq": 5,
+    }
 
 
 def test_every_text_of_every_client_is_read(judge: Any) -> None:
@@ -286,3 +300,21 @@ def test_what_an_openwire_client_said_is_read_on_artemis(
 ) -> None:
     [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": headers}))
     assert (row["rule"], row["cause"], row["attempts"], row["origin"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("message_id", "producer", "number"),
+    [
+        ("ID:shop-36041-1795195175398-1:75:1:1:7", "ID:shop-36041-1795195175398-1:75:1:1", 7),
+        ("ID:shop-36041-1795195175398-1:75:-1:1:7", "ID:shop-36041-1795195175398-1:75:-1:1", 7),
+        ("ID:1b4e28ba-2fa1-11d2-883f-0016d3cca427", None, None),
+        ("ID:shop-36041-1795195175398-1:75:1:1:99999999999999999999", "ID:shop-36041-1795195175398-1:75:1:1", None),
+        ("75:1:1:7", None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
+)  # fmt: skip
+def test_the_id_alone_tells_the_producer(
+    message_id: str | None, producer: str | None, number: int | None
+) -> None:
+    assert producer_of(message_id) == (producer, number)

@@ -1,0 +1,72 @@
+"""Sources that read one place: what lies there is archived under each of their names.
+
+Letters are known by source, so an overlap, or a new name for a source, archives them again; each copy is then
+analyzed, counted and perhaps replayed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dlq.archive.store import Store, checked_format
+from dlq.core.brokers import kind_of
+from dlq.core.errors import DlqError
+from dlq.core.settings import Broker, Settings, Source
+from dlq.core.text import listed
+
+Place = Mapping[str, Any]
+"""What a source reads, whatever its name: {kind, url} of the broker, and the key that names it there."""
+_NEWEST = 200
+"""Pulls in which sources of other names are looked for."""
+
+
+def named(source: Source) -> Mapping[str, Any]:
+    """What names a source's letters at its broker, as `topology/<pull>.json` keeps it."""
+    return {key: value for key in ("queue", "group", "transactions") if (value := getattr(source, key))}
+
+
+def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Iterator[str]:
+    """Of these sources, each that reads what another one reads, or what is in the archive by another name."""
+    places = {
+        name: _place(settings.brokers[source.broker], named(source))
+        for name, source in settings.sources.items()
+    }
+    former = [(name, place) for name, place in _archived(settings, store) if name not in places]
+    for source in sources:
+        mine = places[source.name]
+        if others := [name for name, place in places.items() if name != source.name and _meet(mine, place)]:
+            verb = "reads" if len(others) == 1 else "read"
+            yield (
+                f"{source.name}: {listed(others)} {verb} the same place, so its letters are archived, and "
+                "may be replayed, once for each source; keep one of them"
+            )
+        if known := list(dict.fromkeys(name for name, place in former if _meet(mine, place))):
+            yield (
+                f"{source.name}: the archive has letters of this place from source {listed(known)}, which is "
+                "not configured any more, and what still lies there is archived again; to go on with them, "
+                f"name the source {known[0]}"
+            )
+
+
+def _place(broker: Broker, reads: Mapping[str, Any]) -> Place:
+    return {**reads, "kind": broker.kind, "url": broker.url}
+
+
+def _meet(one: Place, other: Place) -> bool:
+    """Whether a letter can be of both places; a queue's name may be a pattern."""
+    if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue"}):
+        return False
+    mine, its = one.get("queue"), other.get("queue")
+    means = kind_of(one["kind"]).means
+    return mine == its or (mine is not None and its is not None and (means(mine, its) or means(its, mine)))
+
+
+def _archived(settings: Settings, store: Store) -> Iterator[tuple[str, Place]]:
+    """(source, the place that it read) of the newest pulls from brokers that are configured."""
+    for name, data in store.get_many(store.list("topology/")[-_NEWEST:]).items():
+        try:
+            document = checked_format(name, data)
+        except DlqError:
+            continue
+        broker, reads = settings.brokers.get(str(document.get("broker"))), document.get("reads")
+        if broker and isinstance(reads, dict):
+            yield str(document.get("source")), _place(broker, reads)
