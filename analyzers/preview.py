@@ -5,7 +5,6 @@ incidents, thresholds and metrics rest on analyses alone.
 """
 
 import gc
-import json
 from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from itertools import chain
@@ -13,7 +12,6 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyarrow.json import ParseOptions, ReadOptions, read_json
 
 from dlq.analyzers import letters, topology
 from dlq.analyzers.groups.advice import advise_alone
@@ -101,13 +99,7 @@ def _no_collections() -> Iterator[None]:
 
 
 def _table(rows: Iterable[tuple[Any, ...]]) -> pa.Table:
-    """Through JSON: pa.array() would import pandas, which takes longer than to judge a thousand letters."""
-    lines = (json.dumps(dict(zip(_COLUMNS, row, strict=True)), ensure_ascii=False) for row in rows)
-    data = "\n".join(lines).encode("utf-8", "replace")
-    if not data:
-        return pa.Table.from_batches([], VERDICTS)
-    in_one = ReadOptions(use_threads=False, block_size=len(data) + 1)
-    return read_json(pa.BufferReader(data), in_one, ParseOptions(explicit_schema=VERDICTS))
+    return pa.Table.from_pylist([dict(zip(_COLUMNS, row, strict=True)) for row in rows], VERDICTS)
 
 
 def _read(store: Store, manifest: Manifest, ids: Set[str] | None) -> Iterator[Letter]:

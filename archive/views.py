@@ -149,9 +149,7 @@ def _is_private(folder: str) -> bool:
 
 
 def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:
-    # Schema.empty_table() would import pandas, a quarter of a second.
-    empty = isinstance(content, pa.Schema)
-    connection.register(name, pa.Table.from_batches([], content) if empty else content)
+    connection.register(name, content.empty_table() if isinstance(content, pa.Schema) else content)
 
 
 def _quoted(columns: Iterable[str]) -> str:

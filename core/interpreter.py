@@ -1,10 +1,12 @@
-"""Settings of the interpreter for long loops, put back at their end."""
+"""Settings of the interpreter that are put back: for long loops, and for imports."""
 
 import gc
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib.abc import MetaPathFinder
+from types import ModuleType
 
 _lock = threading.Lock()
 _users = 0
@@ -42,3 +44,25 @@ def quick_thread_switches() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(before)
+
+
+@contextmanager
+def without_module(name: str) -> Iterator[None]:
+    """To import `name` fails meanwhile, as if it was not installed; one that is imported already stays."""
+    missing = _Missing(name)
+    sys.meta_path.insert(0, missing)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(missing)
+
+
+class _Missing(MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def find_spec(
+        self, name: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
+    ) -> None:
+        if name == self._name:
+            raise ModuleNotFoundError(name)

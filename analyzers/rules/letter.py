@@ -20,7 +20,7 @@ LONGEST_BODY = 16 << 20
 """Bytes up to which a body is read for what a framework wrote into it."""
 
 T = TypeVar("T")
-_NUMBERED_ID = re.compile(r"(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)", re.ASCII)
+_NUMBERED_ID = re.compile(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)\Z", re.ASCII)
 """`ID:<host>-<port>-<time>-<n>:<connection>:<session>:<producer>:<seq>` (OpenWire's MessageId)."""
 _WHOLE = re.compile(r"\s{0,9}[+-]?[0-9]{1,19}\s{0,9}")
 
@@ -177,5 +177,5 @@ def second_of(micros: int) -> str:
 
 def producer_of(message_id: str | None) -> tuple[str | None, int | None]:
     """The producer and the sequence number that a message id of OpenWire's form tells."""
-    found = _NUMBERED_ID.fullmatch(message_id or "")
+    found = _NUMBERED_ID.search(message_id or "")
     return (found[1], whole(found[2], 64)) if found else (None, None)
