@@ -37,7 +37,7 @@ def run(*words: object, **environment: str) -> str:
 def environment(folder: Path, *requirements: object) -> Path:
     """The Python of a new virtual environment with some packages."""
     venv.create(folder, with_pip=True)
-    run(folder / PYTHON, "-m", "pip", "install", "--quiet", *requirements)
+    run(folder / PYTHON, "-m", "pip", "install", "--quiet", "--no-compile", *requirements)
     return folder / PYTHON
 
 

@@ -35,13 +35,8 @@ def dead(rabbit: Rabbit, name: str, number: int, kind: str = "classic") -> None:
     onward = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"{name}.dlq"}
     channel.queue_declare(name, durable=True, arguments=onward)
     rabbit.fill(name, number)
-    rejecting = channel.connection.channel()
-    tag = 0
-    for _ in range(number):
-        tag = rejecting.basic_get(name)[0].delivery_tag
-    rejecting.basic_nack(tag, multiple=True, requeue=False)
+    rabbit.reject(name, number)
     rabbit.wait_for(f"{name}.dlq", number)
-    rejecting.close()
 
 
 def in_the_archive(dlq: Dlq) -> Counter[str]:

@@ -81,12 +81,8 @@ def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[[int, st
         letters = rabbit.queue()
         work = rabbit.queue(kind, x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
         rabbit.fill(work, number, b"order %d", message_id="m", headers={"app": "orders"})
-        channel = rabbit.connect()
-        for _ in range(number):
-            tag = channel.basic_get(work)[0].delivery_tag
-        channel.basic_nack(tag, multiple=True, requeue=False)
+        rabbit.reject(work, number)
         rabbit.wait_for(letters, number)
-        channel.connection.close()
         broker = rabbit.broker()
         (tmp_path / "dlq.toml").write_text(
             f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'

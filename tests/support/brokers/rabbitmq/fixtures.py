@@ -142,14 +142,20 @@ class Rabbit:
         work = self.queue("classic", x_dead_letter_exchange="", x_dead_letter_routing_key=letters)
         headers = {"app": "orders", "tenant": 42, "trace": "0af7651916cd43dd8448eb211c80319c"}
         self.fill(work, number, b"%d" + b"x" * 1000, **{"headers": headers, "message_id": "m", **properties})
-        channel = self.channel.connection.channel()
-        tag = 0
-        for _ in range(number):
-            tag = channel.basic_get(work)[0].delivery_tag
-        channel.basic_nack(tag, multiple=True, requeue=False)
+        self.reject(work, number)
         self.wait_for(letters, number)
-        channel.close()
         return letters
+
+    def reject(self, queue: str, number: int) -> None:
+        """Take so many messages and reject them, so that they are dead-lettered in their order."""
+        channel = self.channel.connection.channel()
+        channel.basic_qos(prefetch_count=number)
+        for method, _, _ in channel.consume(queue, inactivity_timeout=20):
+            assert method, f"{queue} gave nothing for 20 s"
+            if method.delivery_tag == number:
+                break
+        channel.basic_nack(0, multiple=True, requeue=False)
+        channel.close()
 
     def depth(self, queue: str) -> int:
         """Ready messages."""
