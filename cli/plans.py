@@ -24,7 +24,8 @@ def show(context: Context) -> None:
     with ledger.opened_if_any(context.settings.ledger, context.store) as book:
         if book is not None:
             book.expire()
-        rows = [_row(context, book, header) for header in _headers(context, damaged) if header.letters]
+        headers = sorted(_headers(context, damaged), key=lambda header: header.created_at)
+        rows = [_row(context, book, header) for header in headers if header.letters]
     columns = _FOR_EYES if context.output == "table" else _COLUMNS
     context.emit_rows(columns, [[row[name] for name in columns] for row in rows])
     if damaged:

@@ -1,16 +1,14 @@
-"""The installed command, run as a user runs it."""
+"""The command, run as a user runs it."""
 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-DLQ = str(Path(sys.executable).with_name("dlq"))
+from support import preloaded
 
 
 class Outcome:
@@ -36,11 +34,6 @@ def dlq(tmp_path: Path) -> Callable[..., Outcome]:
 
     def run(*words: str, stdin: str = "", **environment: str) -> Outcome:
         given = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "xdg"), **environment}
-        command = [DLQ, *words]
-        return Outcome(
-            subprocess.run(
-                command, cwd=tmp_path, env=given, input=stdin, capture_output=True, text=True, check=False
-            )
-        )
+        return Outcome(preloaded.run(words, tmp_path, given, stdin))
 
     return run

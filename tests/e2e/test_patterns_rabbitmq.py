@@ -1,8 +1,6 @@
 """One source for many RabbitMQ queues: `queue = "*.dlq"`, with the installed command."""
 
 import json
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -10,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
 
 __all__ = ["rabbit", "rabbit_node"]
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 Dlq = Callable[..., Any]
 
 
@@ -112,7 +110,7 @@ def test_a_killed_pull_of_a_pattern_loses_and_doubles_nothing(
         rabbit.fill(name, number)
     configure(rabbit, tmp_path)
     for left in (30_000, 15_000):
-        running = subprocess.Popen([DLQ, "pull", "--mode", "drain"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+        running = preloaded.start(["pull", "--mode", "drain"], tmp_path)
         deadline = time.monotonic() + 60
         while sum(map(rabbit.depth, numbers)) > left and running.poll() is None:
             assert time.monotonic() < deadline

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from pika.exceptions import AMQPError
+from support import preloaded
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
 from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
 
@@ -22,7 +21,6 @@ from dlq.replay import planfile
 
 __all__ = ["rabbit", "rabbit_node"]
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 Dlq = Callable[..., Any]
 WINDOW = 1000
 
@@ -41,17 +39,11 @@ class Shop:
         assert done.code == 0, done.err
         return str(done.json["plan"])
 
-    def start(self, *words: str) -> "subprocess.Popen[str]":
+    def start(self, *words: str) -> preloaded.Running:
         """The command in the background."""
-        return subprocess.Popen(
-            [DLQ, *words, "-o", "json"],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        return preloaded.start([*words, "-o", "json"], self.folder)
 
-    def wait_for(self, number: int, running: "subprocess.Popen[str]") -> None:
+    def wait_for(self, number: int, running: preloaded.Running) -> None:
         deadline = time.monotonic() + 60
         while self.rabbit.depth(self.work) < number:
             assert running.poll() is None, running.communicate()

@@ -8,8 +8,6 @@ in the listener knows the truth, which the letters do not.
 import contextlib
 import json
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import settings_of
 
@@ -119,15 +118,13 @@ class Consumer:
 
 
 def dlq(folder: Path, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "dlq.cli", "-o", "json", "-q", *arguments]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=400)
+    done = preloaded.run(["-o", "json", "-q", *arguments], folder)
     assert done.returncode == 0, done.stderr[-2000:]
     return dict(json.loads(done.stdout))
 
 
 def rows(folder: Path, sql: str) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "dlq.cli", "-o", "jsonl", "query", sql]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True, timeout=100)
+    done = preloaded.run(["-o", "jsonl", "query", sql], folder)
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support import preloaded
 from support.brokers.rabbitmq.fixtures import (
     A_QUEUE_IS_DURABLE_AFTER,
     KINDS,
@@ -30,7 +31,6 @@ from support.servers.cutter import Cutter
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 each_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -50,8 +50,11 @@ class Drain:
             f'[sources.orders]\nbroker = "shop"\nqueue = "{self.queue}"\n'
         )
 
-    def start(self, *command: str, **options: Any) -> "subprocess.Popen[str]":
-        words = command or (DLQ, "pull", "--mode", "drain", "-o", "json")
+    def start(self, *command: str, **options: Any) -> "subprocess.Popen[str] | preloaded.Running":
+        words = ("pull", "--mode", "drain", "-o", "json")
+        if not command and not options:
+            return preloaded.start(words, self.folder)
+        words = command or (preloaded.INSTALLED, *words)
         pipe = subprocess.PIPE
         return subprocess.Popen(words, cwd=self.folder, stdout=pipe, stderr=pipe, text=True, **options)
 
@@ -62,7 +65,7 @@ class Drain:
         assert "Traceback" not in err, err
         return running.returncode, out, err
 
-    def wait_for_a_manifest(self, running: "subprocess.Popen[str]") -> None:
+    def wait_for_a_manifest(self, running: "subprocess.Popen[str] | preloaded.Running") -> None:
         deadline = time.monotonic() + 60
         while not list((self.folder / "archive").glob("manifests/*.json")):
             assert running.poll() is None, running.communicate()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.servers.s3_server import JARS, S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
@@ -24,8 +25,6 @@ from dlq.connectors.memory import MemoryBroker
 from dlq.core.errors import ArchiveError, Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.replay.ledger import move, open_ledger
-
-DLQ = str(Path(sys.executable).with_name("dlq"))
 
 
 class TestS3(StoreContract):
@@ -200,8 +199,7 @@ class House:
 
     def analyze(self, *words: str) -> Any:
         """In a process of its own: the one of the tests may have a Spark session already."""
-        command = [DLQ, "-o", "json", "analyze", *words]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        done = preloaded.run(["-o", "json", "analyze", *words], self.folder)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

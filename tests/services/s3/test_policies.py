@@ -2,13 +2,12 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from support import preloaded
 from support.servers.s3_server import BUCKET, S3Server
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 LINE = '{"broker_kind": "rabbitmq", "queue": "q", "body_text": "x"}\n'
 
 
@@ -28,7 +27,7 @@ def folder(tmp_path: Path, s3_server: S3Server) -> Path:
 
 def dlq(folder: Path, environment: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
     given = {**os.environ, **environment}
-    return subprocess.run([DLQ, *words], cwd=folder, env=given, capture_output=True, text=True, check=False)
+    return preloaded.run(words, folder, given)
 
 
 def in_one_line(said: subprocess.CompletedProcess[str]) -> bool:

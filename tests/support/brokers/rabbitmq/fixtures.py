@@ -148,6 +148,8 @@ class Rabbit:
 
     def reject(self, queue: str, number: int) -> None:
         """Take so many messages and reject them, so that they are dead-lettered in their order."""
+        if not number:
+            return
         channel = self.channel.connection.channel()
         channel.basic_qos(prefetch_count=number)
         for method, _, _ in channel.consume(queue, inactivity_timeout=20):

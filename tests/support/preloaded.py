@@ -1,0 +1,196 @@
+"""`dlq` as a process of its own, forked from one that has imported everything already.
+
+Most of what a short command costs is Python's imports, and the tests run a thousand of them. A fork runs the
+same code with the arguments, folder, environment and streams of the caller, and can be killed like any other
+process; only the imports are shared. What depends on the start of the interpreter starts what is installed.
+"""
+
+import atexit
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = str(Path(sys.executable).with_name("dlq"))
+_OF_THE_START = ("PYTHON", "LC_", "LANG")
+"""Variables that the interpreter reads when it starts."""
+
+
+class Running:
+    """A `dlq` that was started, by the methods of `subprocess.Popen` with text as its output."""
+
+    def __init__(
+        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str
+    ) -> None:
+        self.args = [INSTALLED, *words]
+        self.returncode: int | None = None
+        self._open = ExitStack()
+        streams = [self._open.enter_context(tempfile.TemporaryFile()) for _ in range(3)]  # noqa: SIM115
+        fed, *self._printed = streams
+        fed.write(stdin.encode())
+        fed.seek(0)
+        self._told = self._open.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        self._told.connect(_server())
+        request = {"words": words, "folder": str(folder), "environment": dict(environment)}
+        given = [stream.fileno() for stream in streams]
+        socket.send_fds(self._told, [json.dumps(request).encode()], given)
+        self.pid = int(self._told.recv(16))
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+        return self._ended(0.0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; raises TimeoutExpired."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """What it printed until its end, to standard output and to standard error; raises TimeoutExpired."""
+        self.wait(timeout)
+        with self._open:
+            out, err = map(_text, self._printed)
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        """As `kill -NUMBER` does."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """kill -15."""
+        self.send_signal(signal.SIGTERM)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
+            self.returncode = int(self._told.recv(16))
+        return self.returncode
+
+
+def start(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, stdin: str = ""
+) -> Running:
+    """`dlq WORDS...` in a folder, beside this process."""
+    return Running(words, folder, os.environ if environment is None else environment, stdin)
+
+
+def run(
+    words: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """`dlq WORDS...` in a folder to its end, with what it printed."""
+    given = dict(os.environ if environment is None else environment)
+    of_the_start = (name for name in {*given, *os.environ} if name.startswith(_OF_THE_START))
+    if any(given.get(name) != os.environ.get(name) for name in of_the_start):
+        command = [INSTALLED, *words]
+        return subprocess.run(
+            command, cwd=folder, env=given, input=stdin, capture_output=True, text=True, check=False
+        )
+    running = start(words, folder, given, stdin)
+    printed = running.communicate()
+    return subprocess.CompletedProcess(running.args, running.wait(), *printed)
+
+
+def _text(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode().replace("\r\n", "\n")
+
+
+@cache
+def _server() -> str:
+    """Where the process that waits is reached; it ends with this one."""
+    folder = tempfile.mkdtemp(prefix="dlq-preloaded-")
+    process = subprocess.Popen([sys.executable, __file__, f"{folder}/socket"], stdin=subprocess.PIPE)
+    atexit.register(process.kill)
+    while not os.path.exists(f"{folder}/socket"):
+        assert process.poll() is None, "the process that imports dlq ended"
+        time.sleep(0.02)
+    return f"{folder}/socket"
+
+
+def _import_everything() -> None:
+    for package in (path.parent for path in ROOT.glob("*/__init__.py")):
+        for module in sorted(package.rglob("*.py")):
+            if module.name != "__main__.py":
+                name = module.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
+                import_module(f"dlq.{name.replace('/', '.')}")
+    gc.freeze()
+
+
+def _serve(place: str) -> None:
+    """Fork a `dlq` for each that asks, until the process that started this one is gone."""
+    _import_everything()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.bind(f"{place}.new")
+        listener.listen()
+        os.rename(f"{place}.new", place)
+        while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
+            asking, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _answer(asking)
+            asking.close()
+
+
+def _answer(asking: socket.socket) -> NoReturn:
+    """Run what is asked for in a process of its own; say which it is, and how it ended."""
+    request, streams, _, _ = socket.recv_fds(asking, 2**20, 3)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    running = os.fork()
+    if running == 0:
+        asking.close()
+        _become(json.loads(request), streams)
+    for stream in streams:
+        os.close(stream)
+    asking.send(str(running).encode())
+    ended = os.waitstatus_to_exitcode(os.waitpid(running, 0)[1])
+    asking.send(str(ended).encode())
+    os._exit(0)
+
+
+def _become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    time.tzset()
+    sys.argv = [INSTALLED, *request["words"]]
+    from dlq.cli.app import main
+
+    code: object = 1
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    for printed in (sys.stdout, sys.stderr):
+        printed.flush()
+    # The rest of an exit, to free every module, would cost more than most commands.
+    os._exit(code if isinstance(code, int) else int(code is not None))
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
