@@ -42,7 +42,7 @@ check: lint
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
 
 test: brokers lint
-	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder \
 		tests/services tests/e2e tests/unit
 
 bench: brokers

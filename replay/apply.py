@@ -15,7 +15,7 @@ from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
-from dlq.replay import edits, planfile, status
+from dlq.replay import edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination
 from dlq.replay.edits import Edits
@@ -97,6 +97,7 @@ def applying(
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
+    mark = marks.Mark(store, plan, ledger.owner)
 
     def send(at_most: int | None) -> Run:
         run = Run(plan, header.letters, at_most)
@@ -106,7 +107,7 @@ def applying(
         started = time.monotonic()
         for broker in header.brokers:
             connector = brokers.get(broker)
-            claims = Claims(plan, ledger, seconds(settings.ledger.lease))
+            claims = Claims(plan, ledger, seconds(settings.ledger.lease), mark)
             window = settings.replay.window or connector.window
             sender = _Sender(header, window, claims, loader, changes, run, stop)
             sender.send(store, broker, connector, progress)
@@ -115,9 +116,9 @@ def applying(
             run.notes += forget(header, brokers)
         return run
 
-    with store.lock(f"plan-{plan}"), rare_garbage_collection(), quick_thread_switches():
+    with store.lock(f"plan-{plan}"), mark, rare_garbage_collection(), quick_thread_switches():
         stop.forget_old_requests()
-        ledger.expire()
+        marks.expire(store, ledger, plan)
         yield send
 
 

@@ -1,7 +1,8 @@
 """Resolve what is in doubt: by proof where there is some, else by an operator's decision.
 
-Proof is a letter that came back to a dead-letter queue with our replay id (proven sent), or what
-the connector finds on the broker. Who said what, and when, stays in the ledger.
+Proof is the mark of a process that was killed (`marks`), a letter that came back to a dead-letter queue with
+our replay id (proven sent), or what the connector finds on the broker. Who said what, and when, stays in the
+ledger.
 """
 
 import getpass
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing, Presence
 from dlq.core.errors import BrokerError, UsageError
-from dlq.replay import came_back, edits, planfile, status
+from dlq.replay import came_back, edits, marks, planfile, status
 from dlq.replay.apply import forget, outgoing
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
@@ -66,10 +67,10 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
     """
     header = planfile.checked(store, plan)
     with store.lock(f"plan-{plan}"):
-        ledger.expire()
+        by_marks = marks.expire(store, ledger, plan)
+        resolved = Resolved(sent=by_marks["confirmed"], not_sent=by_marks["planned"])
         doubtful = ledger.entries(plan, "in_doubt")
         named = _named(doubtful + ledger.entries(plan, "held"), decision)
-        resolved = Resolved()
         if doubtful:
             _by_proof(store, header, brokers, ledger, doubtful, resolved)
         who = f"{getpass.getuser()}@{socket.gethostname()}"

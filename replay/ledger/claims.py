@@ -15,6 +15,7 @@ from dlq.core.errors import DlqError
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
+from dlq.replay.marks import Mark
 
 _FRESH_SHARE = 0.5
 """When this part of a lease has passed, it is renewed before anything else is sent."""
@@ -32,9 +33,9 @@ class _Asked(NamedTuple):
 class Claims:
     """The claims of one apply on one broker."""
 
-    def __init__(self, plan: str, ledger: Ledger, lease: float) -> None:
+    def __init__(self, plan: str, ledger: Ledger, lease: float, mark: Mark) -> None:
         """`lease` in seconds, as the ledger's."""
-        self._plan, self._ledger = plan, ledger
+        self._plan, self._ledger, self._mark = plan, ledger, mark
         self._fresh_for = lease * _FRESH_SHARE
         self._fresh_until = (0.0, 0.0)
         self._writer = ThreadPoolExecutor(1, "ledger")
@@ -82,11 +83,14 @@ class Claims:
         if self._unsent.pop(letter.number, None) is None:
             return False
         self._in_flight[letter.number] = letter
+        self._mark.give(letter.number)
         return True
 
     def answered(self, sent: Sent) -> None:
         """What became of a letter in flight; written with the next claim."""
         letter = self._in_flight.pop(sent.number)
+        if sent.outcome == "confirmed":
+            self._mark.confirm(sent.number)
         self._results.append(Result(letter.key, sent.outcome, sent.detail))
 
     def end(self, why: str) -> None:

@@ -60,6 +60,9 @@ class Entry(NamedTuple):
 class Ledger(Protocol):
     """The store behind replays. Raises ArchiveError when it can't be read or written."""
 
+    owner: str
+    """Who claims by it (`new_owner`)."""
+
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         """Write `results`, then mark as `sending` what nobody has sent; both or neither.
 

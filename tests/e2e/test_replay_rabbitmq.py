@@ -155,6 +155,33 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     once(here, plan)
 
 
+@pytest.mark.parametrize("rate", [(), ("--rate", "500")], ids=["as fast as it goes", "500 a second"])
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_kill_minus_nine_leaves_in_doubt_only_what_was_on_its_way(
+    shop: Callable[..., Shop], kind: str, rate: tuple[str, ...]
+) -> None:
+    here = shop(6000, kind)
+    plan = here.plan(*rate)
+    running = here.start("replay", "apply", plan)
+    here.wait_for(800, running)
+    running.kill()
+    running.communicate()
+    claimed = here.dlq("query", "select count(*) n from replays where state = 'sending'").rows[0]["n"]
+
+    resolved = here.dlq("replay", "reconcile", plan, "-o", "json").json["resolved"]
+    rows = here.dlq("query", "select record_id, state from replays").rows
+    never = {row["record_id"] for row in rows if row["state"] == "planned"}
+    arrived = here.arrived()
+    assert never & arrived == set()
+    assert {row["record_id"] for row in rows if row["state"] == "confirmed"} <= arrived
+    assert resolved["sent"] + resolved["not_sent"] + resolved["unknown"] == claimed
+    assert resolved["not_sent"] == len(never) > 0
+    assert resolved["unknown"] <= (100 if rate else WINDOW), "what is sent in a fifth of a second"
+    look_and_decide(here, plan)
+    assert here.dlq("replay", "apply", plan).code == 0
+    once(here, plan)
+
+
 def test_the_witness_leaves_nothing_behind(shop: Callable[..., Shop]) -> None:
     here = shop(50)
     plan = here.plan("--witness")

@@ -4,6 +4,8 @@ What arrived is a line of the file with the letter's replay id, so that another 
 after `kill -9`, can count what really was sent.
 """
 
+import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -223,3 +225,40 @@ class Replaying:
 
     def keys(self, plan: str) -> list[str]:
         return [one.key for one in planfile.letters(self.store, plan)]
+
+
+CHILD = """
+import sys
+sys.path[:0] = [sys.argv[1]]
+from pathlib import Path
+from support.replaying import QueueFile, brokers, settings
+from dlq.archive.store import LocalStore
+from dlq.replay.apply import apply
+from dlq.replay.ledger import opened
+from dlq.replay.pace import Stop, stopping_on_signals
+archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
+config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
+queue = QueueFile(queue_file)
+queue.pause = 0.001
+stop = Stop(store, plan)
+with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
+    run = apply(store, config, plan, to, ledger, stop)
+print(run.sent, run.skipped)
+"""
+
+
+def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
+    """Another process that applies a plan, with a window of 40."""
+    tests = str(Path(__file__).parents[1])
+    arguments = [tests, replay.store.location, str(replay.queue.path), plan]
+    command = [sys.executable, "-c", CHILD, *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(running: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
+    """Wait until something holds while a process runs."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline, "it never happened"
+        time.sleep(0.005)

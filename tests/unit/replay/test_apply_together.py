@@ -1,16 +1,12 @@
 """Applying beside others: killed processes, signals, two applies at once, two hosts with one ledger."""
 
 import signal
-import subprocess
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.replaying import QueueFile, Replaying, brokers, fill
+from support.replaying import QueueFile, Replaying, brokers, child, fill, wait_for
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -18,40 +14,6 @@ from dlq.replay.apply import Run, apply
 from dlq.replay.ledger import opened
 
 WINDOW = 40
-
-CHILD = """
-import sys
-sys.path[:0] = [sys.argv[1]]
-from pathlib import Path
-from support.replaying import QueueFile, brokers, settings
-from dlq.archive.store import LocalStore
-from dlq.replay.apply import apply
-from dlq.replay.ledger import opened
-from dlq.replay.pace import Stop, stopping_on_signals
-archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
-config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
-queue = QueueFile(queue_file)
-queue.pause = 0.001
-stop = Stop(store, plan)
-with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
-    run = apply(store, config, plan, to, ledger, stop)
-print(run.sent, run.skipped)
-"""
-
-
-def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
-    tests = str(Path(__file__).parents[2])
-    arguments = [tests, replay.store.location, str(replay.queue.path), plan]
-    command = [sys.executable, "-c", CHILD, *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(running: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)
 
 
 @pytest.mark.parametrize("after", [1, 35, 120])

@@ -1,0 +1,94 @@
+"""Of an apply that was killed, only what was on its way is in doubt."""
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.replaying import Replaying, child, fill, wait_for
+
+from dlq.replay import marks
+
+
+def killed(replay: Replaying, **wanted: Any) -> str:
+    """The plan of an apply that was killed in the middle."""
+    fill(replay.store, 2000)
+    plan = replay.plan(**wanted)
+    running = child(replay, plan)
+    wait_for(running, lambda: len(replay.queue.arrived()) >= 50)
+    running.kill()
+    running.communicate()
+    return plan
+
+
+def in_state(replay: Replaying, plan: str, state: Any) -> set[str]:
+    return {entry.key for entry in replay.ledger.entries(plan, state)}
+
+
+@pytest.mark.parametrize("rate", [None, 500.0])
+def test_what_was_claimed_and_never_sent_is_planned_again(replay: Replaying, rate: float | None) -> None:
+    plan = killed(replay, rate=rate)
+    claimed = in_state(replay, plan, "sending")
+    resolved = replay.reconcile(plan)
+    arrived, doubtful = set(replay.queue.arrived()), in_state(replay, plan, "in_doubt")
+    assert doubtful <= arrived
+    assert in_state(replay, plan, "planned") & arrived == set()
+    assert resolved == {
+        "sent": len(claimed & in_state(replay, plan, "confirmed")),
+        "not_sent": len(claimed - arrived),
+        "unknown": len(doubtful),
+    }
+    assert resolved["not_sent"] > 0
+
+
+def test_the_next_apply_sends_what_a_killed_one_had_not(replay: Replaying) -> None:
+    plan = killed(replay)
+    replay.apply(plan)
+    arrived = replay.queue.arrived()
+    assert len(arrived) == len(set(arrived)) == 2000
+    assert set(replay.states(plan)) == {"confirmed", "in_doubt"}
+
+
+def test_a_mark_of_before_the_host_was_restarted_counts_for_nothing(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = killed(replay)
+    claimed = in_state(replay, plan, "sending")
+    monkeypatch.setattr(marks, "_boot_id", lambda: "another boot")
+    assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": len(claimed)}
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"null", b"{}", b'{"owner": 1, "boot": 2}'])
+def test_a_damaged_mark_counts_for_nothing(replay: Replaying, content: bytes) -> None:
+    plan = killed(replay)
+    (mark,) = Path(replay.store.location, "locks").glob("*.mark")
+    mark.write_bytes(content)
+    claimed = in_state(replay, plan, "sending")
+    assert replay.reconcile(plan)["unknown"] == len(claimed)
+
+
+def test_an_apply_that_ends_leaves_no_mark(replay: Replaying) -> None:
+    fill(replay.store, 10)
+    replay.apply(replay.plan())
+    assert list(Path(replay.store.location, "locks").glob("*.mark")) == []
+
+
+def test_a_mark_that_cannot_be_written_goes_and_the_apply_goes_on(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 10)
+    plan = replay.plan()
+    written = []
+
+    def pwrite(_file: int, data: bytes, at: int) -> int:
+        written.append(at)
+        if at > marks._OWNER_BYTES:
+            raise OSError(errno.ENOSPC, "no space left")
+        return len(data)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 10}
+    assert len(written) == 3, "the owner, the first letter, and the second, which failed"
+    assert list(Path(replay.store.location, "locks").glob("*.mark")) == []
