@@ -42,8 +42,8 @@ check: lint
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
 
 test: brokers lint
-	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadgroup --no-loadscope-reorder \
-		tests/services tests/e2e tests/unit
+	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
+		tests/services tests/e2e tests/unit/analyzers/spark tests/unit
 
 bench: brokers
 	$(BIN)/python bench/run.py

@@ -1,16 +1,35 @@
 """Which tests run one after the other in one worker: those that share a server, so that it starts once."""
 
+import re
+from typing import Any
+
 import pytest
 
-_SHARED = ("rabbit_node", "stomp_broker", "rocket_cluster", "ledger_server", "s3_server", "spark")
-"""Fixtures that live as long as the session, and take seconds to start."""
+_SPARK = "tests/unit/analyzers/spark/"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The others go by file."""
-    for item in items:
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        used = next((name for name in _SHARED if name in getattr(item, "fixturenames", ())), None)
-        group = f"{used} {parameters.get(used, '')}" if used else item.location[0]
-        item.add_marker(pytest.mark.xdist_group(group.strip().replace("/", ".")))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The groups that workers get. `--dist loadgroup` of xdist 3.8 has no effect with pytest 9.2, whose nodes
+    keep their ids elsewhere."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByServer(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return ByServer(config, log)
+
+
+def group_of(nodeid: str) -> str:
+    """The broker's version for a test of one, all that use the one Spark session, else the file."""
+    from support.brokers.activemq.broker import VERSIONS as ACTIVEMQ
+    from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
+    from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
+
+    file, _, test = nodeid.partition("::")
+    if file.startswith(_SPARK):
+        return _SPARK
+    words = re.split(r"[\[\]-]", test)
+    version = next((v for v in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ) if v in words[1:]), None)
+    return version or file

@@ -11,6 +11,7 @@ import pytest
 from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
 from support.brokers.rocketmq.driver import eventually, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.jvm import compiled
 
 from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
@@ -29,8 +30,8 @@ WAYS = ("send_back", "fallback", "orderly")
 @contextmanager
 def running(cluster: RocketMQ, program: str, *arguments: str) -> Iterator[None]:
     """A program beside the brokers that uses the client of the brokers' version."""
-    source = str(PROGRAMS / f"{program}.java")
-    command = cluster.java(source, cluster.name_server, *arguments)
+    classes = compiled(program, (PROGRAMS / f"{program}.java").read_text(), f"{cluster.jars}/*")
+    command = cluster.java(program, cluster.name_server, *arguments, classes=str(classes))
     process = subprocess.Popen(command, cwd=cluster.folder, stdin=subprocess.DEVNULL)
     try:
         yield

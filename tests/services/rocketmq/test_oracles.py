@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.brokers.rocketmq.driver import eventually, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.jvm import compiled
 
 from dlq.connectors.base import Outgoing
 
@@ -40,18 +41,17 @@ public class Letters {
 """
 
 
-def run_java(rocket: Rocket, source: str, name: str, folder: Path, *arguments: str) -> str:
+def run_java(rocket: Rocket, source: str, name: str, *arguments: str) -> str:
     """The output of a class that uses the official Java client."""
-    (folder / f"{name}.java").write_text(source)
     cluster = rocket.cluster
-    subprocess.run(["javac", "-cp", f"{cluster.jars}/*", "-d", folder, folder / f"{name}.java"], check=True)
-    command = cluster.java(name, cluster.name_server, *arguments, classes=str(folder))
+    classes = compiled(name, source, f"{cluster.jars}/*")
+    command = cluster.java(name, cluster.name_server, *arguments, classes=str(classes))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return done.stdout + done.stderr
 
 
-def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket, tmp_path: Path) -> None:
-    said = run_java(rocket, PRODUCER, "Letters", tmp_path, rocket.topic)
+def test_what_the_java_producer_wrote_is_read_byte_by_byte(rocket: Rocket) -> None:
+    said = run_java(rocket, PRODUCER, "Letters", rocket.topic)
     ids = [line.split()[1] for line in said.splitlines() if line.startswith("sent ")]
     small, large = rocket.driver.newest(rocket.topic, count=2)
     for message in (small, large):

@@ -21,7 +21,7 @@ from typing import IO, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from support.jvm import QUICK
+from support.jvm import QUICK, compiled
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[3] / ".brokers"
@@ -79,6 +79,11 @@ def free_ports(count: int) -> list[int]:
     for each in held:
         each.close()
     return ports
+
+
+def _program(name: str, text: str, jars: Path) -> list[str]:
+    """What `java` is told to run a program."""
+    return ["-cp", f"{compiled(name, text, f'{jars}/*')}:{jars}/*", name]
 
 
 class ActiveMq:
@@ -156,13 +161,13 @@ class ActiveMq:
             return False
 
     def command(self) -> list[str]:
-        """The java launcher compiles the source at each start (1 s)."""
+        """ActiveMqBroker.java, which starts the broker of its class path."""
         agent = next((self.home / "agent").glob("*.jar"))
         keys = [f"-Djavax.net.ssl.keyStore={self.folder}/keys.p12", "-Djavax.net.ssl.keyStorePassword=secret"]
         return [
             "java", *self.jvm, *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
-            "-cp", f"{self.home}/*", str(HERE / "ActiveMqBroker.java"),
+            *_program("ActiveMqBroker", (HERE / "ActiveMqBroker.java").read_text(), self.home),
             str(self.folder / "data"), str(self.stomp), str(self.openwire),
             f"amqp={self.amqp}", *self.options,
         ]  # fmt: skip
@@ -174,8 +179,6 @@ class ActiveMq:
         text = (HERE / source).read_text()
         if not self.artemis and not self.version.startswith("5."):
             text = text.replace("javax.jms", "jakarta.jms")
-        program = self.folder / source
-        program.write_text(text)
         given = {
             "ow": self.openwire,
             "amqp": self.amqp,
@@ -185,7 +188,8 @@ class ActiveMq:
         }
         settings = [f"-D{name}={value}" for name, value in given.items()]
         jars = install(CLASSIC[0]) if self.artemis else self.home
-        command = ["java", *QUICK, *settings, "-cp", f"{jars}/*", str(program), *arguments]
+        program = _program(source.removesuffix(".java"), text, jars)
+        command = ["java", *QUICK, *settings, *program, *arguments]
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.PIPE, text=True
         )

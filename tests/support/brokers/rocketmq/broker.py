@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
-from support.jvm import QUICK
+from support.jvm import QUICK, compiled
 
 from dlq.connectors import lenient_json
 from dlq.connectors.rocketmq.connection import Access, Link
@@ -173,15 +173,9 @@ class RocketMQ:
 
     def grpc(self, source: Path, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of the gRPC client, whose classes bear the same names as the proxy's."""
-        command = [
-            "java",
-            *QUICK,
-            "-cp",
-            f"{self.jars}/grpc/*",
-            f"-Duser.home={self.folder}",
-            str(source),
-            *arguments,
-        ]
+        jars = f"{self.jars}/grpc/*"
+        path = f"{compiled(source.stem, source.read_text(), jars)}:{jars}"
+        command = ["java", *QUICK, "-cp", path, f"-Duser.home={self.folder}", source.stem, *arguments]
         self._processes[source.stem] = process = subprocess.Popen(
             [*self.namespace.enter, *command], cwd=self.folder, stdin=subprocess.DEVNULL
         )
