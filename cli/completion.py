@@ -51,6 +51,13 @@ def _analyses(context: Context) -> Iterable[str]:
     return (path.parent.name for path in Path(context.settings.archive, "analyses").glob("*/analysis.json"))
 
 
+def _printers(_context: Context) -> Iterable[str]:
+    from dlq.connectors.interchange.prints import printers
+
+    return printers()
+
+
+printers = _completer(_printers)
 sources = _completer(lambda context: context.settings.sources)
 brokers = _completer(lambda context: context.settings.brokers)
 profiles = _completer(lambda context: context.settings.profiles)

@@ -2,21 +2,27 @@
 
 The whole file is the snapshot. A line that cannot be read is `Skipped` with its number and the reason;
 the good lines around it are read. `-` is standard input; a name that ends in .gz is compressed.
+A file that a console or a client printed is read by the reader of such prints (`interchange/prints.py`).
 """
 
+import codecs
 import gzip
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
-from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.connectors.interchange.format import checked, fit, parse_line, record_of
+from dlq.connectors.interchange.prints import Reader
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
 LONGEST_LINE = 512 * 2**20
+_Letter = bytes | dict[str, Any] | UsageError
 
 
 def open_binary(path: str, mode: str = "rb") -> BinaryIO:
@@ -31,16 +37,23 @@ def open_binary(path: str, mode: str = "rb") -> BinaryIO:
         raise UsageError(f"cannot open {path}: {error.strerror}") from error
 
 
+def _text(data: bytes) -> str:
+    """A print as text: UTF-8, or what shells on Windows write."""
+    is_wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = data.decode("utf-16" if is_wide else "utf-8-sig", "backslashreplace")
+    return text.replace("\r\n", "\n")
+
+
 class FileReading:
-    """A reading over an open JSONL file."""
+    """A reading over an open file: JSONL, or what `printed` reads."""
 
     snapshot: int | None = None
     complete: bool = True
     unique_ids: bool = True
     notes: Sequence[str] = ()
 
-    def __init__(self, path: str, request: ReadRequest) -> None:
-        self._path, self._request = path, request
+    def __init__(self, path: str, request: ReadRequest, printed: Reader | None) -> None:
+        self._path, self._request, self._printed = path, request, printed
         self._file = open_binary(path)
         self._key = request.key_reader()
         self.topology: Mapping[str, Any] = {"file": path}
@@ -50,11 +63,11 @@ class FileReading:
         records: list[Record] = []
         skipped: list[Skipped] = []
         size = position = 0
-        for number, line in self._lines():
+        for number, place, letter in self._letters():
             if self._request.limit is not None and position >= self._request.limit:
                 break
             try:
-                record = self._record(number, line)
+                record = self._record(number, place, letter)
             except UsageError as error:
                 skipped.append(Skipped(f"line {number}", str(error)))
                 continue
@@ -66,18 +79,36 @@ class FileReading:
                 records, skipped, size = [], [], 0
         yield Batch(records, position, {}, skipped)
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def _letters(self) -> Iterator[tuple[int, str, _Letter]]:
+        """Number of the line, place that tells equal letters apart, and the letter or what makes it."""
         try:
-            for number, line in enumerate(self._file, 1):
-                if line.strip():
-                    yield number, line
+            if self._printed is None:
+                yield from self._lines()
+            else:
+                yield from self._prints(self._printed)
         except (OSError, EOFError) as error:
             raise UsageError(f"cannot read {self._path} to its end: {error}") from error
 
-    def _record(self, number: int, line: bytes) -> Record:
-        document = parse_line(line)
+    def _lines(self) -> Iterator[tuple[int, str, _Letter]]:
+        for number, line in enumerate(self._file, 1):
+            if line.strip():
+                yield number, str(number), line
+
+    def _prints(self, read: Reader) -> Iterator[tuple[int, str, _Letter]]:
+        found = read(_text(self._file.read()))
+        numbered: list[tuple[int, dict[str, Any] | UsageError]] = [*found.letters]
+        numbered += [(number, UsageError(why)) for number, why in found.unread]
+        of_line: Counter[int] = Counter()
+        for number, letter in sorted(numbered, key=itemgetter(0)):
+            of_line[number] += 1
+            yield number, f"{number}.{of_line[number]}", letter
+
+    def _record(self, number: int, place: str, letter: _Letter) -> Record:
+        if isinstance(letter, UsageError):
+            raise letter
+        document = checked(fit(letter)) if isinstance(letter, dict) else parse_line(letter)
         source = self._request.source
-        record = record_of(document, source.name, source.broker, str(number), self._key)
+        record = record_of(document, source.name, source.broker, place, self._key)
         captured = record._replace(captured_at=now(), pull_id=self._request.pull_id, mode=self._request.mode)
         return captured if "record" in document else captured._replace(offset=number)
 
@@ -96,9 +127,9 @@ class FileReading:
 class FileConnector:
     """The part of the contract that a file can keep: `read`."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, path: str, printed: Reader | None = None) -> None:
+        self._path, self._printed = path, printed
 
     def read(self, request: ReadRequest) -> Reading:
         """Start reading the file. Raises UsageError when it cannot be opened."""
-        return FileReading(self._path, request)
+        return FileReading(self._path, request, self._printed)

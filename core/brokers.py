@@ -89,6 +89,9 @@ class Kind:
     line: str = ""
     """Names the function (document, headers, properties) -> columns, for a line of JSONL that no export
     wrote."""
+    prints: Mapping[str, str] = field(default_factory=dict)
+    """What prints its messages -> names the function (text) -> `dlq.connectors.interchange.prints.Printed`;
+    the choices of `dlq import --from`."""
 
     why_no_text: Callable[[int], str | None] = _nothing
     """(`flags` of a record): why its body is no text, whatever its bytes look like."""

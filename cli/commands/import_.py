@@ -1,4 +1,4 @@
-"""`dlq import`: JSONL letters into the archive."""
+"""`dlq import`: letters from JSONL, or as they were printed, into the archive."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from dlq.archive.store import Store
 
 _SHOWN = 50
+_PRINTERS = "What printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin or rocketmq-print."
 
 
 def register(app: typer.Typer) -> None:
@@ -27,8 +28,12 @@ def import_(
         str,
         typer.Option(autocompletion=completion.sources, help="Under which source the letters are archived."),
     ] = "import",
+    printed_by: Annotated[
+        str | None,
+        typer.Option("--from", autocompletion=completion.printers, help=_PRINTERS),
+    ] = None,
 ) -> int:
-    """Add letters from a JSONL file to the archive.
+    """Add letters to the archive, from a JSONL file or as a console or a client printed them.
 
     A line that cannot be read is named with its number and the reason; the others are imported. Importing the
     same file again adds nothing. It ends with what the new letters died of, each judged alone.
@@ -39,13 +44,16 @@ def import_(
 
     from dlq.capture.pull import PullOptions, pull
     from dlq.connectors.file import FileConnector
+    from dlq.connectors.interchange.prints import reader_of
+    from dlq.core.brokers import resolve
     from dlq.core.settings import Source
 
     context: Context = ctx.obj
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", source):
         raise UsageError(f"--source {source!r}: letters, digits, '.', '_' and '-' only")
     place = context.settings.sources.get(source) or Source(source, broker="import")
-    result = pull(context.store, FileConnector(file), place, PullOptions("copy"))
+    printed = resolve(reader_of(printed_by)) if printed_by else None
+    result = pull(context.store, FileConnector(file, printed), place, PullOptions("copy"))
     for problem in result.left_letters[:_SHOWN]:
         context.complain(f"{file}: {problem}")
     if len(result.left_letters) > _SHOWN:

@@ -41,6 +41,11 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
         raise UsageError(f"no JSON: {error}") from error
     if not isinstance(document, dict):
         raise UsageError("not a JSON object")
+    return checked(document)
+
+
+def checked(document: dict[str, Any]) -> dict[str, Any]:
+    """The object of a line where it holds what a line may hold; raises UsageError in words."""
     for name in document:
         if name not in _KNOWN:
             raise UsageError(f"unknown field {name!r}{suggest(name, _KNOWN)}")
@@ -60,8 +65,11 @@ def parse_line(line: str | bytes) -> dict[str, Any]:
 def _read(line: str | bytes) -> Any:
     """The JSON; a lone surrogate has bytes in a body (see `body_of`), and is escaped everywhere else."""
     document = json.loads(line)
-    if not isinstance(document, dict):
-        return document
+    return fit(document) if isinstance(document, dict) else document
+
+
+def fit(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The object with what UTF-8 cannot hold escaped, but for the body."""
     return {
         encodable(name): value if name == "body_text" else escaped(value) for name, value in document.items()
     }

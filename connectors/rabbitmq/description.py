@@ -55,6 +55,10 @@ RABBITMQ = Kind(
     rules="dlq.analyzers.rules.rabbitmq",
     words={"poison_ack": "rejected by the consumer"},  # poison acks are ActiveMQ's
     line="dlq.connectors.rabbitmq.interchange:columns",
+    prints={
+        "rabbitmq-management": "dlq.connectors.rabbitmq.prints:management",
+        "rabbitmqadmin": "dlq.connectors.rabbitmq.prints:management",
+    },
     why_no_text=lambda flags: "an encoded AMQP 1.0 section" if flags & FLAG_AMQP10_BODY else None,
     sent_columns=("body", "body_size"),
     edit_headers="dlq.connectors.rabbitmq.amqp.edits:edit",

@@ -49,6 +49,7 @@ ROCKETMQ = Kind(
     rules="dlq.analyzers.rules.rocketmq",
     duplicates="in_its_queue",
     line="dlq.connectors.rocketmq.interchange:columns",
+    prints={"rocketmq-print": "dlq.connectors.rocketmq.prints:messages"},
     packing=lambda flags: "zlib" if flags & _COMPRESSED and flags >> 8 & 7 in _ZLIB else None,
     unpack="dlq.connectors.rocketmq.bodies:unpacked",
     keeps_letters=True,

@@ -1,0 +1,99 @@
+"""Letters as consoles, command lines and logs print them: what the readers of each broker's prints share.
+
+A reader is a pure function from the text to `Printed`. It takes a message only where the print leaves one
+meaning: what is cut or ambiguous is named with its line, and the messages around it are read.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from dlq.core.brokers import kinds
+from dlq.core.errors import UsageError
+from dlq.core.suggestions import suggest
+
+T = TypeVar("T")
+_BETWEEN = re.compile(r"[\s,\[\]]*")
+MOST_DAMAGED = 1000
+"""More of them are no print of this kind; naming each costs as much as the text is long."""
+_decoder = json.JSONDecoder()
+
+
+class Unreadable(ValueError):
+    """Why a part of a print is no letter, in words."""
+
+
+class Printed(NamedTuple):
+    """What a print holds, each with the number of the line where it begins."""
+
+    letters: list[tuple[int, dict[str, Any]]]
+    """Objects as the lines of `dlq import` have them."""
+    unread: list[tuple[int, str]]
+    """What could not be read, and why."""
+
+
+Reader = Callable[[str], Printed]
+
+
+def printers() -> Mapping[str, str]:
+    """What prints messages -> the reference to its reader, as the brokers' descriptions name them."""
+    return {name: reader for kind in kinds().values() for name, reader in kind.prints.items()}
+
+
+def reader_of(name: str) -> str:
+    """The reference to a reader; raises UsageError for a name that no description has."""
+    known = printers()
+    if name not in known:
+        raise UsageError(f"--from {name!r}: one of {', '.join(sorted(known))}{suggest(name, [*known])}")
+    return known[name]
+
+
+def collect(parts: Iterable[tuple[int, T | Unreadable]], letter_of: Callable[[T], dict[str, Any]]) -> Printed:
+    """The letters of the parts; a part that is none, or of which `letter_of` raises Unreadable, is unread."""
+    printed = Printed([], [])
+    for line, part in parts:
+        try:
+            if isinstance(part, Unreadable):
+                raise part
+            printed.letters.append((line, letter_of(part)))
+        except Unreadable as why:
+            printed.unread.append((line, str(why)))
+    return printed
+
+
+def objects(text: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
+    """The JSON objects in a text: bare, in arrays, or several answers one after another.
+
+    After one that is damaged it goes on in a later line that begins as far to the left as it did.
+    """
+    at = counted = damaged = 0
+    line = 1
+    while (at := _after_blanks(text, at)) < len(text):
+        line += text.count("\n", counted, at)
+        counted = at
+        try:
+            value, at = _decoder.raw_decode(text, at)
+        except json.JSONDecodeError as error:
+            at = _next_start(text, at, error.pos)
+            yield line, Unreadable(f"no JSON: {error.msg} in line {error.lineno}; its rest is not read")
+            damaged += 1
+            if damaged == MOST_DAMAGED:
+                yield error.lineno, Unreadable(f"{damaged} places are no JSON; nothing after them is read")
+                return
+        except (ValueError, RecursionError) as error:
+            yield line, Unreadable(f"no JSON: {error}; nothing after it is read")
+            return
+        else:
+            yield line, value if isinstance(value, dict) else Unreadable("not a JSON object")
+
+
+def _after_blanks(text: str, at: int) -> int:
+    found = _BETWEEN.match(text, at)
+    return found.end() if found else at
+
+
+def _next_start(text: str, start: int, damage: int) -> int:
+    column = min(start - text.rfind("\n", 0, start) - 1, 255)
+    found = re.compile(rf"^[ \t]{{0,{column}}}[\[{{]", re.MULTILINE).search(text, damage)
+    return found.start() if found else len(text)

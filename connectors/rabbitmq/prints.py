@@ -1,0 +1,77 @@
+"""Messages as RabbitMQ's management prints them: what `POST /api/queues/VHOST/NAME/get` answers.
+
+The form is rabbit_mgmt_wm_queue_get.erl's (deps/rabbitmq_management/src): an array of objects with
+payload_bytes, redelivered, exchange, routing_key, message_count, properties, payload and payload_encoding.
+`rabbitmqadmin get -f raw_json` and `-f pretty_json` print the same (deps/rabbitmq_management/bin).
+Which queue the message lay in is not among it.
+"""
+
+import base64
+from collections.abc import Mapping
+from typing import Any
+
+from dlq.connectors.interchange.format import body_fields
+from dlq.connectors.interchange.prints import Printed, Unreadable, collect, objects
+
+
+def management(text: str) -> Printed:
+    """The messages of one or more answers."""
+    return collect(objects(text), _letter)
+
+
+def _letter(got: dict[str, Any]) -> dict[str, Any]:
+    properties = dict(_table(got, "properties"))
+    headers = _table(properties, "headers")
+    properties.pop("headers", None)
+    return {
+        "broker_kind": "rabbitmq",
+        "exchange": _text(got, "exchange"),
+        "routing_key": _text(got, "routing_key"),
+        "headers": headers,
+        "properties": properties,
+        **body_fields(_body(got)),
+    }
+
+
+def _text(got: Mapping[str, Any], name: str) -> str:
+    value = got.get(name)
+    if not isinstance(value, str):
+        raise Unreadable(
+            f"no message: {name} must be text" if name in got else f"no message: it has no {name}"
+        )
+    return value
+
+
+def _table(got: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object; the API writes an empty one as [], too."""
+    value = got.get(name) or {}
+    if not isinstance(value, dict):
+        raise Unreadable(f"{name} must be an object")
+    return value
+
+
+def _string(payload: str) -> bytes:
+    return payload.encode()
+
+
+def _base64(payload: str) -> bytes:
+    return base64.b64decode(payload, validate=True)
+
+
+_ENCODINGS = {"string": _string, "base64": _base64}
+
+
+def _body(got: Mapping[str, Any]) -> bytes:
+    """The payload, which is whole where it is as long as the queue had it."""
+    payload, encoding, size = _text(got, "payload"), _text(got, "payload_encoding"), got.get("payload_bytes")
+    if encoding not in _ENCODINGS:
+        raise Unreadable(f"unknown payload_encoding {encoding!r}")
+    if type(size) is not int:
+        raise Unreadable("it has no payload_bytes, so that nothing tells whether the payload is whole")
+    try:
+        body = _ENCODINGS[encoding](payload)
+    except ValueError as error:
+        raise Unreadable(f"the payload is no {encoding}") from error
+    if len(body) != size:
+        raise Unreadable(f"the payload is not whole: {len(body)} bytes of {size}")
+    return body

@@ -1,0 +1,71 @@
+"""`dlq import --from`: letters as they were printed."""
+
+import gzip
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlq.cli.app import run
+from dlq.cli.commands import import_
+from dlq.connectors.interchange.prints import printers
+from dlq.core.brokers import resolve
+
+Dlq = Callable[..., tuple[int, str, str]]
+
+
+def got(**values: Any) -> str:
+    message = {
+        "payload_bytes": 1, "redelivered": False, "exchange": "", "routing_key": "q", "message_count": 0,
+        "properties": {"headers": {"x-death": [{"reason": "expired", "queue": "q", "count": 1}]}},
+        "payload": "x", "payload_encoding": "string",
+    }  # fmt: skip
+    return json.dumps(message | values)
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Dlq:
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def test_what_cannot_be_read_is_named_by_line_and_the_rest_is_imported_once(dlq: Dlq) -> None:
+    hostile = got(payload_encoding="\x1b[2J")
+    Path("answers.json").write_text(f"[{got()}, {got()}]\n[{got(payload_bytes=9)}]\n{hostile}")
+    code, out, err = dlq("-o", "json", "import", "answers.json", "--from", "rabbitmq-management")
+
+    assert code == 3
+    assert (json.loads(out)["records"], json.loads(out)["refused"]) == (2, 2)
+    assert json.loads(out)["causes"] == {"expired": 2}
+    assert "answers.json: line 2: the payload is not whole: 1 bytes of 9" in err
+    assert "\x1b" not in err
+    again = dlq("-o", "json", "import", "answers.json", "--from", "rabbitmq-management")[1]
+    assert json.loads(again)["known"] == 2
+
+
+@pytest.mark.parametrize("write", [lambda text: text.encode("utf-16"), lambda text: text.encode("utf-8-sig")])
+def test_what_shells_write_is_read_packed_or_not(dlq: Dlq, write: Callable[[str], bytes]) -> None:
+    Path("a.json.gz").write_bytes(gzip.compress(write(f"[\r\n{got()}\r\n]")))
+    assert dlq("import", "a.json.gz", "--from", "rabbitmqadmin")[0] == 0
+
+
+def test_an_unknown_printer_is_refused_with_those_there_are(dlq: Dlq) -> None:
+    Path("a.json").write_text(got())
+    code, _, err = dlq("import", "a.json", "--from", "rabbitmq-managment")
+    assert code == 2
+    assert "did you mean 'rabbitmq-management'" in err
+
+
+def test_the_help_names_what_the_descriptions_name_and_each_has_a_reader() -> None:
+    for name, reader in printers().items():
+        assert name in import_._PRINTERS
+        assert inspect.isfunction(resolve(reader))

@@ -1,0 +1,117 @@
+"""What RabbitMQ's management answers to a get, and what of it is no letter."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from dlq.connectors.interchange.format import checked, fit, record_of
+from dlq.connectors.rabbitmq.prints import management
+from dlq.core.keys import key_reader
+
+DEATH = {
+    "count": 2,
+    "exchange": "shop",
+    "queue": "orders",
+    "reason": "rejected",
+    "routing-keys": ["order.new"],
+    "time": 1_700_000_000,
+}
+
+
+def got(**values: Any) -> dict[str, Any]:
+    properties = {
+        "message_id": "m1",
+        "delivery_mode": 2,
+        "headers": {"x-death": [DEATH], "x-first-death-queue": "orders"},
+    }
+    message = {
+        "payload_bytes": 2,
+        "redelivered": True,
+        "exchange": "dlx",
+        "routing_key": "order.new",
+        "message_count": 4,
+        "properties": properties,
+        "payload": "{}",
+        "payload_encoding": "string",
+    }
+    return {name: value for name, value in (message | values).items() if value is not None}
+
+
+def test_an_answer_gives_the_letters_with_history_properties_and_body() -> None:
+    found = management(json.dumps([got(), got(payload="/wA=", payload_encoding="base64")]))
+
+    assert found.unread == []
+    records = [
+        record_of(checked(fit(letter)), "import", "import", f"1.{number}", key_reader("message_id"))
+        for number, (_, letter) in enumerate(found.letters)
+    ]
+    assert [record.body for record in records] == [b"{}", b"\xff\x00"]
+    assert (records[0].origin, records[0].attempts, records[0].message_id) == ("orders", 2, "m1")
+    assert (records[0].exchange, records[0].routing_key, records[0].persistent) == ("dlx", "order.new", True)
+
+
+def test_a_message_without_properties_has_an_empty_array_there() -> None:
+    ((_, letter),) = management(json.dumps(got(properties=[]))).letters
+    assert (letter["headers"], letter["properties"]) == ({}, {})
+
+
+def test_answers_one_after_another_are_read_with_the_lines_where_they_begin() -> None:
+    pretty = json.dumps([got(), got()], indent=2)
+    found = management(f"{json.dumps([got()])}\n[]\n{pretty}\n{json.dumps(got())}")
+    assert not found.unread
+    assert [line for line, _ in found.letters][:2] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"payload_bytes": 400}, "not whole: 2 bytes of 400"),
+        ({"payload_bytes": None}, "no payload_bytes"),
+        ({"payload_bytes": True}, "no payload_bytes"),
+        ({"payload_bytes": 10**400}, "not whole"),
+        ({"payload_encoding": None}, "it has no payload_encoding"),
+        ({"payload_encoding": "hex"}, "unknown payload_encoding 'hex'"),
+        ({"payload_encoding": "base64"}, "no base64"),
+        ({"payload": "\ud800"}, "no string"),
+        ({"payload": 7}, "payload must be text"),
+        ({"properties": "p"}, "properties must be an object"),
+        ({"properties": {"headers": "h"}}, "headers must be an object"),
+        ({"exchange": None}, "it has no exchange"),
+    ],
+)
+def test_what_is_cut_or_no_message_is_said_and_the_rest_is_read(values: dict[str, Any], reason: str) -> None:
+    found = management(json.dumps([got(**values), got()]))
+    assert len(found.letters) == 1
+    ((line, why),) = found.unread
+    assert line == 1
+    assert reason in why
+
+
+def test_an_answer_that_is_cut_loses_its_last_letter_alone() -> None:
+    pretty = json.dumps([got(), got()], indent=2)
+    found = management(f"{pretty[:-40]}\n{json.dumps([got()])}\n")
+    assert len(found.letters) == 2
+    assert len(found.unread) == 1
+    assert "no JSON" in found.unread[0][1]
+
+
+def test_other_json_and_other_text_are_no_letters() -> None:
+    found = management('7\n"x"\nHTTP/1.1 200 OK\n{"broker_kind": "rabbitmq", "queue": "q"}\n')
+    assert found.letters == []
+    assert [line for line, _ in found.unread] == [1, 2, 3, 4]
+
+
+RUNAWAYS = (
+    "{" * 65_536, '{"a":[' * 20_000, '{"a":\n' * 10_000, "[\n" * 30_000, "{\n" * 30_000, "9" * 65_536,
+    '"' * 65_536, "x\n{" * 20_000, '{"a": ' + "9" * 60_000 + "}",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RUNAWAYS)
+def test_no_text_runs_away_or_breaks_it(text: str) -> None:
+    start = time.process_time()
+    found = management(text)
+    assert time.process_time() - start < 1.0
+    assert found.letters == []

@@ -1,0 +1,155 @@
+"""Messages as RocketMQ's client prints them; the first is one of a public log of 4.x."""
+
+import time
+
+import pytest
+
+from dlq.connectors.interchange.format import checked, fit, record_of
+from dlq.connectors.interchange.prints import Printed
+from dlq.connectors.rocketmq.prints import messages
+from dlq.core.keys import key_reader
+
+HEAD = (
+    "MessageExt [queueId=0, storeSize=180, queueOffset=113, sysFlag=0, bornTimestamp=1669729922426, "
+    "bornHost=/172.27.80.1:61263, storeTimestamp=1669729922426, storeHost=/172.27.80.1:10911, "
+    "msgId=AC1B500100002A9F0000000000013E16, commitLogOffset=81430, bodyCRC=1655802458, reconsumeTimes=0, "
+    "preparedTransactionOffset=0, toString()="
+)
+REAL = (
+    HEAD + "Message{topic='TopicTest', flag=0, properties={MIN_OFFSET=0, MAX_OFFSET=250, "
+    "CONSUME_START_TIME=1669730050849, UNIQ_KEY=76FBC10A4DDC60E53B9394E3457A01C5, WAIT=true, TAGS=TagA}, "
+    "body=[72, 101, 108, 108, 111, 32, 82, 111, 99, 107, 101, 116, 77, 81, 32, 52, 53, 51], "
+    "transactionId='null'}]"
+)
+OLD = (
+    HEAD + "Message [topic=PushTopic, flag=0, properties={MIN_OFFSET=0, MAX_OFFSET=2, KEYS=3, WAIT=true, "
+    "TAGS=push}, body=14]]"
+)
+
+
+def printed(properties: str, body: str = "[72]") -> str:
+    message = f"Message{{topic='%DLQ%orders', flag=0, properties={properties}, body={body}"
+    return f"{HEAD}{message}, transactionId='null'}}]"
+
+
+def why(found: Printed) -> str:
+    (_line, reason), *others = found.unread
+    assert not others
+    assert not found.letters
+    return reason
+
+
+def test_a_real_print_gives_the_message_without_what_its_reader_added() -> None:
+    found = messages(f"ConsumeMessageThread_13 Receive New Messages: [{REAL}]\n")
+
+    ((line, letter),) = found.letters
+    assert (line, found.unread) == (1, [])
+    assert (letter["topic"], letter["body_text"]) == ("TopicTest", "Hello RocketMQ 453")
+    assert letter["properties"] == {
+        "UNIQ_KEY": "76FBC10A4DDC60E53B9394E3457A01C5",
+        "WAIT": "true",
+        "TAGS": "TagA",
+    }
+    assert letter["headers"]["bornHost"] == "172.27.80.1:61263"
+
+
+def test_a_dead_letter_becomes_a_record_with_origin_group_and_attempts() -> None:
+    text = printed("{RETRY_TOPIC=orders-topic, UNIQ_KEY=A1, ORIGIN_MESSAGE_ID=B2}").replace(
+        "Times=0", "Times=16"
+    )
+    ((_, letter),) = messages(text.replace("MessageExt [", "MessageExt [brokerName=broker-a, ")).letters
+    record = record_of(checked(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
+
+    assert (record.dead_letter_queue, record.origin, record.origin_group) == (
+        "%DLQ%orders",
+        "orders-topic",
+        "orders",
+    )
+    assert (record.attempts, record.message_id, record.body) == (16, "A1", b"H")
+
+
+def test_bytes_below_zero_are_those_above_127_and_a_packed_body_was_printed_unpacked() -> None:
+    ((_, letter),) = messages(printed("{}", "[-28, -67, -96]").replace("sysFlag=0", "sysFlag=257")).letters
+    assert (letter["body_text"], letter["headers"]["sysFlag"]) == ("你", "0")
+
+
+def test_several_messages_in_one_line_are_all_read_and_lines_are_counted() -> None:
+    found = messages(f"a log line\n[{REAL}, {REAL}]\n\n{REAL}\n")
+    assert [line for line, _ in found.letters] == [2, 2, 4]
+
+
+def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
+    assert "only the length of its body, 14 bytes" in why(messages(OLD))
+    assert "only the length" in why(messages(f"MSGID: A {OLD} BODY: NOT PRINT BODY"))
+    found = messages(f"MSGID: A {OLD} BODY: a body\nof two l.\nMSGID: B {OLD} BODY: too short\n")
+    assert [
+        letter["body_text"] for _, letter in messages(f"MSGID: A {OLD} BODY: fourteen bytes\n").letters
+    ] == ["fourteen bytes"]
+    assert [line for line, _ in found.unread] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("OffsetID: AC1B500100002A9F0000000000013E16\n", "no message as the client prints it"),
+        (REAL[:200], "cut"),
+        (REAL[:500], "no end"),
+        (REAL[:-30], "no end"),
+        (printed("{A=1, B=2}", "[1, 2, ...]"), "no end"),
+        (printed("{A=1, B=2}", "[128]"), "no array of bytes"),
+        (printed("{A=1, B=2}", "[1,, 2]"), "no array of bytes"),
+        (printed("{A=1, B=2}", "[" + "9" * 5000 + "]"), "no array of bytes"),
+        (printed("{A=1, A=2}"), "twice"),
+        (printed("{A={x=1, y=2}, B=3}"), "within a bracket"),
+        (printed("{A=one, two three=3}"), "two meanings at 'two three=3'"),
+        (printed("{A=1,\n B=2}"), "wrapped"),
+        (printed("{no equals}"), "two meanings"),
+        (printed("{A=x}, body=[1], transactionId='null'}], B=2}"), "two ends"),
+        (printed("{A=1, B=2"), "cut"),
+    ],
+)
+def test_what_is_cut_or_ambiguous_is_said_and_not_guessed(text: str, reason: str) -> None:
+    assert reason in why(messages(text))
+
+
+def test_a_message_inside_a_value_of_another_is_no_letter() -> None:
+    found = messages(printed(f"{{ERROR=failed on {REAL}, A=1}}") + f"\n{REAL}")
+    assert [line for line, _ in found.letters] == [2]
+    assert [line for line, _ in found.unread] == [1]
+    assert "what follows in its line is not read" in found.unread[0][1]
+
+
+def test_values_may_hold_commas_json_and_control_characters() -> None:
+    text = printed('{NOTE=one, two, JSON={"a": 1, "b": [2]}, BELL=\x07, X=a=b==}')
+    ((_, letter),) = messages(text).letters
+    assert letter["properties"] == {
+        "NOTE": "one, two",
+        "JSON": '{"a": 1, "b": [2]}',
+        "BELL": "\x07",
+        "X": "a=b==",
+    }
+
+
+def test_a_number_beyond_its_column_stays_in_the_headers_alone() -> None:
+    ((_, letter),) = messages(REAL.replace("reconsumeTimes=0", "reconsumeTimes=99999999999999999999")).letters
+    record = record_of(checked(fit(letter)), "import", "import", "1.1", key_reader("message_id"))
+    assert record.attempts is None
+    assert record.headers["reconsumeTimes"] == "99999999999999999999"
+
+
+UNITS = (
+    "MessageExt [queueId=", HEAD, f"{HEAD}Message{{topic='t', flag=0, properties={{", "}, body=[1, ",
+    ", body=[", "body=1]]", ", ", "A=1, ", "=", "{", "\n", ",\n ", " ", "1", "MSGID: A ", REAL,
+    OLD + " BODY: ",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(
+    "before", ["", "MessageExt [queueId=", printed("{")[:-45], printed("{}", "[1, 2")[:-25]]
+)
+def test_no_print_runs_away(before: str, unit: str) -> None:
+    text = before + unit * (65_536 // len(unit))
+    start = time.process_time()
+    messages(text)
+    assert time.process_time() - start < 1.0
