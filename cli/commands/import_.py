@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from dlq.archive.store import Store
 
 _SHOWN = 50
-_PRINTERS = "What printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin or rocketmq-print."
+_PRINTERS = (
+    "What printed the file, if it is no JSONL: rabbitmq-management, rabbitmqadmin, activemq-console, "
+    "artemis-console or rocketmq-print."
+)
 
 
 def register(app: typer.Typer) -> None:

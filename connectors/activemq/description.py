@@ -32,6 +32,7 @@ CLASSIC = Kind(
     by_tls={"stomp": "stomp+tls://", "tcp": "ssl://"},
     rules="dlq.analyzers.rules.activemq",
     line="dlq.connectors.activemq.interchange:classic_columns",
+    prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
     sent_columns=("body", "body_size", "headers", "properties"),
     tells_more=_tells_more,
 )
@@ -40,5 +41,6 @@ ARTEMIS = replace(
     schemes=(),
     rules="dlq.analyzers.rules.artemis",
     line="dlq.connectors.activemq.interchange:artemis_columns",
+    prints={"artemis-console": "dlq.connectors.activemq.prints:artemis"},
     tells_more=lambda _broker: "",
 )

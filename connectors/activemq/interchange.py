@@ -6,7 +6,7 @@ from typing import Any
 from dlq.connectors.interchange.values import Texts, count_of, from_millis
 
 
-def _bare(destination: str | None) -> tuple[str | None, str | None]:
+def bare(destination: str | None) -> tuple[str | None, str | None]:
     """(kind, name) of a STOMP destination: `/queue/orders` is the queue `orders`."""
     for kind in ("queue", "topic"):
         if destination and destination.startswith((f"/{kind}/", f"{kind}://")):
@@ -31,7 +31,7 @@ def _stomp(_document: Mapping[str, Any], headers: Texts, _properties: Texts) -> 
 
 def classic_columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
     """The columns of a record of Classic; None where the line does not say."""
-    kind, name = _bare(headers.get("original-destination"))
+    kind, name = bare(headers.get("original-destination"))
     return {**_stomp(document, headers, properties), "origin_kind": kind, "origin": name}
 
 

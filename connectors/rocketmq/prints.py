@@ -1,7 +1,7 @@
 """Messages as RocketMQ's Java client prints them, in logs and by `mqadmin printMsg`.
 
 The forms are those of MessageExt.toString and Message.toString (common/message in Apache RocketMQ): the body
-is an array of bytes since 4.3, and only its length before, where `printMsg` (PrintMessageSubCommand) puts it
+is an array of bytes, and of old clients only its length, where `printMsg` (PrintMessageSubCommand) puts it
 behind. Properties are a Java map, which quotes nothing: a value that could be several is not taken.
 """
 
