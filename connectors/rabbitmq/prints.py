@@ -16,6 +16,8 @@ from dlq.connectors.interchange.prints import Printed, Unreadable, collect, obje
 
 def management(text: str) -> Printed:
     """The messages of one or more answers."""
+    if text.lstrip().startswith("+-"):
+        return Printed([], [(1, "a table leaves out headers; let rabbitmqadmin print it with -f raw_json")])
     return collect(objects(text), _letter)
 
 

@@ -97,6 +97,20 @@ def test_an_answer_that_is_cut_loses_its_last_letter_alone() -> None:
     assert "no JSON" in found.unread[0][1]
 
 
+def test_a_table_says_which_form_holds_all() -> None:
+    table = """
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+| routing_key | exchange | message_count | payload | payload_bytes | payload_encoding | redelivered |
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+| orders.dlq  |          | 0             | {}      | 2             | string           | False       |
++-------------+----------+---------------+---------+---------------+------------------+-------------+
+"""
+    found = management(table)
+    assert found.letters == []
+    assert [line for line, _ in found.unread] == [1]
+    assert "-f raw_json" in found.unread[0][1]
+
+
 def test_other_json_and_other_text_are_no_letters() -> None:
     found = management('7\n"x"\nHTTP/1.1 200 OK\n{"broker_kind": "rabbitmq", "queue": "q"}\n')
     assert found.letters == []
