@@ -164,7 +164,7 @@ class Outgoing(NamedTuple):
     record: Record
     target: Target
     provenance: Mapping[str, str]
-    """dlq_replay_id, dlq_replay_lap, dlq_replay_of."""
+    """What the replay leaves on it (`dlq.core.provenance`)."""
     keep_headers: bool = False
 
 

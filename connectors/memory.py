@@ -33,6 +33,7 @@ from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, prev
 from dlq.core.brokers import Kind
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
 
@@ -279,9 +280,9 @@ class MemoryConnector:
     ) -> Mapping[int, Presence]:
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
-        present = {json.loads(text).get("headers", {}).get("dlq_replay_id") for (text,) in rows}
+        present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
         return {
-            message.number: "sent" if message.provenance.get("dlq_replay_id") in present else "not_sent"
+            message.number: "sent" if message.provenance.get(REPLAY_ID) in present else "not_sent"
             for message in outgoing
         }
 

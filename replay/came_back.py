@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from dlq.archive import views
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
-from dlq.replay.letters import REPLAY_ID
 
 if TYPE_CHECKING:
     import duckdb

@@ -6,12 +6,8 @@ from typing import NamedTuple, Protocol
 
 from dlq.connectors.base import Target
 from dlq.core.brokers import kind_of, resolve
+from dlq.core.provenance import REPLAY_ID, REPLAY_LAP, REPLAY_OF
 from dlq.core.record import Record
-
-REPLAY_ID = "dlq_replay_id"
-REPLAY_LAP = "dlq_replay_lap"
-REPLAY_OF = "dlq_replay_of"
-"""Legal JMS property names, so that consumers can select on them."""
 
 _KEY_HEX_DIGITS = 32
 

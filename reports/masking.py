@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from dlq.core.masks import compiled, steps
+from dlq.core.provenance import REPLAY_ID, REPLAY_OF
 from dlq.core.settings import Mask
 
 _PACKED: Sequence[tuple[bytes, int, Callable[[bytes], bytes]]] = (
@@ -100,7 +101,7 @@ _OUR_IDS = {
     "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint", "incident_id",
     "duplicate_group", "body_sha256", "pull_id", "plan", "analysis",
 }  # fmt: skip
-_OUR_HEADERS = {"dlq_replay_id", "dlq_replay_of"}
+_OUR_HEADERS = {REPLAY_ID, REPLAY_OF}
 _ID = re.compile(r"[0-9A-Za-z_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
 _ASCII_RUN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")

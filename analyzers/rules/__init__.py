@@ -21,6 +21,7 @@ from dlq.analyzers.rules.letter import (
     whole,
 )
 from dlq.core.brokers import kind_of, kinds, resolve
+from dlq.core.provenance import REPLAY_LAP
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 
@@ -117,7 +118,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
-        whole(replayed(letter, "dlq_replay_lap")) or 0,
+        whole(replayed(letter, REPLAY_LAP)) or 0,
     )
 
 

@@ -23,6 +23,7 @@ from dlq.analyzers.rules.letter import (
     whole,
 )
 from dlq.core.clock import iso
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
 
 DEFAULT_RESERVED_HOURS = 72
@@ -70,7 +71,7 @@ def stored(letter: Letter) -> Stored | None:
         properties.get("PGROUP"),
         properties.get("ORIGIN_MESSAGE_ID"),
         properties.get("RECONSUME_TIME") is not None,
-        properties.get("dlq_replay_id") is not None,
+        properties.get(REPLAY_ID) is not None,
         properties.get("KEYS"),
         properties.get("TAGS"),
         body_text(letter) if letter.dead_letter_queue == OP_TOPIC else None,

@@ -32,6 +32,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading
 from dlq.core.errors import ConfigError
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -137,7 +138,7 @@ class StompConnector:
             sent = committed(link, plan)
         finally:
             link.close()
-        return {o.number: "sent" if o.provenance["dlq_replay_id"] in sent else "not_sent" for o in outgoing}
+        return {o.number: "sent" if o.provenance[REPLAY_ID] in sent else "not_sent" for o in outgoing}
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
         """None: a marker proves each transaction."""

@@ -6,8 +6,7 @@ from typing import Any
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
-from dlq.connectors.activemq.lossy_messages import lossy_on_artemis, lossy_on_classic
-from dlq.connectors.activemq.message_classes import ArtemisClasses
+from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis, lossy_on_classic
 from dlq.connectors.activemq.queues import Queues, subscription
 from dlq.connectors.activemq.records import Maker, Place, record_maker
 from dlq.connectors.activemq.stomp import Frame, headers_of

@@ -12,6 +12,7 @@ from dlq.connectors.activemq.jolokia import TYPE_OF
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
+from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, Record
 
 _EXPIRY = {0x70: 2, 0x73: 8}
@@ -93,7 +94,7 @@ _BROKER_OWNED = re.compile(
     r"destination|message-id|subscription|ack|redelivered|content-length|receipt|transaction|expires|browser|selector"
     r"|persistent|original-destination|originalExpiration|originalDeliveryMode|dlqDeliveryFailureCause|JMSXUserID"
     r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
-    r"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|dlq_replay_.*"
+    rf"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|{REPLAY_PREFIX}.*"
 )
 _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
 """How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
@@ -191,7 +192,7 @@ def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed:
     warnings = []
     if target.kind == "topic":
         warnings.append(f"{target.name} is {_TOPIC}")
-    if any(name not in _PLAIN and not name.startswith(("dlq_replay_", "_AMQ_")) for name in headers):
+    if any(name not in _PLAIN and not name.startswith((REPLAY_PREFIX, "_AMQ_")) for name in headers):
         warnings += _type_warnings(record, typed)
     if record.broker_kind == "activemq" and not record.properties:
         warnings.append(_GROUP)
@@ -238,7 +239,7 @@ def content(
     if group:
         headers["JMSXGroupID"] = group
     if artemis:
-        headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get('dlq_replay_id', record.record_id)}"
+        headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get(REPLAY_ID, record.record_id)}"
     text = None if _is_bytes(record.headers, from_artemis) else text_of(record.body)
     if text is None:
         return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True

@@ -17,6 +17,7 @@ from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.base import Outgoing, Sent
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
+from dlq.core.provenance import REPLAY_ID
 
 BATCH = 100
 _UNDER_WAY = 3
@@ -129,7 +130,7 @@ class TransactionPublisher:
             if is_full or is_old:
                 break
         if letters:
-            ids = [letter.provenance["dlq_replay_id"] for letter in letters]
+            ids = [letter.provenance[REPLAY_ID] for letter in letters]
             data += sender.marker(self._plan, ids, name, transaction.taken)
             sender.send(bytes(data))
         return is_full and not is_old
@@ -217,7 +218,7 @@ class TransactionPublisher:
         if not isinstance(error, CommitFailed):
             return Sent(letter.number, "refused", str(error))
         try:
-            is_there = letter.provenance["dlq_replay_id"] in self._senders[0].proven(self._plan)
+            is_there = letter.provenance[REPLAY_ID] in self._senders[0].proven(self._plan)
         except BrokerError as silent:
             return Sent(letter.number, "in_doubt", f"{error}; {silent}")
         if is_there:

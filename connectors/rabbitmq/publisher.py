@@ -25,9 +25,9 @@ from dlq.connectors.rabbitmq.connection import as_our_error, parameters, place_o
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
-REPLAY_ID = "dlq_replay_id"
 """The header of a replay by which its return is known."""
 
 _UNSENT_BYTES = 256 * 1024

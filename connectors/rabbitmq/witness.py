@@ -24,11 +24,12 @@ from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.connection import as_our_error, connect, parameters, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.publisher import REPLAY_ID, RabbitPublisher, connection_name
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
 _CLOCKS_DIFFER_BY = 5_000_000

@@ -11,10 +11,11 @@ from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import StoredMessage, decode, parse, parse_properties
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
-from dlq.connectors.rocketmq.republishing import REPLAY_ID, RESUME, UNIQUE_KEY, unique_key_of
+from dlq.connectors.rocketmq.republishing import RESUME, UNIQUE_KEY, unique_key_of
 from dlq.connectors.rocketmq.snapshot import QueueOffsets, offsets_of_topic, own_offsets
 from dlq.connectors.rocketmq.transaction_outcomes import query_answer, query_fields
 from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.rocketmq_topics import HALF, RETRY
 
 _MARGIN_MS = 600_000

@@ -13,12 +13,12 @@ from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.message import COMPRESSION, encode_properties, parse_properties
 from dlq.core.errors import UsageError
+from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
 
 UNIQUE_KEY = "UNIQ_KEY"
 SHARDING_KEY = "__SHARDINGKEY"
-REPLAY_ID = "dlq_replay_id"
 RESUME = "resume"
 """Kind of target: the half message's check begins again (323); its producer decides."""
 _BROKERS_OWN = frozenset({
@@ -32,7 +32,7 @@ _BROKERS_OWN = frozenset({
     "TIMER_ROLL_TIMES", "TIMER_ROLL_LABEL", "TIMER_DEL_UNIQKEY", "E_T", "POP_CK_OFFSET", "TRANS_OFFSET",
     "BORN_TIMESTAMP", "PROPERTY_FORWARD_QUEUE_ID",
 })  # fmt: skip
-_BROKERS_OWN_PREFIXES = ("__BORN", "dlq_replay_")
+_BROKERS_OWN_PREFIXES = ("__BORN", REPLAY_PREFIX)
 _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own, and refuse more than 32,767."""
 _BODY_ROOM = 16 * 2**20 - 65_536

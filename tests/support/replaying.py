@@ -30,13 +30,13 @@ from dlq.connectors.base import (
 )
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Settings, Source
 from dlq.replay import planfile
 from dlq.replay.apply import Run, apply
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Ledger
-from dlq.replay.letters import REPLAY_ID
 from dlq.replay.pace import Stop
 from dlq.replay.plan import Wanted, make
 from dlq.replay.reconcile import Decision, reconcile

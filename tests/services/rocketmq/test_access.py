@@ -16,9 +16,9 @@ from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.remoting import Credential
-from dlq.connectors.rocketmq.republishing import REPLAY_ID
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConfigError, Unreachable
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
 

@@ -16,11 +16,11 @@ from dlq.cli.context import Context
 from dlq.connectors.base import Consumption
 from dlq.core.clock import now
 from dlq.core.errors import HarmRefused
+from dlq.core.provenance import REPLAY_ID, REPLAY_LAP
 from dlq.replay import came_back
 from dlq.replay.apply import applying
 from dlq.replay.consumed import Standing
 from dlq.replay.destinations import Destination
-from dlq.replay.letters import REPLAY_ID, REPLAY_LAP
 from dlq.replay.pace import Stop, request_stop
 from dlq.replay.ramp import Ramp, Watch, places_of, ramp
 

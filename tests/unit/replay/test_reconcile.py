@@ -10,7 +10,7 @@ from dlq.archive import segments
 from dlq.connectors.base import Outgoing
 from dlq.core.clock import now
 from dlq.core.errors import Busy, Unreachable, UsageError
-from dlq.replay.letters import REPLAY_ID
+from dlq.core.provenance import REPLAY_ID
 
 
 @pytest.fixture

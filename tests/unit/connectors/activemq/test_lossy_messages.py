@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.lossy_messages import lossy_on_artemis
-from dlq.connectors.activemq.message_classes import ArtemisClasses
+from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis
 from dlq.connectors.activemq.stomp import Frame
 
 
