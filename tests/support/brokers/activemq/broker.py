@@ -214,8 +214,11 @@ class Artemis(ActiveMq):
                 "--no-amqp-acceptor", "--no-mqtt-acceptor", "--no-stomp-acceptor", "--no-hornetq-acceptor",
                 "--no-autotune", "--nio", "--java-memory", heap, f"{self.folder}/instance",
             ],
-            check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JAVA_ARGS": ""},
+            check=True, stdout=subprocess.DEVNULL, env=os.environ | {"JAVA_ARGS": " ".join(QUICK)},
         )  # fmt: skip
+        profile = self.folder / "instance" / "etc" / "artemis.profile"
+        quick = profile.read_text().replace("-XX:+UseG1GC -XX:+UseStringDeduplication", " ".join(QUICK))
+        profile.write_text(quick)
 
     def ready(self) -> bool:
         """The web server answers later than the acceptor: after a restart by a second or more."""
