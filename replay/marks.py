@@ -14,6 +14,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
@@ -104,14 +105,15 @@ def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
 
 def _of_the_dead(store: Store, plan: str) -> Iterator[tuple[Path, str, bytes]]:
     """(its file, owner, a byte per letter) of each mark that counts here, and whose process is no more."""
-    for path in _folder(store).glob(f"{plan}.*.mark"):
+    for path in _folder(store).glob(f"{escape(plan)}.*.mark"):
         try:
             content = path.read_bytes()
             head = json.loads(content[:_OWNER_BYTES])
-            owner, boot = str(head["owner"]), head["boot"]
+            owner = str(head["owner"])
+            counts = head["boot"] == _boot_id() and is_dead(owner)
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        if boot == _boot_id() and is_dead(owner):
+        if counts:
             yield path, owner, content[_OWNER_BYTES:]
 
 

@@ -141,6 +141,7 @@ class LedgerContract:
         clock.forward(2)
         assert other.expire() == 1
         assert other.states(["key1"]) == {"key1": "in_doubt"}
+        assert [entry.owner for entry in other.entries("plan", "in_doubt")] == [ledger.owner]
         assert other.claim("plan", letters(1)) == set()
 
     def test_a_renewed_lease_lasts_longer(self, ledger: Ledger, other: Ledger, clock: MovingClock) -> None:
