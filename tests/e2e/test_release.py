@@ -31,7 +31,7 @@ DIST, MAN = script("dist"), script("man")
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return DIST.environment(tmp_path_factory.mktemp("tools"), "build", "twine")
+    return DIST.environment(tmp_path_factory.mktemp("tools"), "build", "setuptools>=77", "twine")
 
 
 @pytest.fixture(scope="module")
