@@ -195,12 +195,14 @@ def measure(node: Node, version: str, kind: str, letters: int) -> Iterator[Row]:
         said, wall, cpu, peak = command(folder, "pull", "orders", "--mode", "drain")
         check(said, letters)
         yield row("dlq pull --mode drain, to Parquet", wall, cpu, peak)
-        plan, wall, cpu, peak = command(folder, "replay", "plan", "--to", "queue:c", "--any-advice")
-        yield row("dlq replay plan", wall, cpu, peak)
-        said, wall, cpu, peak = command(folder, "replay", "apply", str(plan["plan"]))
-        if said["sent"] != letters:
-            raise SystemExit(f"replay apply sent {said['sent']} of {letters}")
-        yield row("dlq replay apply, with ledger", wall, cpu, peak)
+        half = letters // 2
+        for what, words in (("", ("--limit", str(half))), (" and witness", ("--witness",))):
+            to = ("--to", "queue:c", "--any-advice")
+            plan, wall, cpu, peak = command(folder, "replay", "plan", *to, *words)
+            said, wall, cpu, peak = command(folder, "replay", "apply", str(plan["plan"]))
+            if said["sent"] != half:
+                raise SystemExit(f"replay apply sent {said['sent']} of {half}")
+            yield row(f"dlq replay apply, with ledger{what}", 2 * wall, 2 * cpu, peak)
     headers = {**HEADERS, "trace": "0" * 32}
     yield row("pika publisher, confirms + mandatory", pika_confirms(node.url, "d", letters, headers, BODY))
     wall, cpu = publisher_alone(node, "e", letters)

@@ -84,6 +84,9 @@ def _of_report(report: Mapping[str, Any]) -> Iterable[Metric]:
     for count, (name, help_) in _COUNTS.items():
         known = report.get("counts", {}).get(count)
         yield Metric(name, "gauge", help_, {} if known is None else {(): known})
+    died = (from_iso(report.get("oldest") or "") or 0) / 1e6
+    help_ = "When the oldest letter died that did not go back, and was not dismissed."
+    yield Metric("dlq_oldest_open_letter_timestamp_seconds", "gauge", help_, {(): died} if died else {})
 
 
 def _of_pulls(pulls: Sequence[Mapping[str, Any]]) -> Iterable[Metric]:

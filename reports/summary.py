@@ -157,7 +157,9 @@ _HOW_MANY = """
             WHERE NOT previewed AND replay_state <> 'dismissed') AS fingerprints,
            count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing,
-           (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated
+           (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated,
+           (SELECT epoch(min(first) FILTER (replay_state NOT IN ('confirmed', 'dismissed'))) FROM facts)
+               AS oldest
     FROM incidents
     WHERE incident_id IN (SELECT incident_id FROM letters WHERE replay_state IS DISTINCT FROM 'dismissed')"""
 _LISTS: Mapping[str, str] = {
@@ -175,7 +177,8 @@ _LISTS: Mapping[str, str] = {
 def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -> Document:
     """The whole report of `analysis` (the one that `connection`'s views show; None: of a preview alone).
 
-    `previewed` is how many letters are only previewed, `undated` of how many nothing says when they died;
+    `previewed` is how many letters are only previewed, `undated` of how many nothing says when they died,
+    `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
     `counts` and `next` take no account of what a preview says. Times are ISO 8601, UTC.
     """
     (total, first, last) = next(run(connection, _SPAN).rows)
@@ -200,7 +203,9 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -
         row["name"] = spoken(row["cause"], row["broker_kinds"])
     _explain(document["advice"], "advice", ADVICE, total)
     how_many = objects(connection, _HOW_MANY)[0]
-    document["undated"] = how_many.pop("undated")
+    document["undated"], oldest = how_many.pop("undated"), how_many.pop("oldest")
+    document["oldest"] = None if oldest is None else iso(int(oldest * 1_000_000))
+    how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
     document["counts"] = {**_counts(document, judged), **how_many}
     document["next"] = next_steps(document, _total(judged, "advice", "waiting"))
     return document

@@ -1,4 +1,4 @@
-"""`--fail-on`: a number of the report and a bound, e.g. `unknown > 10%`, `total >= 1000`, `in_doubt > 0`."""
+"""`--fail-on`: a number of the report and a bound, e.g. `unknown > 10%`, `in_doubt > 0`, `oldest > 1h`."""
 
 import operator
 import re
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
+from dlq.core.units import human_seconds, seconds
 
 STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held", "dismissed")
 NAMES = (
     "total", "open", "no_verdict", *CAUSES, *ADVICE, *STATES,
-    "duplicates", "fingerprints", "incidents", "ongoing",
+    "duplicates", "fingerprints", "incidents", "ongoing", "oldest",
 )  # fmt: skip
 """What an expression can name: the report's `counts`."""
 
@@ -25,7 +26,9 @@ _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
     "=": operator.eq,
 }
-_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|==|!=|>|<|=)\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
+_EXPRESSION = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|==|!=|>|<|=)\s*(\d+(?:\.\d+)?)\s*(%|[A-Za-z]*)\s*")
+_AGE = "oldest"
+"""The one name that is a duration."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Threshold:
             value = 100 * value / counts["total"] if counts["total"] else 0.0
         if not _COMPARE[self.sign](value, self.bound):
             return None
-        share = f"{value:,.0f}"
+        share = human_seconds(value) if self.name == _AGE else f"{value:,.0f}"
         if self.percent:
             share = f"{value:.1f}% ({counts[self.name]:,} of {counts['total']:,})"
         return f"{self.text.strip()}: {self.name} is {share}"
@@ -60,10 +63,13 @@ def _parse(text: str) -> Threshold:
     match = _EXPRESSION.fullmatch(text)
     if match is None:
         raise UsageError(f"--fail-on {text!r} is no threshold; write e.g. 'unknown > 10%' or 'total > 1000'")
-    name, sign, bound, percent = match.groups()
+    name, sign, bound, unit = match.groups()
     if name not in NAMES:
         known = ", ".join(NAMES)
         raise UsageError(
             f"--fail-on {text!r}: unknown name {name!r}{suggest(name, NAMES)}; known are {known}"
         )
-    return Threshold(text, name, sign, float(bound), bool(percent))
+    if unit not in ("", "%") if name != _AGE else unit == "%":
+        wanted = "a duration, e.g. 1h" if name == _AGE else "a number, or a share with %"
+        raise UsageError(f"--fail-on {text!r}: {name} is compared with {wanted}")
+    return Threshold(text, name, sign, seconds(bound + unit) if name == _AGE else float(bound), unit == "%")

@@ -66,7 +66,7 @@ def report(
 
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
     duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters that are not
-    dismissed.
+    dismissed, and oldest, the age of the oldest letter that did not go back, with a duration (1h).
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """

@@ -23,6 +23,7 @@ REPORT: dict[str, Any] = {
         {"source": "orders", "cause": "expired", "letters": 2},
         {"source": "orders", "cause": "unknown", "letters": 1},
     ],
+    "oldest": "2026-11-22T16:13:00Z",
     "counts": {"open": 3, "confirmed": 0, "in_doubt": 1, "held": 0, "ongoing": 2},
 }
 PULLS = [
@@ -54,6 +55,7 @@ def test_prometheus_reads_what_was_counted(store: LocalStore) -> None:
     assert value(families, "dlq_captured_letters_total", source="orders") == 3
     assert value(families, "dlq_letters", source="orders", cause="expired") == 2
     assert value(families, "dlq_in_doubt_letters") == 1
+    assert value(families, "dlq_oldest_open_letter_timestamp_seconds") == 1_795_363_980
     assert value(families, "dlq_queue_letters", source="orders") == 7
     assert (
         value(families, "dlq_source_up", source="orders"),

@@ -44,6 +44,28 @@ def test_every_name_of_a_threshold_is_counted(store: LocalStore) -> None:
     assert set(report.make(store)["counts"]) == set(thresholds.NAMES)
 
 
+@pytest.mark.parametrize(
+    ("states", "oldest"),
+    [
+        ({}, "1970-01-01T00:01:00Z"),
+        ({1: "confirmed"}, "1970-01-01T00:02:00Z"),
+        ({1: "dismissed"}, "1970-01-01T00:02:00Z"),
+        ({1: "in_doubt"}, "1970-01-01T00:01:00Z"),
+        ({1: "confirmed", 2: "confirmed"}, None),
+    ],
+)
+def test_the_oldest_letter_is_one_that_did_not_go_back(
+    tmp_path: Path, states: dict[int, str], oldest: str | None
+) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(n, dead_at=n * MINUTE) for n in (1, 2)] + [letter(3, dead_at=None)])
+    write_analysis(store, LATEST, [{"record_id": an_id(n), "cause": "unknown"} for n in (1, 2, 3)])
+    document = report.make(store, replays=ledger(*states.items()))
+
+    assert document["oldest"] == oldest
+    assert (document["counts"]["oldest"] > 0) is (oldest is not None)
+
+
 def test_the_top_fingerprint_has_an_example_to_look_at(store: LocalStore) -> None:
     document = report.make(store)
 

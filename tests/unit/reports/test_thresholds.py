@@ -5,7 +5,7 @@ import pytest
 from dlq.core.errors import UsageError
 from dlq.reports.thresholds import NAMES, parse
 
-COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5}
+COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5, "oldest": 5400}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,9 @@ COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5}
         ("in_doubt > 0", None),
         ("replay = 5", "replay = 5: replay is 5"),
         ("replay != 5", None),
+        ("oldest > 1h", "oldest > 1h: oldest is 1h 30m"),
+        ("oldest >= 5400", "oldest >= 5400: oldest is 1h 30m"),
+        ("oldest > 2h", None),
         ("application_error < 1", "application_error < 1: application_error is 0"),
     ],
 )
@@ -39,6 +42,19 @@ def test_a_share_of_nothing_is_zero() -> None:
 )
 def test_what_is_no_threshold_is_refused(expression: str) -> None:
     with pytest.raises(UsageError, match="no threshold"):
+        parse([expression])
+
+
+@pytest.mark.parametrize(
+    ("expression", "why"),
+    [
+        ("oldest > 10%", "a duration, e.g. 1h"),
+        ("oldest > 10 fortnights", "no duration"),
+        ("total > 1h", "a number, or a share with %"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(expression: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
         parse([expression])
 
 
