@@ -160,10 +160,10 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
 def test_kill_minus_nine_leaves_in_doubt_only_what_was_on_its_way(
     shop: Callable[..., Shop], kind: str, rate: tuple[str, ...]
 ) -> None:
-    here = shop(6000, kind)
+    here = shop(2000 if rate else 6000, kind)
     plan = here.plan(*rate)
     running = here.start("replay", "apply", plan)
-    here.wait_for(800, running)
+    here.wait_for(600, running)
     running.kill()
     running.communicate()
     claimed = here.dlq("query", "select count(*) n from replays where state = 'sending'").rows[0]["n"]
