@@ -34,9 +34,9 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Brokers are waited for more than they work, so four workers do well on two cores. The many small files
+# Brokers are waited for more than they work, so five workers do well on two cores. The many small files
 # of tests/unit come last, so that no worker is left alone with a long one.
-TEST_WORKERS ?= 4
+TEST_WORKERS ?= 5
 
 check: lint
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
