@@ -135,8 +135,8 @@ class RocketMQ:
         self._calm(node)
 
     def _calm(self, node: str) -> None:
-        """When a transaction has ended, TransactionalOpBatchService of 5.5.0 takes a whole processor from then
-        on: let it have what nobody else wants."""
+        """Once a transaction has ended, TransactionalOpBatchService of 5.5.0 takes a whole processor: let it
+        have what nobody else wants."""
         for thread in Path(f"/proc/{self.pid(node)}/task").iterdir():
             if (thread / "comm").read_text().startswith("TransactionalOp"):
                 os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
