@@ -30,6 +30,19 @@ DEATH = pa.struct(
         ("original_expiration", pa.string()),
     ]
 )
+REPLAYS = pa.schema(
+    [
+        ("record_id", pa.string()),
+        ("plan", pa.string()),
+        ("target", pa.string()),
+        ("lap", pa.int32()),
+        ("state", pa.string()),
+        ("key", pa.string()),
+        ("updated_at", pa.timestamp("us", tz="UTC")),
+        ("detail", pa.string()),
+    ]
+)
+"""The rows of the ledger in the view `replays` (`dlq.archive.views`)."""
 _TYPES: Mapping[str, pa.DataType] = {
     "queue_id": pa.int32(),
     "offset": pa.int64(),

@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses, manifests, user_sql
-from dlq.archive.schema import SEGMENT
+from dlq.archive.schema import REPLAYS, SEGMENT
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError
 
@@ -32,18 +32,6 @@ LS_COLUMNS = (
 )  # fmt: skip
 PREVIEW = "preview"
 """The `analysis` of a verdict that no analysis has made."""
-REPLAYS = pa.schema(
-    [
-        ("record_id", pa.string()),
-        ("plan", pa.string()),
-        ("target", pa.string()),
-        ("lap", pa.int32()),
-        ("state", pa.string()),
-        ("key", pa.string()),
-        ("updated_at", pa.timestamp("us", tz="UTC")),
-        ("detail", pa.string()),
-    ]
-)
 _VERDICT_WINS = ("attempts", "origin_kind", "origin")
 """Columns of both record and verdict; in letters the verdict's win."""
 LETTER_COLUMNS = (

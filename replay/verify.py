@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
+from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError, Busy, UsageError
 from dlq.core.identity import digest_of_ids
 from dlq.core.settings import Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import still_queued
-from dlq.replay.ledger.contract import REPLAYS
 
 _OPEN = ("sending", "in_doubt")
 _NAMED = 3

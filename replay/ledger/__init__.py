@@ -7,12 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from dlq.archive.files import make_private
+from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.ledger import location
-from dlq.replay.ledger.contract import REPLAYS, Ledger
+from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
 
 _REDIS = ("redis://", "rediss://")

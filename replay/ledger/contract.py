@@ -9,8 +9,6 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-import pyarrow as pa
-
 from dlq.replay.letters import Letter
 from dlq.replay.states import State
 
@@ -19,20 +17,6 @@ COLUMNS = (
     "updated_at", "detail",
 )  # fmt: skip
 """All that a ledger holds of a replay, in the order of `everything` and `adopt`."""
-
-REPLAYS = pa.schema(
-    [
-        ("record_id", pa.string()),
-        ("plan", pa.string()),
-        ("target", pa.string()),
-        ("lap", pa.int32()),
-        ("state", pa.string()),
-        ("key", pa.string()),
-        ("updated_at", pa.timestamp("us", tz="UTC")),
-        ("detail", pa.string()),
-    ]
-)
-"""The `replays` view (`dlq.archive.views`), and why."""
 
 
 class Result(NamedTuple):

@@ -16,13 +16,14 @@ from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
 
+from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, FormatTooNew, LedgerUnreachable
 from dlq.core.settings import Ledger
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
-from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Result, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, Entry, Result, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, STATES, State
 

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
+from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
 from dlq.connectors.external_stores.sql_drivers import DRIVERS
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
-from dlq.replay.ledger.contract import COLUMNS, REPLAYS, Entry, Result, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, Entry, Result, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from dlq.archive.schema import REPLAYS
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
 from dlq.replay import dismissals
-from dlq.replay.ledger.contract import REPLAYS, Ledger, Result
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, STATES, State
 

@@ -10,8 +10,8 @@ import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
 
 from dlq.archive import views
+from dlq.archive.schema import REPLAYS
 from dlq.archive.store import LocalStore
-from dlq.archive.views import REPLAYS
 from dlq.cli.app import run
 from dlq.reports import incidents, report
 
