@@ -34,13 +34,13 @@ def shipped(context: "SparkContext") -> Iterator[None]:
     with TemporaryDirectory() as folder:
         context.addPyFile(str(pack(Path(folder, "dlq.zip"))))
         sys.path[:] = before  # which PySpark changes, too
-        with _told(str(context.master), context.pythonExec):
+        with told(str(context.master), context.pythonExec):
             yield
 
 
 @contextmanager
-def _told(master: str, python: str) -> Iterator[None]:
-    """A worker whose Python cannot run the rooms becomes a UsageError that says what it lacks."""
+def told(master: str, python: str) -> Iterator[None]:
+    """Inside, a worker whose Python cannot run the rooms becomes a UsageError that says what it lacks."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
