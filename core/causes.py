@@ -11,7 +11,7 @@ CAUSES = {
     "redelivery_exhausted": "too many delivery attempts",
     "expired": "its time to live ran out",
     "overflow": "the queue was longer than its limit",
-    "unroutable": "no binding took it; an alternate exchange did",
+    "unroutable": "no binding took it, or its queue has no consumer for its type",
     "application_error": "an application or framework parked it with an exception",
     "check_max_exceeded": "a half message was checked too often without an outcome",
     "check_skipped": "a half message was older than the broker's retention, so it was not checked any more",

@@ -225,6 +225,11 @@ ADVICE: tuple[Advice, ...] = (
         "nothing is wrong with it, the queue was full: make room first, or others die for it",
     ),
     Advice(
+        lambda known: known.cause == "unroutable" and known.mechanism == "framework",
+        "fix_first",
+        "its queue has no consumer for its type: deploy one, or end the subscription, before it goes back",
+    ),
+    Advice(
         lambda known: known.cause == "unroutable",
         "fix_first",
         "no binding took it: mend the binding or the routing key, then replay to the exchange",

@@ -16,6 +16,7 @@ from dlq.analyzers.rules.letter import (
     Letter,
     Rule,
     body_field,
+    body_text,
     derived,
     first,
     part,
@@ -34,7 +35,10 @@ _CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
 _TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
 _ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
+_MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
 _NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
+_SNEAKERS = {"error", "num_attempts", "failed_at"}
+_SNEAKERS_QUEUE = re.compile(r"^(.+)-error$")
 _DELAYED = ".DQ"
 _STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 """What the headers of Symfony's stamps begin with; each holds those of one class, oldest first, as JSON."""
@@ -188,19 +192,22 @@ def _masstransit_origin(letter: Letter) -> str | None:
 
 
 def masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
-    """MT-Reason is dead-letter: no consumer for the message type (MassTransit's MessageHeaders)"""
+    """MT-Reason is dead-letter: the endpoint has no consumer for this message type, and nothing failed
+    (MassTransit's DeadLetterTransportFilter); on ActiveMQ the same headers are properties"""
     if letter.headers.get("MT-Reason") != "dead-letter" or superseded(letter):
         return None
-    evidence = "MT-Reason: dead-letter (no consumer for this message type)"
-    return _parked(letter, evidence, origin=_masstransit_origin(letter))
+    # What a fault left before is copied along: its exception and its attempts are not this death's.
+    queue = part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue) or _masstransit_origin(letter)
+    return Finding("MT-Reason: dead-letter (no consumer for this message type)", origin=queue or None)
 
 
 def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
-    """MT-Reason is fault, or an MT-Fault-* header (MassTransit's MessageHeaders)"""
+    """MT-Reason is fault, or an MT-Fault-* header (MassTransit's ExceptionUtil); on ActiveMQ the same
+    headers are properties"""
     headers = letter.headers
-    if first(headers, "MT-Reason", "MT-Fault-Message", "MT-Fault-ExceptionType") is None or superseded(
-        letter
-    ):
+    if headers.get("MT-Reason") != "fault" and first(headers, *_MASSTRANSIT_FAULT) is None:
+        return None
+    if superseded(letter):
         return None
     # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
     retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
@@ -316,6 +323,69 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
+@derived
+def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
+    """What Sneakers' Maxretry says of the newest failure: in `retry_info`, newest first where it failed
+    before, or in a body that wraps the message (to 2018). Empty where nothing says it, or it died later."""
+    told = letter.headers.get("retry_info")
+    if (
+        told is None
+        and part(_SNEAKERS_QUEUE, letter.dead_letter_queue)
+        and "num_attempts" in body_text(letter)
+    ):
+        told = body_text(letter)
+    try:
+        found = json.loads(told or "null") if not letter.deaths else None
+    except (ValueError, RecursionError):
+        return {}
+    newest = found[0] if isinstance(found, list) and found else found
+    return newest if isinstance(newest, dict) and newest.keys() >= _SNEAKERS else {}
+
+
+def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
+    """Its error queue is called `<queue>-error`, where no option says otherwise."""
+    said_of = {name: value for name, value in failure.items() if isinstance(value, str)}
+    attempts = failure["num_attempts"]
+    return _parked(
+        letter,
+        f"retry_info: {failure['error']}",
+        attempts=attempts if isinstance(attempts, int) else None,
+        origin=part(_SNEAKERS_QUEUE, letter.dead_letter_queue),
+        error_class=said_of.get("error_class"),
+        error_message=said_of.get("error_message"),
+    )
+
+
+def sneakers(letter: Letter, _: Facts) -> Finding | None:
+    """error, num_attempts and error_class in retry_info or the body (Sneakers' handlers/maxretry.rb; also
+    Kicks)"""
+    failure = _sneakers_failure(letter)
+    return _sneakers_parked(letter, failure) if failure.get("error_class") else None
+
+
+def sneakers_reject(letter: Letter, _: Facts) -> Finding | None:
+    """the same without error_class: the worker called reject! once more than retry_max_times allows"""
+    failure = _sneakers_failure(letter)
+    return _sneakers_parked(letter, failure) if failure else None
+
+
+def brighter(letter: Letter, _: Facts) -> Finding | None:
+    """rejectionReason with originalTopic: Brighter's own dead-letter channel on RocketMQ
+    (RocketMessageConsumer); to RabbitMQ it only rejects"""
+    properties = letter.properties
+    reason, topic = properties.get("rejectionReason"), properties.get("originalTopic")
+    if reason is None or topic is None:
+        return None
+    found = _parked(
+        letter,
+        said("rejectionReason: ", reason),
+        attempts=plus(whole(properties.get("HandledCount")), 1),
+        origin=topic,
+        error_message=properties.get("rejectionMessage"),
+    )
+    return found._replace(origin_kind="topic")
+
+
 def _is_dramatiq(letter: Letter) -> bool:
     return letter.dead_letter_queue.endswith(".XQ")
 
@@ -416,6 +486,38 @@ def celery_reject(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
+def _laravel_attempts(letter: Letter) -> int | None:
+    try:
+        told = json.loads(letter.headers.get("laravel") or "null")
+    except (ValueError, RecursionError):
+        return None
+    earlier = told.get("attempts") if isinstance(told, dict) else None
+    return earlier + 1 if isinstance(earlier, int) else None
+
+
+def laravel_reject(letter: Letter, _: Facts) -> Finding | None:
+    """a header laravel with attempts, those before this one, and the last death is a rejection
+    (laravel-queue-rabbitmq's RabbitMQJob); the exception is only in failed_jobs"""
+    attempts = _laravel_attempts(letter)
+    if attempts is None or not _is_rejected(letter):
+        return None
+    return _rejected(letter, said("Laravel job, ", death_text(letter)), attempts=attempts)
+
+
+def brighter_reject(letter: Letter, _: Facts) -> Finding | None:
+    """HandledCount (the deliveries that were requeued) and a MessageType MT_*, and the last death is a
+    rejection (Brighter's RmqMessageConsumer, which keeps the reason for its log)"""
+    headers = letter.headers
+    handled = whole(headers.get("HandledCount"))
+    if (
+        handled is None
+        or not (headers.get("MessageType") or "").startswith("MT_")
+        or not _is_rejected(letter)
+    ):
+        return None
+    return _rejected(letter, said("Brighter message, ", death_text(letter)), attempts=handled + 1)
+
+
 def _is_shine(letter: Letter) -> bool:
     return (letter.headers.get("__TypeId__") or "").endswith(".EventMessage")
 
@@ -439,7 +541,7 @@ def coordinated(letter: Letter) -> tuple[str | None, str | None] | None:
 RULES: tuple[Rule, ...] = (
     Rule(spring_cloud_stream, "application_error", "framework"),
     Rule(spring_amqp, "application_error", "framework"),
-    Rule(masstransit_skipped, "application_error", "framework"),
+    Rule(masstransit_skipped, "unroutable", "framework"),
     Rule(masstransit_fault, "application_error", "framework"),
     Rule(nservicebus, "application_error", "framework"),
     Rule(easynetq, "application_error", "framework"),
@@ -447,11 +549,16 @@ RULES: tuple[Rule, ...] = (
     Rule(wolverine, "application_error", "framework"),
     Rule(watermill, "application_error", "framework"),
     Rule(symfony, "application_error", "framework"),
+    Rule(sneakers, "application_error", "framework"),
+    Rule(sneakers_reject, "poison_ack", "framework"),
+    Rule(brighter, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
     Rule(hand_written_error, "application_error", "framework"),
     Rule(hand_written_retries, "application_error", "framework"),
     Rule(dramatiq_reject, "poison_ack", "reject"),
     Rule(celery_reject, "poison_ack", "reject"),
+    Rule(laravel_reject, "poison_ack", "reject"),
+    Rule(brighter_reject, "poison_ack", "reject"),
     Rule(shine_mq, "poison_ack", "reject"),
 )

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from support.analyzers.letters import died, record
+from support.analyzers.letters import died, imported, record
 
 from dlq.core.record import Death
 
@@ -52,6 +52,16 @@ WOLVERINE = {
     "exception-stack": "   at Shop.Stock.Take()",
     "failed-at": "1793590000000",
 }
+SNEAKERS = {
+    "error": "stock is 0",
+    "num_attempts": 6,
+    "failed_at": "2026-11-02T03:12:09+00:00",
+    "error_class": "Shop::StockError",
+    "error_message": "stock is 0",
+    "backtrace": ["app/stock.rb:4:in `take'"],
+}
+REFUSED = {"error": "reject", "num_attempts": 3, "failed_at": "2026-11-02T03:12:09+00:00"}
+BRIGHTER = {"rejectionReason": "DeliveryError", "originalTopic": "orders", "HandledCount": "2"}
 
 # letter, (rule, origin, attempts, exception class, message)
 TABLE: list[tuple[Any, tuple[Any, ...]]] = [
@@ -90,6 +100,38 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     ),
     (
         record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"),
+        ("masstransit-skipped", "prices", None, None, None),
+    ),
+    # It had failed elsewhere before, was sent back, and then found no consumer.
+    (
+        record(
+            headers={"MT-Reason": "dead-letter", "MT-Fault-Message": "stale", "MT-Fault-RetryCount": "3"},
+            dead_letter_queue="prices_skipped",
+        ),
+        ("masstransit-skipped", "prices", None, None, None),
+    ),
+    (record(headers={"MT-Reason": "Unspecified"}), ("unknown", None, None, None, None)),
+    (
+        record(
+            broker_kind="activemq",
+            headers={
+                "MT-Reason": "fault",
+                "MT-Fault-ExceptionType": "Shop.PriceException",
+                "MT-Fault-Message": "stale",
+                "MT-Fault-InputAddress": "activemq://host/prices?durable=true",
+                "dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration: 7",
+            },
+            failure_text="java.lang.Throwable: Message Expired. Expiration: 7",
+            dead_letter_queue="prices_error",
+        ),
+        ("masstransit-fault", "prices", 1, "Shop.PriceException", "stale"),
+    ),
+    (
+        record(
+            broker_kind="activemq",
+            headers={"MT-Reason": "dead-letter"},
+            dead_letter_queue="prices_skipped",
+        ),
         ("masstransit-skipped", "prices", None, None, None),
     ),
     (
@@ -138,6 +180,41 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (record(headers={f"{STAMP}SentToFailureTransportStamp": "{"}), ("unknown", None, None, None, None)),
     (record(headers=FAILED | {f"{STAMP}RedeliveryStamp": '"x"'}), ("symfony", None, None, None, None)),
     (
+        record(headers={"retry_info": json.dumps(SNEAKERS)}, dead_letter_queue="stock-error"),
+        ("sneakers", "stock", 6, "Shop::StockError", "stock is 0"),
+    ),
+    # Sent back from its error queue once, and failed again: the newest failure is first.
+    (
+        record(headers={"retry_info": json.dumps([SNEAKERS, REFUSED])}),
+        ("sneakers", None, 6, "Shop::StockError", "stock is 0"),
+    ),
+    (
+        record(headers={"retry_info": json.dumps(REFUSED)}, dead_letter_queue="stock-error"),
+        ("sneakers-reject", "stock", 3, None, None),
+    ),
+    (
+        _body("stock-error", SNEAKERS | {"payload": "e30="}),
+        ("sneakers", "stock", 6, "Shop::StockError", "stock is 0"),
+    ),
+    # What it says is older than the death.
+    (
+        died(("rejected", "stock", 2), headers={"retry_info": json.dumps(SNEAKERS)}),
+        ("reject", "stock", 2, None, None),
+    ),
+    (record(headers={"retry_info": "2"}), ("unknown", None, None, None, None)),
+    (record(headers={"retry_info": "{"}), ("unknown", None, None, None, None)),
+    (record(headers={"retry_info": json.dumps([[SNEAKERS]])}), ("unknown", None, None, None, None)),
+    (_body("stock", SNEAKERS), ("unknown", None, None, None, None)),
+    (
+        record(broker_kind="rocketmq", properties=BRIGHTER | {"rejectionMessage": "stock is 0"}),
+        ("brighter", "orders", 3, None, "stock is 0"),
+    ),
+    (record(broker_kind="rocketmq", properties=BRIGHTER), ("brighter", "orders", 3, None, None)),
+    (
+        record(broker_kind="rabbitmq", properties={"rejectionReason": "odd"}),
+        ("unknown", None, None, None, None),
+    ),
+    (
         _body(
             "jobs.XQ",
             {"options": {"traceback": TRACEBACK, "retries": 3}},
@@ -152,6 +229,34 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (
         died(("rejected", "celery", 1), headers={"task": "shop.pay", "id": "1", "retries": "2"}),
         ("celery-reject", "celery", 3, None, None),
+    ),
+    (
+        imported(
+            {
+                "broker_kind": "rabbitmq",
+                "headers": {"laravel": {"attempts": 2}, "x-death": [{"reason": "rejected", "queue": "jobs"}]},
+            }
+        ),
+        ("laravel-reject", "jobs", 3, None, None),
+    ),
+    # Its job is only late: nothing of Laravel's has failed.
+    (
+        died(("expired", "jobs", 1), headers={"laravel": '{"attempts":2}'}),
+        ("ttl", "jobs", None, None, None),
+    ),
+    (died(("rejected", "jobs", 1), headers={"laravel": "["}), ("reject", "jobs", 1, None, None)),
+    (died(("rejected", "jobs", 1), headers={"laravel": "2"}), ("reject", "jobs", 1, None, None)),
+    (
+        died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}),
+        ("brighter-reject", "orders", 3, None, None),
+    ),
+    (
+        died(("rejected", "orders", 1), headers={"HandledCount": "2", "MessageType": "order"}),
+        ("reject", "orders", 1, None, None),
+    ),
+    (
+        record(headers={"HandledCount": "2", "MessageType": "MT_COMMAND"}),
+        ("unknown", None, None, None, None),
     ),
     (
         record(headers={"CamelExceptionCaught": "java.net.ConnectException: Connection refused"}),
@@ -190,3 +295,8 @@ def test_evidence_older_than_the_death_is_marked_stale(judge: Any) -> None:
     dramatiq = _body("jobs.XQ", {"options": {"traceback": TRACEBACK}})
     rows = judge(_rejected_at(BEFORE, FAILED_AT), _rejected_at(AFTER, FAILED_AT), dramatiq)
     assert [row["stale_evidence"] for row in rows] == [False, True, True]
+
+
+def test_a_message_without_a_consumer_for_its_type_is_no_failure_of_a_consumer(judge: Any) -> None:
+    [row] = judge(record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"))
+    assert (row["cause"], row["mechanism"]) == ("unroutable", "framework")
