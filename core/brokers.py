@@ -101,6 +101,10 @@ class Kind:
     """Names the function (body, flags, limit in bytes) -> body or None, for what else its clients pack; it
     raises ValueError."""
 
+    readable: str = ""
+    """Names the function (body, `properties`) -> (what is in it, JSON-able, or None; what it is), for bodies
+    that the broker's own clients encode; None: the body is as its producer gave it."""
+
     keeps_letters: bool = False
     """A drained letter stays where it was: nothing is ever removed."""
     default_target: str = "origin"

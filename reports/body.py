@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.core.units import human_bytes
 from dlq.reports.unpacking import packing, pieces
@@ -44,6 +44,12 @@ def preview(
         return Preview("text", text[:limit], _told(note, limit, whole, full))
     cut = _more(f"indented, the first {human_bytes(limit)}", full) if len(pretty) > limit else ""
     return Preview("json", pretty[:limit], "; ".join(filter(None, (note, cut))))
+
+
+def encoded(document: Any, note: str, full: bool = False) -> Preview:
+    """What is in a body of the broker's own form; `note` says which."""
+    shown = preview(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"), full=full)
+    return shown._replace(note="; ".join(filter(None, (note, shown.note))))
 
 
 def _told(note: str, limit: int, whole: int, full: bool) -> str:

@@ -107,14 +107,19 @@ def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
 
 
 def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
-    from dlq.reports.body import LARGEST, preview
+    from dlq.reports.body import LARGEST, encoded, preview
 
+    kind = kind_of(letter["broker_kind"])
     try:
         body, encoding = _packed(letter, LARGEST)
+        told = resolve(kind.readable)(body, letter["properties"] or {}) if kind.readable else None
+        if told is not None:
+            document, note = told
+            return encoded(document, note, full) if document else preview(body, None, note, full)
     except ValueError as error:
         reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
         return preview(base64.b64decode(letter["body_base64"]), None, reason, full)
-    return preview(body, encoding, kind_of(letter["broker_kind"]).why_no_text(letter["flags"] or 0), full)
+    return preview(body, encoding, kind.why_no_text(letter["flags"] or 0), full)
 
 
 def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:

@@ -1,6 +1,6 @@
 """ActiveMQ Classic and Artemis over STOMP; the broker tells which of the two it is.
 
-Replays to Classic go by OpenWire where the configuration says where."""
+Classic's letters are read and sent by OpenWire where the configuration says where."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -52,12 +52,13 @@ class StompConnector:
             raise ConfigError(
                 f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
             )
-        self._queues = Queues(broker, self.kind)
+        self._queues = Queues(broker, self.kind, self.version)
 
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
-        found = inspection(self._queues, queue_of(source), self.kind, self.version)
-        return with_openwire(found, self._broker) if self._broker.openwire_url else found
+        by_openwire = self._broker.openwire_url is not None
+        found = inspection(self._queues, queue_of(source), self.kind, self.version, by_openwire)
+        return with_openwire(found, self._broker) if by_openwire else found
 
     def gauge(self, source: Source) -> Gauge:
         """From management. What the broker does not tell of one queue is not known of a pattern."""

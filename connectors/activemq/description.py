@@ -15,7 +15,7 @@ class ActiveMQBroker(Broker):
     jolokia_details: bool = False
     """Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
     openwire_url: str | None = None
-    """Classic: where its own protocol is spoken; replays go there, faster and with types."""
+    """Classic: where its own protocol is spoken, which carries every class of message, with types."""
     statistics_plugin: bool = False
     """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
 
@@ -33,6 +33,7 @@ CLASSIC = Kind(
     rules="dlq.analyzers.rules.activemq",
     line="dlq.connectors.activemq.interchange:classic_columns",
     prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
+    readable="dlq.connectors.activemq.openwire_messages:readable",
     sent_columns=("body", "body_size", "headers", "properties"),
     tells_more=_tells_more,
 )

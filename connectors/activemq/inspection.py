@@ -17,7 +17,8 @@ _SHOWN = {
     "Paused": "paused",
 }
 _EMPTY_BODIES = (
-    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue."
+    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue. On "
+    "Classic, set openwire_url."
 )
 _NO_SIZE = "The queue's size cannot be asked, so the end of a pull is not proven: {}."
 _SIZE_WANTS = "set jolokia_url, or statistics_plugin = true where the broker has it"
@@ -36,7 +37,7 @@ _LEFT_ON_ARTEMIS = (
 )
 
 
-def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspection:
+def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire: bool) -> Inspection:
     """Look at a queue, or at all queues of a pattern. Raises NotFound, UsageError, BrokerError."""
     names = queues.named(queue)
     found = {name: queues.facts(name) for name in names}
@@ -49,7 +50,10 @@ def inspection(queues: Queues, queue: str, kind: str, version: str) -> Inspectio
         facts=_facts(found, known),
         changes=changes,
         harm={"copy": ARTEMIS_COPY} if artemis else {},
-        warnings=_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
+        warnings=[
+            *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
+            *([] if by_openwire else [_EMPTY_BODIES]),
+        ],
     )
 
 
@@ -82,5 +86,4 @@ def _warnings(
         *([] if known else [_NO_SIZE.format(why_unknown)]),
         *([f"{trouble}."] if known and trouble else []),
         *([_LEFT_ON_ARTEMIS] if artemis else []),
-        _EMPTY_BODIES,
     ]

@@ -1,4 +1,4 @@
-"""OpenWire, the protocol of ActiveMQ Classic's own clients: what sending takes of it, bytes in and bytes out.
+"""OpenWire, the protocol of ActiveMQ Classic's own clients: commands and answers, bytes in and bytes out.
 
 Version 11 (ActiveMQ 5.12 and newer), loose encoding, nothing cached. The order of fields is that of
 `looseMarshal` in activemq-client, org/apache/activemq/openwire/v11/*Marshaller.java; property maps are
@@ -7,10 +7,13 @@ number that the answer repeats (here: the receipt), whether an answer is wanted,
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from dlq.connectors.activemq.openwire_messages import DISPATCH, TEXT, Dispatch, UnreadableError, dispatch
 from dlq.core.errors import ConnectionLost
 
 VERSION = 11
@@ -20,8 +23,12 @@ NONE = b"\0"
 MAGIC = b"ActiveMQ"
 WIREFORMAT_INFO = 1
 _CONNECTION_INFO, _SESSION_INFO, _PRODUCER_INFO, _TRANSACTION_INFO, _SHUTDOWN_INFO = 3, 4, 6, 7, 11
-_BYTES_MESSAGE, _TEXT_MESSAGE = 24, 28
-_MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _PRODUCER_ID = 110, 111, 120, 121, 123
+_CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 5, 12, 22
+_MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = (
+    110, 111, 120, 121, 122, 123,
+)  # fmt: skip
+_STANDARD_ACK, _UNSET = 2, -1
+"""MessageAck.STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no delivery is counted."""
 _DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
 _STEPS = {"begin": 0, "commit": 2}
 """TransactionInfo.BEGIN and COMMIT_ONE_PHASE."""
@@ -66,6 +73,7 @@ def _long(number: int) -> bytes:
 
 
 _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
+    "char": (">BH", 3, ord),
     "boolean": (">B?", 1, lambda text: text.lower() == "true"),
     "byte": (">Bb", 2, int),
     "short": (">Bh", 4, int),
@@ -82,7 +90,7 @@ def _typed(text: str, kind: str) -> bytes:
         layout, number, read = _TYPED[kind]
         try:
             return struct.pack(layout, number, read(text))
-        except (ValueError, OverflowError, struct.error):
+        except (ValueError, TypeError, OverflowError, struct.error):
             pass
     return _text_value(text)
 
@@ -93,11 +101,15 @@ def _text_value(text: str) -> bytes:
     return (_STRING.pack(9, size) if size <= _LONGEST_SHORT else _BIG_STRING.pack(13, size)) + data
 
 
-def properties(values: Mapping[str, str], types: Mapping[str, str]) -> bytes:
-    """A message's properties; `types` names those that are not text (boolean, byte, int, ...)."""
+def properties(
+    values: Mapping[str, str], types: Mapping[str, str], raw: Mapping[str, bytes] = MappingProxyType({})
+) -> bytes:
+    """A message's properties; `types` names those that are not text (boolean, byte, int, ...), `raw` has the
+    values that are encoded already."""
     parts = [_COUNT.pack(len(values))]
     for name, text in values.items():
-        parts += _name(name), _typed(text, types[name]) if name in types else _text_value(text)
+        typed = _typed(text, types[name]) if name in types else _text_value(text)
+        parts += _name(name), raw.get(name, typed)
     return b"".join(parts)
 
 
@@ -108,11 +120,13 @@ def destination(kind: str, name: str) -> bytes:
 
 
 class Letter(NamedTuple):
-    """A message to send. `body` of a text is in modified UTF-8; `properties` and destinations are encoded."""
+    """A message to send. `body` of a text is in modified UTF-8, None is no content; `properties` and
+    destinations are encoded."""
 
     destination: bytes
-    is_text: bool
-    body: bytes
+    message_type: int
+    """BYTES, TEXT and so on of `openwire_messages`."""
+    body: bytes | None
     properties: bytes
     timestamp: int
     """Milliseconds since 1970."""
@@ -122,6 +136,9 @@ class Letter(NamedTuple):
     kind: str | None = None
     """JMSType."""
     group: str | None = None
+    group_sequence: int = 0
+    blob: tuple[str | None, str | None, bool] | None = None
+    """A BlobMessage's URL, MIME type, and whether the broker deletes what is there."""
 
 
 def _command(kind: int, receipt: int, *fields: bytes) -> bytes:
@@ -184,7 +201,7 @@ class Writer:
         """A persistent message that never expires, in a transaction."""
         self._sequence += 1
         return _command(
-            _TEXT_MESSAGE if letter.is_text else _BYTES_MESSAGE,
+            letter.message_type,
             receipt,
             self._producer,
             letter.destination,
@@ -193,21 +210,69 @@ class Writer:
             _structure(_MESSAGE_ID, NONE, self._producer, struct.pack(">qq", self._sequence, 0)),
             NONE,  # original transaction
             _string(letter.group),
-            struct.pack(">i", 0),  # sequence in its group
+            struct.pack(">i", letter.group_sequence),
             _string(letter.correlation_id),
             struct.pack(">?qB", True, 0, letter.priority),  # persistent, expiration
             letter.reply_to,
             _long(letter.timestamp),
             _string(letter.kind),
-            _sequence(_text(letter.body) if letter.is_text else letter.body),
+            _content(letter),
             _sequence(letter.properties),
-            _REST,
+            _REST if letter.blob is None else _REST + _blob(*letter.blob),
+        )
+
+    def _consumer(self, number: int) -> bytes:
+        return _structure(_CONSUMER_ID, self._name, _long(1), _long(number))
+
+    def consume(
+        self, number: int, queue: str, prefetch: int, browse: bool, selector: str | None, receipt: int
+    ) -> bytes:
+        """ConsumerInfo: so many unacknowledged messages at a time; `browse` takes none."""
+        return _command(
+            _CONSUMER_INFO,
+            receipt,
+            self._consumer(number),
+            struct.pack(">?", browse),
+            destination("queue", queue),
+            struct.pack(">ii?", prefetch, 0, False),  # no limit of pending messages, dispatched in turn
+            _string(selector),
+            NONE + NONE,  # client id, subscription name
+            struct.pack(">???b", False, False, False, 0),  # local too, shared, of now; priority
+            NONE + NONE,  # broker path, additional predicate
+            struct.pack(">???", False, False, False),  # of no network, acknowledges each, in ranges
+            NONE,  # network consumer path
+        )
+
+    def stop(self, number: int, receipt: int = 0) -> bytes:
+        """RemoveInfo: what the consumer has not acknowledged goes back, and counts no delivery."""
+        return _command(_REMOVE_INFO, receipt, self._consumer(number), _long(_UNSET))
+
+    def acknowledge(self, number: int, queue: str, names: Sequence[bytes], receipt: int = 0) -> bytes:
+        """MessageAck of messages that were dispatched in a row; `names` are their ids as they came."""
+        return _command(
+            _MESSAGE_ACK,
+            receipt,
+            destination("queue", queue),
+            NONE,  # transaction
+            self._consumer(number),
+            struct.pack(">b", _STANDARD_ACK),
+            names[0],
+            names[-1],
+            struct.pack(">i", len(names)),
+            NONE,  # poison cause
         )
 
 
-def _text(data: bytes) -> bytes:
-    """The content of a text message (ActiveMQTextMessage.storeContent)."""
-    return struct.pack(">i", len(data)) + data
+def _content(letter: Letter) -> bytes:
+    """That of a text has its length before it (ActiveMQTextMessage.storeContent)."""
+    if letter.body is None:
+        return NONE
+    is_text = letter.message_type == TEXT
+    return _sequence(struct.pack(">i", len(letter.body)) + letter.body if is_text else letter.body)
+
+
+def _blob(url: str | None, mime_type: str | None, deleted: bool) -> bytes:
+    return _string(url) + _string(mime_type) + struct.pack(">?", deleted)
 
 
 _REST = b"".join(
@@ -242,10 +307,13 @@ class Answer(NamedTuple):
 
 
 class Reader:
-    """Cuts what a broker sends into answers; what a sender need not know is left out."""
+    """Cuts what a broker sends into answers and, for a consumer, messages; all else is left out."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
+        self._max_frame = max_frame
+        self.dispatched: deque[Dispatch] = deque()
+        """Messages that nobody has taken from here yet."""
         self.version = 0
         """The broker's, once it has greeted."""
 
@@ -255,7 +323,7 @@ class Reader:
         found: list[Answer] = []
         while len(self._buffer) >= 4:
             size = int.from_bytes(self._buffer[:4], "big")
-            if size > MAX_FRAME or not size:
+            if size > self._max_frame or not size:
                 raise ConnectionLost(_NO_OPENWIRE)
             if len(self._buffer) < 4 + size:
                 break
@@ -274,8 +342,12 @@ class Reader:
                 return [Answer(receipt, *(_exception(frame, 10) if kind == _EXCEPTION_RESPONSE else (None,)))]
             elif kind == _CONNECTION_ERROR:
                 return [Answer(0, *_exception(frame, 6))]
+            elif kind == DISPATCH:
+                self.dispatched.append(dispatch(frame))
         except (struct.error, IndexError) as error:
             raise ConnectionLost("the broker sent an OpenWire command that is cut off") from error
+        except UnreadableError as error:
+            raise ConnectionLost(f"the broker sent a message that is not understood: {error}") from error
         return []
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
 from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis, lossy_on_classic
+from dlq.connectors.activemq.openwire_connection import OpenWireConnection
+from dlq.connectors.activemq.openwire_consumer import OpenWireScan
 from dlq.connectors.activemq.queues import Queues, subscription
 from dlq.connectors.activemq.records import Maker, Place, record_maker
-from dlq.connectors.activemq.stomp import Frame, headers_of
+from dlq.connectors.activemq.stomp import MAX_FRAME, Frame, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_consumer import Scan, Started, nudge
 from dlq.connectors.base import ReadRequest
@@ -25,6 +27,8 @@ _COPIED_WITH_CLASSES = 10_000
 for 10,000 letters, eight times as much for 40,000. Beyond, their bodies must do; a copy destroys nothing."""
 _PREFETCH = "activemq.prefetchSize"
 _ALL = 2**31 - 1
+_FEW, _PAUSE = 32, 0.05
+"""Letters that are looked at to learn how large they are, and seconds that the next may take."""
 
 ARTEMIS_COPY = (
     "copy on Artemis has to take the letters and give them back: there is no browsing over STOMP, and "
@@ -43,8 +47,55 @@ _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not 
 _UNASKED = "Jolokia was not asked: {}."
 
 
-def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan:
+def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan | OpenWireScan:
     """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
+    return (_by_openwire if broker.openwire_url else _by_stomp)(broker, queues, request, queue)
+
+
+def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:
+    facts = queues.facts(queue)
+    browse = request.mode == "copy" and not request.force
+
+    def start(limit: int | None) -> tuple[OpenWireConnection, int, Maker]:
+        connection = OpenWireConnection(broker, MAX_FRAME)
+        bound = 1 if request.careful else limit or _ALL
+        if request.mode == "drain":
+            bound = min(bound, _letters(_mean_of_messages(connection, queue)))
+        make = record_maker(request, Place(queue, "activemq", queues.version, connection.node))
+        return connection, bound, make
+
+    return OpenWireScan(
+        request=request,
+        queue=queue,
+        start=start,
+        browse=browse,
+        depth=facts.depth if facts else None,
+        topology={"queue": queue, **dict(facts.facts if facts else {})},
+        notes=[_of_mode(False, browse, request), *_of_size(queues, facts is not None)],
+    )
+
+
+def _letters(mean_size: int) -> int:
+    return max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size))
+
+
+def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:
+    """As `_mean_size`, by OpenWire."""
+    consumer, receipt = 3, connection.new_receipt()
+    connection.send(connection.writer.consume(consumer, queue, _FEW, True, None, int(receipt)))
+    connection.wait_for(receipt)
+    found: list[int] = []
+    while len(found) < _FEW and (letters := connection.receive(_PAUSE)):
+        found += [len(one.marshalled) + len((one.message and one.message.content) or b"") for one in letters]
+        if not letters[-1].name:
+            break
+    receipt = connection.new_receipt()
+    connection.send(connection.writer.stop(consumer, int(receipt)))
+    connection.wait_for(receipt)
+    return max(1, sum(found) // len(found)) if found else 1024
+
+
+def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan:
     if queues.artemis and request.mode == "copy" and not request.force:
         raise HarmRefused(ARTEMIS_COPY)
     facts = queues.facts(queue)
@@ -98,18 +149,18 @@ def _window(
         return {"ack": "client-individual", "consumer-window-size": str(size)}
     letters = _ALL
     if request.mode == "drain":
-        letters = max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // _mean_size(link, destination)))
+        letters = _letters(_mean_size(link, destination))
     bound = 1 if request.careful else min(letters, limit or _ALL)
     return {"ack": "client-individual", _PREFETCH: str(bound)}
 
 
 def _mean_size(link: Link, destination: Mapping[str, str]) -> int:
     """Mean frame size of the first letters, by browsing a few (Classic: changes nothing). 1024 for none."""
-    few = {"id": link.token, "ack": "client", "browser": "true", "activemq.prefetchSize": "32"}
+    few = {"id": link.token, "ack": "client", "browser": "true", _PREFETCH: str(_FEW)}
     link.request("SUBSCRIBE", {**destination, **few})
     sizes: list[int] = []
-    while len(sizes) < 32:
-        frames = [frame for frame in link.receive(0.05) if frame.command == b"MESSAGE"]
+    while len(sizes) < _FEW:
+        frames = [frame for frame in link.receive(_PAUSE) if frame.command == b"MESSAGE"]
         sizes += [len(frame.head) + len(frame.body) for frame in frames]
         if not frames or headers_of(frames[-1].head).get("browser") == "end":
             break

@@ -23,8 +23,8 @@ _WILD = re.compile(r"[*>#]")
 class Queues:
     """Depths and names of one broker's queues. Every question is asked anew."""
 
-    def __init__(self, broker: ActiveMQBroker, kind: str) -> None:
-        self._broker, self.artemis = broker, kind == "artemis"
+    def __init__(self, broker: ActiveMQBroker, kind: str, version: str = "") -> None:
+        self._broker, self.artemis, self.version = broker, kind == "artemis", version
         self._jolokia = Jolokia(broker, self.artemis) if broker.jolokia_url else None
         self.trouble: BrokerError | None = None
         """Why Jolokia, though configured, is not asked any more."""

@@ -174,7 +174,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
 
     def columns(frames: Sequence[Frame], heads: Heads) -> Columns:
         rows, of = len(frames), heads.of
-        _, raw, bodies, inner_nuls = zip(*frames, strict=True)
+        _, lines, bodies, inner_nuls, raw, properties = zip(*frames, strict=True)
         ids, origins = ids_of(heads), origins_of(heads)
         digests = [sha256(body).hexdigest() for body in bodies]
 
@@ -208,7 +208,8 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             failure_text=of("dlqDeliveryFailureCause"),
             redelivered=map_column(_is_true, of("redelivered")),
             headers=heads.headers,
-            raw_properties=raw,
+            properties=all_the(NOTHING) if properties[0] is None else properties,
+            raw_properties=lines if raw[0] is None else raw,
             body=bodies,
             body_size=[*map(len, bodies)],
             body_sha256=digests,

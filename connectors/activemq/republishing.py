@@ -111,6 +111,8 @@ _UNKNOWN_TYPES = (
 )
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
+BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
+"""Classes of messages of which STOMP shows nothing."""
 
 
 def target_of(record: Record, to: str) -> Target | None:
@@ -150,13 +152,22 @@ def preview(
         stripped.append(_EXPIRY_OF_AMQP)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     return SendPreview(
-        stripped, _problem(record, headers, number, body), _warnings(record, target, headers, typed)
+        stripped, _problem(record, headers, number, body, typed), _warnings(record, target, headers, typed)
     )
 
 
-def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes) -> str | None:
+def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes, typed: bool) -> str | None:
     if record.flags and record.flags & FLAG_INNER_NUL:
         return "a text with NUL: its end is a conclusion, and it is still in its queue"
+    if len(body) > MAX_BODY_BYTES:
+        return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"
+    return None if typed else _problem_of_stomp(record, headers, number)
+
+
+def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
+    message_class = record.properties.get("class")
+    if message_class in BY_OPENWIRE_ALONE:
+        return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
     long = next(
         (name for name, value in headers.items() if _line_bytes(name, value) > MAX_HEADER_BYTES), None
     )
@@ -164,8 +175,6 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
         return f"its header {long[:60]!r} has more than {MAX_HEADER_BYTES} bytes: that closes the connection"
     if number > MAX_HEADERS:
         return f"it has more than {MAX_HEADERS} headers: the broker would close the connection"
-    if len(body) > MAX_BODY_BYTES:
-        return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"
     return None
 
 
@@ -240,7 +249,8 @@ def content(
         headers["JMSXGroupID"] = group
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get(REPLAY_ID, record.record_id)}"
-    text = None if _is_bytes(record.headers, from_artemis) else text_of(record.body)
+    marshalled = record.properties.get("class") in BY_OPENWIRE_ALONE
+    text = None if marshalled or _is_bytes(record.headers, from_artemis) else text_of(record.body)
     if text is None:
         return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True
     holds_nul = "\0" in text

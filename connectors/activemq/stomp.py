@@ -38,6 +38,10 @@ class Frame(NamedTuple):
     body: bytes
     inner_nul: bool = False
     """The body came without content-length and holds a NUL, so its end is a conclusion."""
+    raw: bytes | None = None
+    """What is archived as it came, where that is not `head`."""
+    properties: Mapping[str, str] | None = None
+    """What is known beside the headers."""
 
 
 def escape(text: str) -> str:

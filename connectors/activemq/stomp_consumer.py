@@ -178,10 +178,10 @@ def _clause(letter: Mapping[str, str]) -> str:
 
 
 BATCH_ROWS = 1000
-_POLL = 0.05
-_IDLE_END = 2.0
-_STALLED_END = 6.0
-_UNACKED_END = 60.0
+POLL = 0.05
+IDLE_END = 2.0
+STALLED_END = 6.0
+UNACKED_END = 60.0
 """Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
 of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
 
@@ -284,10 +284,10 @@ class StompReading:
         """Give back what is not archived, once all that is archived has been acknowledged."""
         began = time.monotonic()
         while self._acks.pending:
-            if time.monotonic() - began > _UNACKED_END:
+            if time.monotonic() - began > UNACKED_END:
                 self._ended = True
                 return
-            time.sleep(_POLL)
+            time.sleep(POLL)
             yield Batch((), self.position)
         self.settled()
         self._give_back()
@@ -322,7 +322,7 @@ class StompReading:
 
     def _wait(self) -> bool:
         asked = time.monotonic()
-        self._frames.extend(self._link.receive(_POLL))
+        self._frames.extend(self._link.receive(POLL))
         if not self._frames and self._nudge:
             self._link.send(self._nudge)
         self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
@@ -362,8 +362,8 @@ class StompReading:
         return self._ended or (self._goal is not None and self.seen >= self._goal)
 
     def _is_over(self) -> bool:
-        silence = _IDLE_END if self._scan.depth is None else _STALLED_END
-        return self._reached() or self._quiet > (_UNACKED_END if self._acks.pending else silence)
+        silence = IDLE_END if self._scan.depth is None else STALLED_END
+        return self._reached() or self._quiet > (UNACKED_END if self._acks.pending else silence)
 
     def _held_back(self) -> Iterator[Batch]:
         """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
-from support.brokers.activemq.fixtures import Place, certificate, on_artemis, on_classic
+from support.brokers.activemq.fixtures import Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published
 
 from dlq.connectors.activemq.connector import StompConnector
@@ -16,12 +16,6 @@ from dlq.connectors.base import Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
 
 pytestmark = pytest.mark.activemq
-
-
-def by_openwire(place: Place, **changes: object) -> Place:
-    """The same place with a connector that replays by OpenWire."""
-    settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
-    return replace(place, settings=settings, connector=StompConnector(settings))
 
 
 def shown(place: Place, queue: str) -> list[str]:
@@ -35,8 +29,9 @@ def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
     before = shown(stomp, stomp.queue)
     assert len(before) == 2
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
-    typed = by_openwire(stomp, jolokia_details=True)
-    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
+    typed = by_openwire(stomp)
+    detailed = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
+    letters = outgoing(detailed.drain(), Target("queue", f"{stomp.queue}.back"))
     assert {sent.outcome for sent in published(typed, stomp.queue, letters)} == {"confirmed"}
     assert shown(stomp, f"{stomp.queue}.back") == before
 
@@ -45,7 +40,7 @@ def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
 def test_without_known_types_properties_are_text_and_the_plan_says_so(stomp: Place) -> None:
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     typed = by_openwire(stomp)
-    letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
+    letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
     preview = typed.connector.preview(letters[0].record, letters[0].target, {}, keep_headers=False)
     assert [w for w in preview.warnings if "as a string" in w and "jolokia_details" in w]
     published(typed, stomp.queue, letters)
@@ -93,13 +88,6 @@ def test_a_topic_gets_its_letter(stomp: Place) -> None:
 def test_artemis_is_told_that_this_is_for_classic(stomp: Place) -> None:
     with pytest.raises(ConfigError, match=r"openwire_url is for Classic"):
         by_openwire(stomp)
-
-
-@pytest.fixture(params=CLASSIC)
-def own_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
-    """A broker that the test may kill."""
-    with ActiveMq(request.param) as broker:
-        yield broker
 
 
 def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:
@@ -172,6 +160,17 @@ def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq
         StompConnector(replace(trusting, ca_file=None)).publisher("tls", 10)
 
 
+def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(guarded: ActiveMq) -> None:
+    place = replace(by_openwire(place_on(guarded)), queue="letters.read")
+    place.send(b"a")
+    by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
+    trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
+    assert [r.body for r in replace(place, connector=StompConnector(trusting)).drain()] == [b"a"]
+    blind = replace(place, connector=StompConnector(replace(place.settings, jolokia_url=None)))
+    with pytest.raises(AccessDenied, match=r"not authorized to read from: queue://forbidden"):
+        blind.drain("forbidden")
+
+
 def test_a_wrong_password_is_access_denied_and_shown_nowhere(
     guarded: ActiveMq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,11 +196,11 @@ def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq
     place.send(b"a")
     source = place.request().source
     there = f"by OpenWire, to 127.0.0.1:{own_broker.openwire}"
-    assert place.connector.inspect(source).facts["replays"] == there
+    assert place.connector.inspect(source).facts["pulls and replays"] == there
     nowhere = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{free_ports(1)[0]}")
     said = StompConnector(nowhere).inspect(source)
-    assert "replays" not in said.facts
-    assert any(warning.startswith("Replays would not be sent: ") for warning in said.warnings)
+    assert "pulls and replays" not in said.facts
+    assert any(warning.startswith("Nothing would be pulled or sent: ") for warning in said.warnings)
 
 
 def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:

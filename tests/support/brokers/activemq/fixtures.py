@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -126,6 +126,12 @@ def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
         password_env=PASSWORD_VARIABLE if broker.user else None,
         jolokia_url=broker.jolokia if jolokia and not broker.artemis else None,
     )
+
+
+def by_openwire(place: Place, **changes: object) -> Place:
+    """The same place with a connector that reads and sends by OpenWire."""
+    settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
+    return replace(place, settings=settings, connector=StompConnector(settings))
 
 
 def certificate(store: Path, pem: Path) -> None:

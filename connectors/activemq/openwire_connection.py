@@ -1,0 +1,160 @@
+"""One OpenWire connection: stomp.py connects (failover, TLS), our own reader reads."""
+
+import contextlib
+import os
+import secrets
+import time
+from itertools import count
+
+from dlq.connectors.activemq import openwire
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire import Reader
+from dlq.connectors.activemq.openwire_messages import Dispatch
+from dlq.connectors.activemq.refusals import RolledBack, refusal
+from dlq.connectors.activemq.sockets import open_socket, openwire_address_of, password_for
+from dlq.connectors.activemq.stomp_connection import unanswered
+from dlq.core import units
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
+
+_RECEIVE, _PIECE = 2**18, 2**17
+_REASON_SECONDS = 0.5
+_SPARE = 1000
+"""Answers beyond those that we asked for."""
+_MOST_KEPT = 2**30
+"""Bytes that may come while messages wait for whoever asks for them."""
+_numbers = count(1)
+
+
+class OpenWireConnection:
+    """A connection with one session. Not safe for several threads. `max_frame`: bytes of the longest command
+    that is believed."""
+
+    def __init__(self, broker: ActiveMQBroker, max_frame: int = openwire.MAX_FRAME) -> None:
+        """Connects. Raises ConfigError, Unreachable, AccessDenied."""
+        address = openwire_address_of(broker)
+        self._broker, self._timeout = broker, units.seconds(broker.timeout)
+        self._socket, self.node = open_socket(broker, address)
+        self._socket.settimeout(self._timeout)
+        self._reader = Reader(max_frame)
+        self._issued = self._kept = 0
+        self._answered: set[int] = set()
+        self._refused: dict[int, BrokerError] = {}
+        # Never used before: a broker drops what a known connection seems to repeat.
+        name = f"ID:dlq-{os.getpid()}-{time.time_ns() // 1_000_000}-{secrets.token_hex(4)}:{next(_numbers)}"
+        self.writer = openwire.Writer(name)
+        try:
+            self._login(address.user)
+        except BaseException:
+            self.close()
+            raise
+
+    def _login(self, user: str) -> None:
+        secret = password_for(self._broker, user)
+        self.send(openwire.greeting())
+        deadline = time.monotonic() + self._timeout
+        while not self._reader.version:
+            if time.monotonic() > deadline:
+                raise Unreachable(f"{self.place}: no answer; is this the OpenWire port?")
+            self._read(1.0)
+        if self._reader.version < openwire.VERSION:
+            said = f"the broker speaks OpenWire {self._reader.version}, not {openwire.VERSION}"
+            raise BrokerError(f"{self.place}: {said}; take openwire_url out")
+        receipt = self.new_receipt()
+        self.send(self.writer.connect(user or None, secret if user else None, int(receipt)))
+        try:
+            self.wait_for(receipt)
+        except ConnectionLost:
+            raise
+        except BrokerError as error:
+            raise AccessDenied(f"{error}; check user and password") from error
+
+    @property
+    def place(self) -> str:
+        """The broker as error texts name it."""
+        return f"{self._broker.name} ({self.node})"
+
+    def new_receipt(self) -> str:
+        """The next number: OpenWire's answers name the number of their command."""
+        self._issued += 1
+        return str(self._issued)
+
+    def send(self, data: bytes) -> None:
+        """In pieces: the time-out is for each, however large a body is."""
+        try:
+            for at in range(0, len(data), _PIECE):
+                self._socket.sendall(data[at : at + _PIECE])
+        except OSError as error:
+            raise self._lost(error.strerror or str(error)) from error
+
+    def receive(self, wait: float) -> list[Dispatch]:
+        """Messages; none when nothing came for `wait` seconds. Raises what the broker refused."""
+        if not self._reader.dispatched:
+            self._read(wait)
+        messages = list(self._reader.dispatched)
+        self._reader.dispatched.clear()
+        self._kept = 0
+        return messages
+
+    def wait_for(self, receipt: str) -> None:
+        """At least 30 seconds, or the time-out. Raises what the broker refused, else ConnectionLost."""
+        number, patience = int(receipt), max(self._timeout, 30.0)
+        deadline = time.monotonic() + patience
+        while number not in self._answered:
+            if number in self._refused:
+                raise self._refused[number]
+            if time.monotonic() > deadline:
+                raise unanswered(self.place, patience)
+            self._read(1.0)
+        self._answered.discard(number)
+
+    def was_refused(self, receipt: str) -> bool:
+        """Whether the broker answered that number with an exception."""
+        return int(receipt) in self._refused
+
+    def _read(self, wait: float) -> None:
+        """Keep the answers that come within `wait` seconds. Raises the first refusal."""
+        self._socket.settimeout(wait)
+        try:
+            data = self._socket.recv(_RECEIVE)
+        except TimeoutError:
+            return
+        except OSError as error:
+            raise self._lost(error.strerror or str(error)) from error
+        finally:
+            self._socket.settimeout(self._timeout)
+        if not data:
+            raise self._lost("closed by the broker")
+        answers = self._reader.feed(data)
+        self._answered.update(answer.receipt for answer in answers if answer.error is None)
+        refused = {a.receipt: refusal(self.place, a.error, a.thrown) for a in answers if a.error is not None}
+        self._refused |= refused
+        self._kept = self._kept + len(data) if self._reader.dispatched else 0
+        if len(self._answered) + len(self._refused) > self._issued + _SPARE or self._kept > _MOST_KEPT:
+            raise self._lost("the broker sends more than it was asked for")
+        if refused:
+            raise self._explained(next(iter(refused.values())))
+
+    def _explained(self, refused: BrokerError) -> BrokerError:
+        """Which letter it refused the broker says from another thread, maybe after COMMIT's answer."""
+        if not isinstance(refused, RolledBack):
+            return refused
+        until = time.monotonic() + _REASON_SECONDS
+        with contextlib.suppress(BrokerError):  # the reason, which is kept, or the end of the connection
+            while not self._reasons() and time.monotonic() < until:
+                self._read(_REASON_SECONDS)
+        reason = next(iter(self._reasons()), None)
+        return refused if reason is None else type(reason)(f"{reason} ({refused})")
+
+    def _reasons(self) -> list[BrokerError]:
+        return [error for error in self._refused.values() if not isinstance(error, RolledBack)]
+
+    def _lost(self, reason: str) -> ConnectionLost:
+        hint = "" if self._reader.version else "; is this the OpenWire port?"
+        return ConnectionLost(f"{self.place}: the connection ended: {reason}{hint}")
+
+    def close(self) -> None:
+        """Say goodbye (ShutdownInfo) and close the socket; never raises."""
+        with contextlib.suppress(BrokerError, OSError):
+            self.send(openwire.goodbye())
+        with contextlib.suppress(OSError):
+            self._socket.close()

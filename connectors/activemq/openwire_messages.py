@@ -1,0 +1,426 @@
+"""What an ActiveMQ Classic broker delivers by OpenWire, read without sockets: messages, and their bodies.
+
+A structure is the sequence of fields that `looseUnmarshal` takes in activemq-client,
+org/apache/activemq/openwire/v11/*Marshaller.java; one table holds them all. Properties, and the entries of
+Map and Stream messages, are those of org/apache/activemq/util/MarshallingSupport.java. What is in an Object
+message is never looked into.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from dlq.connectors.activemq.stomp import text_of
+
+DISPATCH = 21
+PLAIN, BYTES, MAP, OBJECT, STREAM, TEXT, BLOB = range(23, 30)
+CLASSES: Mapping[int, str] = {
+    PLAIN: "plain", BYTES: "bytes", MAP: "map", OBJECT: "object", STREAM: "stream", TEXT: "text",
+    BLOB: "blob",
+}  # fmt: skip
+QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC = range(100, 104)
+MESSAGE_ID, PRODUCER_ID, BROKER_ID = 110, 123, 124
+MAX_UNPACKED = 2**30
+"""Bytes that a compressed body may become."""
+_MAX_DEPTH = 32
+"""Maps and lists inside one another."""
+
+
+class UnreadableError(ValueError):
+    """Bytes that are no OpenWire, or hold a structure that is not known here."""
+
+
+class Structure(NamedTuple):
+    """A structure and its fields, in the order of its marshaller."""
+
+    kind: int
+    fields: tuple[Any, ...]
+
+
+class Cursor:
+    """A place in bytes. Each method reads what stands there, and goes on behind it."""
+
+    __slots__ = ("at", "data")
+
+    def __init__(self, data: bytes, at: int = 0) -> None:
+        self.data, self.at = data, at
+
+    def number(self, layout: struct.Struct) -> Any:
+        """A number, or a truth value."""
+        (value,) = layout.unpack_from(self.data, self.at)
+        self.at += layout.size
+        return value
+
+    def take(self, size: int) -> bytes:
+        """So many bytes."""
+        begin, self.at = self.at, self.at + size
+        if size < 0 or self.at > len(self.data):
+            raise UnreadableError("it breaks off")
+        return self.data[begin : self.at]
+
+    def utf(self) -> str:
+        """A text of at most 64 KiB (java.io.DataInput#readUTF)."""
+        return decoded(self.take(self.number(_U16)))
+
+    def string(self) -> str | None:
+        """A text that may be absent."""
+        return self.utf() if self.number(_BOOL) else None
+
+    def sequence(self) -> bytes | None:
+        """Bytes that may be absent."""
+        return self.take(self.number(_I32)) if self.number(_BOOL) else None
+
+    def structure(self) -> Structure | None:
+        """A structure that may be absent."""
+        if not self.number(_BOOL):
+            return None
+        kind = self.number(_U8)
+        readers = _READERS.get(kind)
+        if readers is None:
+            raise UnreadableError(f"it holds a structure of type {kind}")
+        return Structure(kind, tuple([read(self) for read in readers]))
+
+    def structures(self) -> list[Structure | None] | None:
+        """An array of them that may be absent."""
+        if not self.number(_BOOL):
+            return None
+        return [self.structure() for _ in range(self.number(_U16))]
+
+
+_BOOL, _U8, _I8, _U16, _I16 = (struct.Struct(f">{code}") for code in "?BbHh")
+_I32, _I64, _FLOAT, _DOUBLE = (struct.Struct(f">{code}") for code in "iqfd")
+
+
+def _number(layout: struct.Struct) -> Callable[[Cursor], Any]:
+    return lambda cursor: cursor.number(layout)
+
+
+_FIELD: Mapping[str, Callable[[Cursor], Any]] = {
+    "?": _number(_BOOL), "c": _number(_I8), "i": _number(_I32), "q": _number(_I64),
+    "s": Cursor.string, "b": Cursor.sequence, "o": Cursor.structure, "a": Cursor.structures,
+}  # fmt: skip
+_MESSAGE = "i?oooooosis?qcoqsbboo?iaqs??aqq?"
+_READERS: Mapping[int, list[Callable[[Cursor], Any]]] = {
+    kind: [_FIELD[code] for code in codes]
+    for kind, codes in {
+        DISPATCH: "i?oooi",
+        **dict.fromkeys(CLASSES, _MESSAGE),
+        BLOB: _MESSAGE + "ss?",
+        **dict.fromkeys((QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC), "s"),
+        MESSAGE_ID: "soqq",
+        111: "qo",  # local transaction
+        112: "ibb",  # XA transaction
+        120: "s",  # connection
+        121: "sq",  # session
+        122: "sqq",  # consumer: connection, session, number
+        PRODUCER_ID: "sqq",  # connection, number, session
+        BROKER_ID: "s",
+    }.items()
+}
+
+
+class Message(NamedTuple):
+    """A message as the broker holds it; fields in the order of MessageMarshaller."""
+
+    command: int
+    answered: bool
+    producer: Structure | None
+    destination: Structure | None
+    transaction: Structure | None
+    original_destination: Structure | None
+    message_id: Structure | None
+    original_transaction: Structure | None
+    group: str | None
+    group_sequence: int
+    correlation_id: str | None
+    persistent: bool
+    expiration: int
+    priority: int
+    reply_to: Structure | None
+    timestamp: int
+    type: str | None
+    content: bytes | None
+    properties: bytes | None
+    data_structure: Structure | None
+    target_consumer: Structure | None
+    compressed: bool
+    redelivery_counter: int
+    broker_path: list[Structure | None] | None
+    arrival: int
+    user: str | None
+    by_bridge: bool
+    droppable: bool
+    cluster: list[Structure | None] | None
+    broker_in: int
+    broker_out: int
+    first_of_group: bool
+    blob_url: str | None = None
+    blob_type: str | None = None
+    blob_deleted: bool = False
+
+
+class Dispatch(NamedTuple):
+    """A message for a consumer; `message` is None at the end of a browse. `name` is the MessageId as it came,
+    which an acknowledgement repeats. `kind` is that of the message, `marshalled` the message without its
+    content."""
+
+    consumer: int
+    kind: int
+    name: bytes
+    message: Message | None
+    marshalled: bytes = b""
+    message_id: Structure | None = None
+    unreadable: str | None = None
+
+
+def dispatch(frame: bytes) -> Dispatch:
+    """A MessageDispatch, from its type on. Raises UnreadableError; a message that has a name and cannot be
+    read to its end gives a Dispatch with the reason."""
+    cursor = Cursor(frame, 6)
+    try:
+        consumer = cursor.structure()
+        cursor.structure()
+        number = consumer.fields[2] if consumer else 0
+        if not cursor.number(_BOOL):
+            return Dispatch(number, 0, b"", None)
+        return _dispatched(cursor, number)
+    except struct.error as error:
+        raise UnreadableError("it breaks off") from error
+
+
+def _dispatched(cursor: Cursor, consumer: int) -> Dispatch:
+    kind, begin = cursor.number(_U8), cursor.at
+    if kind not in CLASSES:
+        raise UnreadableError(f"it holds a message of type {kind}")
+    values: list[Any] = []
+    name = b""
+    content = (begin, begin)
+    try:
+        for place, read in enumerate(_READERS[kind]):
+            before = cursor.at
+            values.append(read(cursor))
+            if place == _NAME:
+                name = cursor.data[before : cursor.at]
+            elif place == _CONTENT:
+                content = (before, cursor.at)
+        cursor.number(_I32)  # redeliveries, which the message says itself
+    except (UnreadableError, struct.error) as error:
+        if not name:
+            raise
+        why = error if isinstance(error, UnreadableError) else "it breaks off"
+        return Dispatch(consumer, kind, name, None, b"", values[_NAME], f"{NOT_UNDERSTOOD}: {why}")
+    marshalled = cursor.data[begin : content[0]] + cursor.data[content[1] : cursor.at - _I32.size]
+    return Dispatch(consumer, kind, name, Message(*values), marshalled, values[_NAME])
+
+
+NOT_UNDERSTOOD = "a message that is not understood"
+_NAME, _CONTENT = Message._fields.index("message_id"), Message._fields.index("content")
+
+
+def decoded(data: bytes) -> str:
+    """Java's modified UTF-8; what is none, half a surrogate pair among it, is replaced."""
+    text = text_of(data)
+    return data.decode("utf-8", "replace") if text is None else text
+
+
+class Value(NamedTuple):
+    """A property, or an entry of a Map or Stream. `kind` is Java's name of the type; `raw` as it came."""
+
+    kind: str
+    value: Any
+    raw: bytes
+
+
+_KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
+    0: ("null", lambda _cursor, _depth: None),
+    1: ("boolean", lambda cursor, _: cursor.number(_BOOL)),
+    2: ("byte", lambda cursor, _: cursor.number(_I8)),
+    3: ("char", lambda cursor, _: chr(cursor.number(_U16))),
+    4: ("short", lambda cursor, _: cursor.number(_I16)),
+    5: ("int", lambda cursor, _: cursor.number(_I32)),
+    6: ("long", lambda cursor, _: cursor.number(_I64)),
+    7: ("double", lambda cursor, _: cursor.number(_DOUBLE)),
+    8: ("float", lambda cursor, _: cursor.number(_FLOAT)),
+    9: ("string", lambda cursor, _: cursor.utf()),
+    10: ("bytes", lambda cursor, _: cursor.take(cursor.number(_I32))),
+    11: ("map", lambda cursor, depth: _map(cursor, depth + 1)),
+    12: ("list", lambda cursor, depth: [_value(cursor, depth + 1) for _ in range(cursor.number(_I32))]),
+    13: ("string", lambda cursor, _: decoded(cursor.take(cursor.number(_I32)))),
+}
+
+
+def _value(cursor: Cursor, depth: int = 0) -> Value:
+    begin, code = cursor.at, cursor.number(_U8)
+    if code not in _KINDS or depth > _MAX_DEPTH:
+        raise UnreadableError(f"it holds a value of type {code}")
+    kind, read = _KINDS[code]
+    value = read(cursor, depth)
+    return Value(kind, value, cursor.data[begin : cursor.at])
+
+
+def _map(cursor: Cursor, depth: int = 0) -> dict[str, Value]:
+    return {cursor.utf(): _value(cursor, depth) for _ in range(cursor.number(_I32))}
+
+
+def map_of(data: bytes | None) -> dict[str, Value]:
+    """Properties, or the content of a MapMessage. Raises UnreadableError."""
+    try:
+        return _map(Cursor(data)) if data else {}
+    except struct.error as error:
+        raise UnreadableError("it breaks off") from error
+
+
+def is_value(data: bytes) -> bool:
+    """Whether this is one value, whole."""
+    cursor = Cursor(data)
+    try:
+        _value(cursor)
+    except (struct.error, UnreadableError):
+        return False
+    return cursor.at == len(data)
+
+
+def stream_of(data: bytes) -> Iterator[Value]:
+    """The entries of a StreamMessage's content. Raises UnreadableError."""
+    cursor = Cursor(data)
+    try:
+        while cursor.at < len(data):
+            yield _value(cursor)
+    except struct.error as error:
+        raise UnreadableError("it breaks off") from error
+
+
+def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
+    """The entries of a Map or Stream message, as JSON has them; of an Object message its class alone, for to
+    deserialize is to run what its sender wants. Raises ValueError where the body is damaged."""
+    kind = properties.get("class")
+    if kind == "map":
+        return {name: _as_json(value) for name, value in map_of(body).items()}, "a MapMessage"
+    if kind == "stream":
+        return [_as_json(value) for value in stream_of(body)], "a StreamMessage"
+    if kind == "object":
+        return None, f"an ObjectMessage of {_class_of(body)}, which is not deserialized"
+    return None
+
+
+def _as_json(value: Value) -> Any:
+    if value.kind == "map":
+        return {name: _as_json(each) for name, each in value.value.items()}
+    if value.kind == "list":
+        return [_as_json(each) for each in value.value]
+    return value.value.hex() if value.kind == "bytes" else value.value
+
+
+_OBJECT = re.compile(rb"\xac\xed\x00\x05(?:[su]r(..)|(t))", re.DOTALL)
+"""Java's stream protocol: an object or array begins with its class, a string with its length."""
+
+
+def _class_of(body: bytes) -> str:
+    found = _OBJECT.match(body)
+    if found is None:
+        return "an unknown class"
+    if found[2]:
+        return "java.lang.String"
+    return decoded(body[found.end() : found.end() + int.from_bytes(found[1])])
+
+
+def body_of(kind: int, message: Message) -> bytes:
+    """The content, unpacked where it is compressed; of a text without the length before it, in UTF-8, as the
+    broker shows it to STOMP clients. A text with NUL, where that would show what no reader can tell from
+    an end, and one that is no Unicode, stay in modified UTF-8. Raises UnreadableError."""
+    content = message.content or b""
+    if message.compressed and content:
+        content = _unpacked_bytes(content) if kind == BYTES else _unpacked(content)
+    if kind != TEXT:
+        return content
+    body = content[4:]
+    if body.isascii() or b"\xed" not in body or b"\xc0\x80" in body:
+        return body
+    text = text_of(body)
+    return body if text is None else text.encode("utf-8")
+
+
+def _unpacked_bytes(content: bytes) -> bytes:
+    """Its length is before it: the stream goes on with what else was in the writer's buffer."""
+    return _unpacked(content[4:])[: int.from_bytes(content[:4])]
+
+
+def _unpacked(data: bytes) -> bytes:
+    """ActiveMQ's Deflater writes zlib streams (ActiveMQTextMessage, ActiveMQBytesMessage#doCompress)."""
+    unpacking = zlib.decompressobj()
+    try:
+        plain = unpacking.decompress(data, MAX_UNPACKED)
+    except zlib.error as error:
+        raise UnreadableError(f"its compressed content is damaged ({error})") from error
+    if not unpacking.eof:
+        raise UnreadableError(f"its compressed content breaks off, or is above {MAX_UNPACKED} bytes")
+    return plain
+
+
+def java_text(value: Value) -> str:
+    """The value as Java prints it, which is how STOMP shows it."""
+    return _PRINTED.get(value.kind, str)(value.value)
+
+
+@lru_cache(4096)
+def _java_float(value: float, single: bool = False) -> str:
+    """Double.toString and Float.toString: the fewest digits that name it, plain from 1e-3 up to 1e7."""
+    if value != value or value in (float("inf"), float("-inf")):
+        return "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
+    shortest = repr(value)
+    if single:
+        single_value = _as_single(value)
+        shortest = next(
+            text for n in range(1, 10) if _as_single(float(text := f"{value:.{n}g}")) == single_value
+        )
+    sign, digits, exponent = _digits(shortest)
+    if digits == "0" or -3 <= exponent < 7:
+        return sign + _plain(digits, exponent)
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+
+
+def _as_single(value: float) -> float:
+    """The nearest number of four bytes."""
+    try:
+        nearest: float = _FLOAT.unpack(_FLOAT.pack(value))[0]
+    except OverflowError:
+        return float("inf")
+    return nearest
+
+
+def _digits(text: str) -> tuple[str, str, int]:
+    """Sign, significant digits, and the power of ten of the first."""
+    sign, text = ("-", text[1:]) if text.startswith("-") else ("", text)
+    mantissa, _, power = text.partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    exponent = int(power or 0) + len(whole) - 1 - (len(whole + fraction) - len(digits))
+    return sign, digits.rstrip("0") or "0", exponent
+
+
+def _plain(digits: str, exponent: int) -> str:
+    if digits == "0":
+        return "0.0"
+    if exponent < 0:
+        return "0." + "0" * (-exponent - 1) + digits
+    whole = digits[: exponent + 1].ljust(exponent + 1, "0")
+    return f"{whole}.{digits[exponent + 1 :] or '0'}"
+
+
+def _java_map(values: Mapping[str, Value]) -> str:
+    return "{" + ", ".join(f"{name}={java_text(value)}" for name, value in values.items()) + "}"
+
+
+_PRINTED: Mapping[str, Callable[[Any], str]] = {
+    "null": lambda _: "null",
+    "boolean": lambda value: "true" if value else "false",
+    "double": _java_float,
+    "float": lambda value: _java_float(value, single=True),
+    "string": lambda value: str(value),
+    "bytes": lambda value: value.hex(),
+    "map": _java_map,
+    "list": lambda values: "[" + ", ".join(map(java_text, values)) + "]",
+}

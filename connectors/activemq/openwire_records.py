@@ -1,0 +1,152 @@
+"""From OpenWire's messages to the frames that the broker would show to STOMP clients, and thus to records.
+
+A letter has one record id, whichever way it was read: so its headers are those of Classic's translator
+(activemq-stomp, FrameTranslator.Helper#copyStandardHeadersFromMessageToFrame, LegacyFrameTranslator). What
+STOMP hides is in the record's `properties`, by the same names as Jolokia's; `raw_properties` is the
+marshalled message without its content.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from dlq.connectors.activemq.jolokia import TYPE_OF
+from dlq.connectors.activemq.openwire_messages import (
+    BLOB,
+    BYTES,
+    CLASSES,
+    NOT_UNDERSTOOD,
+    QUEUE,
+    TEMP_QUEUE,
+    TEMP_TOPIC,
+    TEXT,
+    TOPIC,
+    Dispatch,
+    Message,
+    Structure,
+    UnreadableError,
+    Value,
+    body_of,
+    java_text,
+    map_of,
+)  # fmt: skip
+from dlq.connectors.activemq.records import Maker
+from dlq.connectors.activemq.stomp import MESSAGE, Frame, escape
+from dlq.core.record import Record
+
+_PREFIXES = {
+    QUEUE: "/queue/", TOPIC: "/topic/", TEMP_QUEUE: "/remote-temp-queue/", TEMP_TOPIC: "/remote-temp-topic/",
+}  # fmt: skip
+CLASS, NO_CONTENT = "class", "no content"
+"""What a record's `properties` call its JMS class, and content that is null, which is not empty."""
+RAW_OF = "value of "
+"""... and a property that has no text, as OpenWire writes it, in hexadecimal digits."""
+BLOB_URL, BLOB_TYPE, BLOB_DELETED = "blob url", "blob type", "blob deleted by broker"
+MARSHALLED = {CLASSES[kind]: kind for kind in CLASSES if kind not in (TEXT, BYTES)}
+"""Classes that OpenWire alone carries."""
+_WITHOUT_TEXT = ("null", "bytes", "map", "list")
+_PAIR, _ASTRAL = b"\xed", re.compile("[\U00010000-\U0010ffff]")
+"""Classic's STOMP shows half a surrogate pair of a stored property as U+FFFD. The record id is made of what
+it shows; `headers` tell the truth."""
+_escaped_name = lru_cache(4096)(escape)
+
+
+def records_of(make: Maker, letters: Sequence[Dispatch]) -> Sequence[Record]:
+    """Records of letters that `unreadable` has nothing against."""
+    records = make([frame_of(letter) for letter in letters])
+    pairs = [letter.message is not None and _PAIR in (letter.message.properties or b"") for letter in letters]
+    if not any(pairs):
+        return records
+    return [
+        _with_true_headers(record, letter) if pair else record
+        for record, letter, pair in zip(records, letters, pairs, strict=True)
+    ]
+
+
+def _with_true_headers(record: Record, letter: Dispatch) -> Record:
+    values = map_of(letter.message.properties) if letter.message else {}
+    true = {name: value.value for name, value in values.items() if value.kind == "string"}
+    return record._replace(headers={name: true.get(name, text) for name, text in record.headers.items()})
+
+
+def unreadable(letter: Dispatch) -> str | None:
+    """Why a letter must stay in its queue; None: it need not."""
+    if letter.message is None:
+        return letter.unreadable
+    try:
+        body_of(letter.kind, letter.message)
+        map_of(letter.message.properties)
+    except UnreadableError as error:
+        return f"{NOT_UNDERSTOOD}: {error}"
+    return None
+
+
+def frame_of(letter: Dispatch) -> Frame:
+    """As STOMP would show it. Raises UnreadableError."""
+    message = letter.message
+    if message is None:
+        raise UnreadableError(letter.unreadable or "no message")
+    properties = map_of(message.properties)
+    body = body_of(letter.kind, message)
+    headers = {name: text for name, text in _standard(message) if text is not None}
+    if letter.kind == BYTES:
+        headers["content-length"] = str(len(body))
+    headers |= {name: _ASTRAL.sub("\ufffd\ufffd", java_text(value)) for name, value in properties.items()}
+    lines = [f"{_escaped_name(name)}:{escape(text)}" for name, text in headers.items()]
+    head = "\n".join(lines).encode("utf-8", "replace")
+    return Frame(MESSAGE, head, body, False, letter.marshalled, _details(letter.kind, message, properties))
+
+
+def _standard(message: Message) -> Iterator[tuple[str, str | None]]:
+    yield "destination", shown(message.destination)
+    yield "message-id", message_id(message.message_id)
+    yield "correlation-id", message.correlation_id
+    yield "expires", str(message.expiration)
+    yield "redelivered", "true" if message.redelivery_counter > 0 else None
+    yield "priority", str(message.priority)
+    yield "reply-to", shown(message.reply_to)
+    yield "timestamp", str(message.timestamp)
+    yield "type", message.type
+    yield "JMSXUserID", message.user
+    yield "original-destination", shown(message.original_destination)
+    yield "persistent", "true" if message.persistent else None
+
+
+@lru_cache(4096)
+def shown(destination: Structure | None) -> str | None:
+    """A destination as the broker shows it to STOMP clients."""
+    if destination is None:
+        return None
+    return f"{_PREFIXES.get(destination.kind, '')}{destination.fields[0] or ''}"
+
+
+def message_id(name: Structure | None) -> str:
+    """MessageId#toString."""
+    if name is None:
+        return ""
+    text, producer, number, _ = name.fields
+    if text is not None:
+        return text if text.startswith("ID:") else f"ID:{text}"
+    connection, value, session = producer.fields if producer else ("", 0, 0)
+    return f"{connection}:{session}:{value}:{number}"
+
+
+def _details(kind: int, message: Message, properties: Mapping[str, Value]) -> Mapping[str, Any]:
+    found: dict[str, str] = {CLASS: CLASSES[kind]}
+    if message.group is not None:
+        found |= {"JMSXGroupID": message.group, "JMSXGroupSeq": str(message.group_sequence)}
+    if message.broker_path:
+        found["broker path"] = ", ".join(each.fields[0] or "" for each in message.broker_path if each)
+    if message.content is None and kind in (TEXT, BYTES):
+        found[NO_CONTENT] = "true"
+    if kind == BLOB:
+        blob = {BLOB_URL: message.blob_url, BLOB_TYPE: message.blob_type}
+        found |= {name: text for name, text in blob.items() if text is not None}
+        found[BLOB_DELETED] = str(message.blob_deleted).lower()
+    for name, value in properties.items():
+        if value.kind != "string":
+            found[f"{TYPE_OF}{name}"] = value.kind
+        if value.kind in _WITHOUT_TEXT:
+            found[f"{RAW_OF}{name}"] = value.raw.hex()
+    return found

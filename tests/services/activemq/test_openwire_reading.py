@@ -1,0 +1,165 @@
+"""Reading Classic by OpenWire: every class of message makes the trip there and back, and has one id."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from support import connector_contract
+from support.brokers.activemq.broker import ActiveMq
+from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
+from support.brokers.activemq.sending import outgoing, place_on, published
+from support.connector_contract import ReadingContract
+from support.servers.cutter import Cutter
+
+from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.base import Target
+from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.activemq
+
+
+def shown(place: Place, queue: str) -> list[str]:
+    """What a Java consumer gets there."""
+    return [bytes.fromhex(each).decode() for each in place.java("ActiveMqClasses.java", "show", queue)]
+
+
+@on_classic
+class TestContract(ReadingContract):
+    @pytest.fixture
+    def place(self, stomp: Place) -> connector_contract.Place:
+        here = by_openwire(stomp)
+        sent = iter(range(10**6))
+        stomp.send(b"")  # the queue exists before the first test looks
+        here.drain()
+
+        def fill(number: int) -> list[bytes]:
+            bodies = [f"letter {next(sent)}".encode() for _ in range(number)]
+            if bodies:
+                stomp.send(*bodies)
+            return bodies
+
+        return connector_contract.Place(here.connector, Source("letters", "legacy", queue=stomp.queue), fill)
+
+
+@on_classic
+def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None:
+    here, back = by_openwire(stomp), f"{stomp.queue}.back"
+    stomp.java("ActiveMqClasses.java", "send", stomp.queue)
+    before = shown(stomp, stomp.queue)
+    assert len(before) == 22
+    stomp.java("ActiveMqClasses.java", "send", stomp.queue)
+    records, left, reading = here.pull("drain")
+    assert (len(records), left, reading.complete, reading.settled()) == (22, [], True, 22)
+    assert {r.properties["class"] for r in records} == {
+        "map", "stream", "object", "bytes", "blob", "text", "plain",
+    }  # fmt: skip
+    letters = outgoing(records, Target("queue", back))
+    problems = [here.connector.preview(o.record, o.target, {}, keep_headers=False).problem for o in letters]
+    assert problems == [None] * 22
+    assert {sent.outcome for sent in published(here, stomp.queue, letters)} == {"confirmed"}
+    assert shown(stomp, back) == before
+
+
+@on_classic
+def test_a_letter_has_one_id_whichever_way_it_was_read(stomp: Place) -> None:
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    stomp.java("ActiveMqAmqp.java", stomp.queue, "a", ids="UUID")
+    odd = {"correlation-id": "a:b\\c\nd\re", "ünïcode": "wört €", "empty": "", "JMSXGroupID": "g"}
+    stomp.send(bytes(range(256)) + b"\0MESSAGE\n\n\0", b"", **odd)
+    looked = stomp.pull("copy")[0]
+    seen = by_openwire(stomp).pull("copy")[0]
+    taken = by_openwire(stomp).pull("drain")[0]
+    assert len(looked) == 5
+    assert differences(looked, seen) == differences(looked, taken) == []
+    assert [r.record_id for r in looked] == [r.record_id for r in seen] == [r.record_id for r in taken]
+
+
+def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object]:
+    """Headers and bodies that are not the same, but for those of each delivery."""
+    of_delivery = {"ack", "subscription", "redelivered"}
+    return [
+        (one.headers.get(name), other.headers.get(name), name)
+        for one, other in zip(some, others, strict=True)
+        for name in sorted({*one.headers, *other.headers} - of_delivery)
+        if one.headers.get(name) != other.headers.get(name, "").replace("😀", "\ufffd\ufffd")
+    ] + [(one.body, other.body) for one, other in zip(some, others, strict=True) if one.body != other.body]
+
+
+@on_classic
+def test_many_letters_are_taken_in_order_and_what_is_not_durable_comes_again(stomp: Place) -> None:
+    here = by_openwire(stomp)
+    bodies = [b"%d" % n for n in range(7000)]
+    stomp.send(*bodies)
+    reading = here.connector.read(here.request("drain"))
+    taken: list[bytes] = []
+    for batch in reading.batches():
+        taken += [r.body for r in batch.records]
+        if batch.position >= 3000:
+            break
+        reading.acknowledge(batch.position)
+    settled = reading.settled()
+    reading.close()
+    assert 0 < settled < len(taken)
+    rest, _, again = here.pull("drain")
+    assert [r.body for r in rest] == bodies[settled:]
+    assert (again.complete, {r.redelivered for r in rest}) == (True, {False})
+    assert here.drain() == []
+
+
+def drained_until(place: Place, ends: Callable[[int], None]) -> tuple[list[bytes], int]:
+    """What came, and how many of them the broker has said to have let go, before the connection ended. `ends`
+    is told after each acknowledgement how many have come."""
+    reading = place.connector.read(place.request("drain"))
+    taken: list[bytes] = []
+    settled = 0
+    with contextlib.suppress(ConnectionLost):
+        for batch in reading.batches():
+            taken += [r.body for r in batch.records]
+            reading.acknowledge(batch.position)
+            ends(len(taken))
+            settled = reading.settled()
+    reading.close()
+    return taken, settled
+
+
+def test_a_broker_killed_in_mid_drain_gives_the_rest_after_its_restart(own_broker: ActiveMq) -> None:
+    place = by_openwire(place_on(own_broker))
+    bodies = [b"%d" % n for n in range(6000)]
+    place.send(*bodies)
+    taken, settled = drained_until(place, lambda come: own_broker.kill() if come >= 3000 else None)
+    assert 1000 <= settled < len(taken) < 6000
+    own_broker.start()
+    rest = [r.body for r in by_openwire(place_on(own_broker)).drain()]
+    assert set(rest) <= set(bodies[settled:])
+    assert {*taken, *rest} == set(bodies)
+
+
+@on_classic
+@pytest.mark.parametrize("answers", [0, 60, 300, 2_000, 60_000, 400_000])
+def test_a_connection_that_is_cut_loses_nothing(stomp: Place, answers: int) -> None:
+    bodies = [b"%d" % n for n in range(2000)]
+    stomp.send(*bodies)
+    with Cutter(f"127.0.0.1:{stomp.broker.openwire}") as cutter:
+        cutter.answers = answers
+        here = by_openwire(stomp)
+        cut = replace(
+            here, connector=StompConnector(replace(here.settings, openwire_url=f"tcp://{cutter.address}"))
+        )
+        try:
+            taken, settled = drained_until(cut, lambda _come: None)
+        except BrokerError:
+            taken, settled = [], 0
+    rest = [r.body for r in eventually_drained(here)]
+    assert {*taken, *rest} == set(bodies)
+    assert not {*taken[:settled]} & {*rest}
+
+
+def eventually_drained(place: Place) -> list[Record]:
+    """All letters, once the broker has noticed that the other consumer is gone."""
+    found: list[Record] = []
+    while not (more := place.pull("drain"))[2].complete or more[0]:
+        found += more[0]
+    return found

@@ -1,0 +1,280 @@
+"""Messages that come by OpenWire: whole, byte by byte, cut off, damaged, and hostile."""
+
+import contextlib
+import json
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlq.connectors.activemq import openwire, openwire_messages
+from dlq.connectors.activemq.openwire import Letter, Reader, Writer
+from dlq.connectors.activemq.openwire_consumer import ranges
+from dlq.connectors.activemq.openwire_messages import (
+    BLOB,
+    BYTES,
+    CLASSES,
+    MAP,
+    OBJECT,
+    STREAM,
+    TEXT,
+    Dispatch,
+    UnreadableError,
+    Value,
+    body_of,
+    dispatch,
+    is_value,
+    java_text,
+    map_of,
+    readable,
+    stream_of,
+)  # fmt: skip
+from dlq.connectors.activemq.openwire_records import frame_of, unreadable
+from dlq.connectors.activemq.stomp import headers_of
+from dlq.core.errors import ConnectionLost
+
+PLACE = openwire.destination("queue", "orders")
+PROPERTIES = openwire.properties({"note": "a:b", "amount": "7"}, {"amount": "int"})
+HEAD = struct.calcsize(">iB")
+
+
+def letter(kind: int = TEXT, body: bytes | None = b"hello", **changes: Any) -> Letter:
+    return Letter(PLACE, kind, body, PROPERTIES, 1_700_000_000_000, 8, "c", PLACE, "order", "g", 3)._replace(
+        **changes
+    )
+
+
+def frame(sent: Letter, consumer: int = 1) -> bytes:
+    """The message that a client has sent, as a broker dispatches it."""
+    message = Writer("ID:a-1-2-3:1").message(sent, 1)
+    who = struct.pack(">BBBH12sqq", 1, 122, 1, 12, b"ID:a-1-2-3:1", 1, consumer)
+    kind = message[HEAD - 1 : HEAD]
+    return b"\x15\0\0\0\0\0" + who + PLACE + b"\1" + kind + message[HEAD:] + struct.pack(">i", 0)
+
+
+def stream(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_what_is_sent_is_what_is_read(kind: int) -> None:
+    blob = ("http://a/b", None, True) if kind == BLOB else None
+    found = dispatch(frame(letter(kind, blob=blob)))
+    message = found.message
+    assert message is not None
+    assert (found.consumer, found.kind, message.group, message.group_sequence) == (1, kind, "g", 3)
+    assert (message.correlation_id, message.priority, message.type) == ("c", 8, "order")
+    assert (message.timestamp, message.persistent, message.expiration) == (1_700_000_000_000, True, 0)
+    assert message.properties == PROPERTIES
+    assert body_of(kind, message) == b"hello"
+    assert (message.blob_url, message.blob_deleted) == (("http://a/b", True) if blob else (None, False))
+    assert found.name[:2] == b"\1\x6e"
+    assert len(found.marshalled) + len(message.content or b"") < len(frame(letter(kind, blob=blob)))
+    assert b"hello" not in found.marshalled
+
+
+def test_it_is_shown_as_the_broker_shows_it_to_stomp_clients() -> None:
+    shown = frame_of(dispatch(frame(letter())))
+    assert headers_of(shown.head) == {
+        "destination": "/queue/orders", "message-id": "ID:a-1-2-3:1:1:1:1", "correlation-id": "c",
+        "expires": "0", "priority": "8", "reply-to": "/queue/orders",
+        "timestamp": "1700000000000", "type": "order",
+        "persistent": "true", "note": "a:b", "amount": "7",
+    }  # fmt: skip
+    assert shown.properties == {
+        "class": "text", "JMSXGroupID": "g", "JMSXGroupSeq": "3", "type of amount": "int",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+def test_messages_in_pieces_are_the_messages_of_one_piece(step: int) -> None:
+    data = openwire.greeting() + stream(frame(letter())) + stream(frame(letter(MAP), 2))
+    reader = Reader()
+    for at in range(0, len(data), step):
+        assert reader.feed(data[at : at + step]) == []
+    assert [(one.consumer, one.kind) for one in reader.dispatched] == [(1, TEXT), (2, MAP)]
+
+
+def test_every_message_that_breaks_off_is_said() -> None:
+    whole = frame(letter())
+    for end in range(6, len(whole)):
+        try:
+            said = unreadable(dispatch(whole[:end]))
+        except UnreadableError as error:
+            said = str(error)
+        assert "breaks off" in (said or ""), end
+
+
+def test_a_message_that_is_none_ends_the_connection() -> None:
+    reader = Reader()
+    reader.feed(openwire.greeting())
+    with pytest.raises(ConnectionLost, match="a message that is not understood"):
+        reader.feed(stream(frame(letter())[:40]))
+
+
+@given(st.integers(0, 400), st.binary(min_size=1, max_size=8))
+def test_damage_is_said_or_harmless(at: int, damage: bytes) -> None:
+    whole = frame(letter())
+    damaged = whole[:at] + damage + whole[at + len(damage) :]
+    with contextlib.suppress(UnreadableError):
+        found = dispatch(damaged)
+        if unreadable(found) is None and found.message is not None:
+            frame_of(found)
+
+
+def test_a_letter_with_an_unknown_structure_stays_and_has_a_name() -> None:
+    whole = frame(letter())
+    at = whole.index(PROPERTIES) + len(PROPERTIES)
+    found = dispatch(whole[:at] + b"\1\x50" + whole[at + 1 :])
+    assert found.message is None
+    assert found.name
+    assert unreadable(found) == "a message that is not understood: it holds a structure of type 80"
+
+
+def test_the_end_of_a_browse_has_no_message() -> None:
+    data = frame(letter())
+    end = data[: data.index(PLACE) + len(PLACE)] + b"\0" + struct.pack(">i", 0)
+    assert dispatch(end) == Dispatch(1, 0, b"", None)
+
+
+VALUES = [
+    (b"\0", Value("null", None, b"\0"), "null"),
+    (b"\1\1", Value("boolean", True, b"\1\1"), "true"),
+    (b"\2\xf8", Value("byte", -8, b"\2\xf8"), "-8"),
+    (b"\3\0\xe9", Value("char", "é", b"\3\0\xe9"), "é"),
+    (b"\4\xff\xf0", Value("short", -16, b"\4\xff\xf0"), "-16"),
+    (b"\5\0\0\0\7", Value("int", 7, b"\5\0\0\0\7"), "7"),
+    (b"\x0d\0\0\0\1x", Value("string", "x", b"\x0d\0\0\0\1x"), "x"),
+    (b"\x09\0\2\xc0\x80", Value("string", "\0", b"\x09\0\2\xc0\x80"), "\0"),
+    (b"\x0a\0\0\0\1\xff", Value("bytes", b"\xff", b"\x0a\0\0\0\1\xff"), "ff"),
+]
+
+
+@pytest.mark.parametrize(("data", "value", "text"), VALUES)
+def test_values_have_their_type_and_java_s_text(data: bytes, value: Value, text: str) -> None:
+    assert list(stream_of(data)) == [value]
+    assert java_text(value) == text
+    assert is_value(data)
+    assert not is_value(data + b"\0")
+    assert len(data) == 1 or not is_value(data[:-1])
+
+
+@pytest.mark.parametrize(
+    ("number", "single", "text"),
+    [
+        (0.1, True, "0.1"),
+        (0.1, False, "0.1"),
+        (1e-3, False, "0.001"),
+        (9.5e-4, False, "9.5E-4"),
+        (1e7, False, "1.0E7"),
+        (9999999.0, False, "9999999.0"),
+        (123456.75, False, "123456.75"),
+        (16777216.0, True, "1.6777216E7"),
+        (3.4028234663852886e38, True, "3.4028235E38"),
+        (-1e300, False, "-1.0E300"),
+        (0.0, False, "0.0"),
+        (-0.0, True, "-0.0"),
+        (float("nan"), False, "NaN"),
+        (float("-inf"), True, "-Infinity"),
+    ],
+)
+def test_numbers_are_written_as_java_writes_them(number: float, single: bool, text: str) -> None:
+    assert java_text(Value("float" if single else "double", number, b"")) == text
+
+
+def nested(depth: int) -> bytes:
+    return b"\x0c\0\0\0\1" * depth + b"\0"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x0e", nested(100_000), b"\x0c\x7f\xff\xff\xff\0", b"\x0a\xff\xff\xff\xff", b"\x09\0\5abc"],
+    ids=["unknown type", "deeply nested", "a list without end", "a length below zero", "cut"],
+)
+def test_hostile_values_are_refused(data: bytes) -> None:
+    with pytest.raises(UnreadableError):
+        list(stream_of(data))
+    with pytest.raises(UnreadableError):
+        map_of(b"\0\0\0\1\0\1k" + data)
+
+
+def compressed(kind: int, content: bytes) -> Any:
+    found = dispatch(frame(letter(kind, b"x"))).message
+    assert found is not None
+    return found._replace(content=content, compressed=True)
+
+
+def test_compressed_content_is_unpacked() -> None:
+    bytes_of_buffer = struct.pack(">i", 3) + zlib.compress(b"abc\0\0\0\0")
+    assert body_of(BYTES, compressed(BYTES, bytes_of_buffer)) == b"abc"
+    assert body_of(TEXT, compressed(TEXT, zlib.compress(stream(b"text")))) == b"text"
+    assert body_of(MAP, compressed(MAP, zlib.compress(b"\0\0\0\0"))) == b"\0\0\0\0"
+
+
+@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(b"a" * 5000)])
+def test_damaged_or_huge_compressed_content_stays(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openwire_messages, "MAX_UNPACKED", 4000)
+    found = dispatch(frame(letter(MAP)))._replace(message=compressed(MAP, content))
+    assert "its compressed content" in (unreadable(found) or "")
+
+
+def test_texts_are_utf_8_where_that_tells_them_whole() -> None:
+    def body(text: bytes) -> bytes:
+        found = dispatch(frame(letter(TEXT, text))).message
+        assert found is not None
+        return body_of(TEXT, found)
+
+    assert body(openwire.modified_utf8("é😀")) == "é😀".encode()
+    assert body(openwire.modified_utf8("a\0😀")) == openwire.modified_utf8("a\0😀")
+    assert body(b"\xed\xa0\x80") == b"\xed\xa0\x80"
+
+
+def test_bodies_are_shown_by_what_is_in_them() -> None:
+    a_map = b"\0\0\0\2\0\1k\x0c\0\0\0\1\5\0\0\0\7\0\1b\x0a\0\0\0\1\xff"
+    assert readable(a_map, {"class": "map"}) == ({"k": [7], "b": "ff"}, "a MapMessage")
+    assert readable(b"\5\0\0\0\7\0", {"class": "stream"}) == ([7, None], "a StreamMessage")
+    java = b"\xac\xed\0\5sr\0\x13java.util.ArrayList\x78\x81"
+    said = "an ObjectMessage of java.util.ArrayList, which is not deserialized"
+    assert readable(java, {"class": "object"}) == (None, said)
+    assert "java.lang.String" in (readable(b"\xac\xed\0\5t\0\1x", {"class": "object"}) or ("", ""))[1]
+    assert "an unknown class" in (readable(b"rubbish", {"class": "object"}) or ("", ""))[1]
+    assert readable(b"text", {"class": "text"}) is readable(b"text", {}) is None
+    with pytest.raises(ValueError, match="breaks off"):
+        readable(a_map[:-1], {"class": "map"})
+
+
+def rows(names: str) -> Iterator[str]:
+    for row in ranges([None if name == "-" else name.encode() for name in names]):
+        yield b"".join(row).decode()
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("", []),
+        ("-", []),
+        ("abc", ["abc"]),
+        ("ab-c", ["ab", "c"]),
+        ("-ab-", ["ab"]),
+        ("abab", ["ab", "ab"]),
+        ("aab", ["a", "ab"]),
+        ("abca", ["abc", "a"]),
+    ],
+)
+def test_a_range_holds_no_letter_that_stays_and_no_id_twice(names: str, expected: list[str]) -> None:
+    assert list(rows(names)) == expected
+
+
+def test_ranges_are_pages() -> None:
+    assert [len(row) for row in ranges([b"%d" % n for n in range(450)])] == [200, 200, 50]
+
+
+def test_a_map_of_java_is_json() -> None:
+    found = readable(b"\0\0\0\1\0\1k\7" + struct.pack(">d", 2.5), {"class": "map"})
+    assert found is not None
+    assert json.dumps(found[0]) == '{"k": 2.5}'
+    assert {OBJECT, STREAM} < set(CLASSES)
