@@ -3,7 +3,9 @@ whether it had expired.
 
 Sources: Message#referenceOriginalMessage and QueueImpl#sendToDeadLetterAddress; AMQP messages carry the
 same as annotations (AMQPMessageSupport#toAnnotationName). What no queue takes goes to the dead-letter address
-where `send-to-dla-on-no-route` is set, and then names no queue (PostOfficeImpl#maybeSendToDLA).
+where `send-to-dla-on-no-route` is set, and then names no queue, or an empty one
+(PostOfficeImpl#maybeSendToDLA). To clients of HornetQ Artemis gives the same under HornetQ's names
+(HQPropertiesConverter).
 """
 
 from dlq.analyzers.rules.activemq import OF_CLIENTS
@@ -16,9 +18,10 @@ def _names(of_core: str, of_amqp: str) -> tuple[str, ...]:
 
 
 _ADDRESS = _names("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
-_QUEUE = _names("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE")
+# HornetQ's name of the address is not among them: applications write it, too, and then it proves nothing.
+_QUEUE = (*_names("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE"), "_HQ_ORIG_QUEUE")
 _MESSAGE_ID = _names("_AMQ_ORIG_MESSAGE_ID", "x-opt-ORIG-MESSAGE-ID")
-_EXPIRY = _names("_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY")
+_EXPIRY = (*_names("_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY"), "_HQ_ACTUAL_EXPIRY")
 
 
 def _address(letter: Letter) -> str | None:
@@ -26,7 +29,7 @@ def _address(letter: Letter) -> str | None:
 
 
 def _queue(letter: Letter) -> str | None:
-    return first(letter.headers, *_QUEUE)
+    return first(letter.headers, *_QUEUE) or None
 
 
 def _died(letter: Letter, evidence: str) -> Finding:

@@ -4,7 +4,9 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 /** An AMQP 1.0 client that refuses messages: java -Damqp=PORT ActiveMqReject.java QUEUE OUTCOME...; 2 rejected, 5 undeliverable here. */
 public class ActiveMqReject {
     public static void main(String[] args) throws Exception {
-        Connection connection = new JmsConnectionFactory("amqp://127.0.0.1:" + System.getProperty("amqp")).createConnection();
+        JmsConnectionFactory factory = new JmsConnectionFactory("amqp://127.0.0.1:" + System.getProperty("amqp"));
+        String user = System.getProperty("user", "");
+        Connection connection = user.isEmpty() ? factory.createConnection() : factory.createConnection(user, System.getProperty("password"));
         connection.start();
         Session session = connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
         MessageConsumer consumer = session.createConsumer(session.createQueue(args[0]));
