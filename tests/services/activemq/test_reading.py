@@ -9,8 +9,10 @@ from support.brokers.activemq.broker import free_ports
 from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic, settings_of
 from support.connector_contract import ReadingContract
 
+from dlq.analyzers.rules import Facts, judge
 from dlq.connectors.activemq.connector import StompConnector
 from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.base import Mode
 from dlq.core.errors import HarmRefused, NotFound
 from dlq.core.settings import Source
@@ -214,6 +216,24 @@ def test_an_expired_letter_of_artemis_says_when(stomp: Place) -> None:
     assert (record.origin, record.broker_kind) == (stomp.queue, "artemis")
     assert record.headers["_AMQ_ACTUAL_EXPIRY"]
     assert record.message_id == record.headers["_AMQ_ORIG_MESSAGE_ID"]
+
+
+@on_artemis
+def test_a_letter_of_artemis_that_no_queue_took_names_an_empty_queue(stomp: Place) -> None:
+    address = f"noroute.{stomp.queue}"
+    stomp.send_frames([encode("SEND", {"destination": address, "persistent": "true"}, b"x")])
+    [record] = [r for r in stomp.drain("DLQ") if r.origin == address]
+    assert record.headers["_AMQ_ORIG_QUEUE"] == ""
+    assert judge(record, Facts()).cause == "unroutable"
+
+
+@on_artemis
+def test_a_letter_that_an_amqp_client_rejected_says_on_artemis_only_where_it_died(stomp: Place) -> None:
+    rejected = "2"
+    stomp.send(b"x")
+    stomp.java("ActiveMqReject.java", stomp.queue, rejected)
+    [record] = [r for r in stomp.drain("DLQ") if r.origin == stomp.queue]
+    assert judge(record, Facts()).rule == "artemis-dead-letter"
 
 
 @on_artemis

@@ -31,6 +31,9 @@ CLASSIC = tuple(_AMQP_CLIENT)
 ARTEMIS = "2.56.0"
 VERSIONS = (*CLASSIC, ARTEMIS)
 _POM = HERE / "pom.xml"
+_WITHOUT_ROUTE = """<address-settings><address-setting match="noroute.#">
+    <dead-letter-address>DLQ</dead-letter-address><send-to-dla-on-no-route>true</send-to-dla-on-no-route>
+</address-setting>"""
 _MAVEN = ("mvn", "-q", "-B", "-ntp")
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
@@ -203,7 +206,7 @@ class Artemis(ActiveMq):
 
     def __init__(self, version: str = ARTEMIS, *, heap: str = "512m") -> None:
         super().__init__(version, heap=heap)
-        self.openwire = self.stomp
+        self.openwire = self.amqp = self.stomp
         self.jolokia = f"http://127.0.0.1:{self.web}/console/jolokia/"
         subprocess.run(
             [
@@ -219,6 +222,8 @@ class Artemis(ActiveMq):
         profile = self.folder / "instance" / "etc" / "artemis.profile"
         quick = profile.read_text().replace("-XX:+UseG1GC -XX:+UseStringDeduplication", " ".join(QUICK))
         profile.write_text(quick)
+        settings = self.folder / "instance" / "etc" / "broker.xml"
+        settings.write_text(settings.read_text().replace("<address-settings>", _WITHOUT_ROUTE))
 
     def ready(self) -> bool:
         """The web server answers later than the acceptor: after a restart by a second or more."""
