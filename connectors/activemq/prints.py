@@ -62,9 +62,17 @@ def _messages(text: str) -> Iterator[tuple[int, Shown | Unreadable]]:
         elif found["status"] != 200:
             yield line, Unreadable(f"Jolokia's answer is an error: {found['status']}")
         else:
-            value = found.get("value")
-            for each in value if isinstance(value, list) else [value]:
-                yield line, each if isinstance(each, dict) else Unreadable("no message in Jolokia's answer")
+            for each in _answered(found.get("value")):
+                yield line, each
+
+
+def _answered(value: Any) -> Iterator[Shown | Unreadable]:
+    """The messages in an answer's value; listMessagesAsJSON answers with a text."""
+    if isinstance(value, str):
+        yield from (each for _, each in objects(value))
+        return
+    for each in value if isinstance(value, list) else [value]:
+        yield each if isinstance(each, dict) else Unreadable("no message in Jolokia's answer")
 
 
 def _classic(shown: Shown) -> dict[str, Any]:
@@ -84,6 +92,8 @@ def _classic(shown: Shown) -> dict[str, Any]:
 
 def _artemis(shown: Shown) -> dict[str, Any]:
     """Where it lies is told as an address, which is the name of its queue unless that was named otherwise."""
+    if "messageID" in shown and "StringProperties" not in shown:
+        raise Unreadable("listMessages leaves out bodies: let browse print them")
     _text(shown, "messageID")
     headers = _unsectioned(_properties(shown)) | _renamed(shown, _ARTEMIS)
     if any(isinstance(value, str) and _CUT.search(value) for value in (*headers.values(), shown.get("text"))):

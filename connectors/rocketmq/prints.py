@@ -59,7 +59,7 @@ def messages(text: str) -> Printed:
     starts = [found.start() for found in _START.finditer(text)]
     line, counted, blocked = 1, 0, 0
     if not starts and text.strip():
-        printed.unread.append((1, "no message as the client prints it: MessageExt [...]"))
+        printed.unread.extend(_blocks(text) or [(1, "no message as the client prints it: MessageExt [...]")])
     for start, end in pairwise([*starts, len(text)]):
         if start < blocked:
             continue
@@ -73,6 +73,13 @@ def messages(text: str) -> Printed:
             more = "; what follows in its line is not read" if end < blocked else ""
             printed.unread.append((line, f"{why}{more}"))
     return printed
+
+
+def _blocks(text: str) -> list[tuple[int, str]]:
+    """What `mqadmin queryMsgById` wrote (QueryMsgByIdSubCommand)."""
+    why = "queryMsgById writes the body to a file (Message Body Path): let printMsg print the message"
+    lines = enumerate(text.split("\n"), 1)
+    return [(line, why) for line, each in lines if each.startswith("OffsetID:")]
 
 
 def _part(text: str) -> _Part:

@@ -159,6 +159,15 @@ def test_an_answer_that_is_an_error_or_holds_something_else_is_said() -> None:
     assert "403" in found.unread[0][1]
 
 
+@pytest.mark.parametrize("as_text", [True, False])
+def test_what_list_messages_prints_has_no_bodies_and_is_said_message_by_message(as_text: bool) -> None:
+    listed = [{"messageID": 33, "type": 3, "address": "DLQ", "_AMQ_ORIG_QUEUE": "orders"}, {"messageID": 40}]
+    value = json.dumps(listed) if as_text else listed
+    found = artemis(json.dumps({"status": 200, "value": value}))
+    assert found.letters == []
+    assert [why for _, why in found.unread] == ["listMessages leaves out bodies: let browse print them"] * 2
+
+
 def test_control_characters_and_numbers_beyond_all_columns_do_no_harm() -> None:
     strings = {"a\x1b[2J": "\x1b]0;x\x07", "b": "\ud800"}
     letter = record(classic(json.dumps(CLASSIC | {"JMSPriority": 10**30, "StringProperties": strings})))

@@ -91,7 +91,6 @@ def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("OffsetID: AC1B500100002A9F0000000000013E16\n", "no message as the client prints it"),
         (REAL[:200], "cut"),
         (REAL[:500], "no end"),
         (REAL[:-30], "no end"),
@@ -110,6 +109,15 @@ def test_a_print_of_old_clients_tells_only_how_long_the_body_is() -> None:
 )
 def test_what_is_cut_or_ambiguous_is_said_and_not_guessed(text: str, reason: str) -> None:
     assert reason in why(messages(text))
+
+
+def test_a_message_that_was_queried_by_id_has_its_body_elsewhere() -> None:
+    block = (
+        "OffsetID:            0A\nTopic:               T\nMessage Body Path:   /tmp/rocketmq/msgbodys/0A\n\n"
+    )
+    found = messages(block * 2)
+    assert (found.letters, [line for line, _ in found.unread]) == ([], [1, 5])
+    assert "let printMsg print the message" in found.unread[0][1]
 
 
 def test_a_message_inside_a_value_of_another_is_no_letter() -> None:
