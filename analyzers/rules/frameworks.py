@@ -23,6 +23,7 @@ from dlq.analyzers.rules.letter import (
     plus,
     said,
     whole,
+    whole_characters,
 )
 from dlq.core.clock import to_micros
 
@@ -303,7 +304,7 @@ def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:
 
 def _last_stamp(letter: Letter, name: str, field: str) -> str | None:
     value = next((stamp.get(field) for stamp in reversed(_stamps(letter, name))), None)
-    return value if isinstance(value, str) else None
+    return whole_characters(value) if isinstance(value, str) else None
 
 
 def symfony(letter: Letter, _: Facts) -> Finding | None:
@@ -328,11 +329,7 @@ def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
     """What Sneakers' Maxretry says of the newest failure: in `retry_info`, newest first where it failed
     before, or in a body that wraps the message (to 2018). Empty where nothing says it, or it died later."""
     told = letter.headers.get("retry_info")
-    if (
-        told is None
-        and part(_SNEAKERS_QUEUE, letter.dead_letter_queue)
-        and "num_attempts" in body_text(letter)
-    ):
+    if told is None and part(_SNEAKERS_QUEUE, letter.dead_letter_queue):
         told = body_text(letter)
     try:
         found = json.loads(told or "null") if not letter.deaths else None
@@ -344,11 +341,11 @@ def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
 
 def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
     """Its error queue is called `<queue>-error`, where no option says otherwise."""
-    said_of = {name: value for name, value in failure.items() if isinstance(value, str)}
+    said_of = {name: whole_characters(text) for name, text in failure.items() if isinstance(text, str)}
     attempts = failure["num_attempts"]
     return _parked(
         letter,
-        f"retry_info: {failure['error']}",
+        said("retry_info: ", said_of.get("error", "no error")),
         attempts=attempts if isinstance(attempts, int) else None,
         origin=part(_SNEAKERS_QUEUE, letter.dead_letter_queue),
         error_class=said_of.get("error_class"),

@@ -129,7 +129,12 @@ def body_field(letter: Letter, *path: str) -> str | None:
     if found is None:
         return None
     text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace").decode()  # JSON may hold halves of characters
+    return whole_characters(text)
+
+
+def whole_characters(text: str) -> str:
+    """A text of JSON, which may hold halves of characters, as one that can be written."""
+    return text.encode(errors="replace").decode()
 
 
 def first(texts: Mapping[str, str], *names: str) -> str | None:

@@ -300,3 +300,13 @@ def test_evidence_older_than_the_death_is_marked_stale(judge: Any) -> None:
 def test_a_message_without_a_consumer_for_its_type_is_no_failure_of_a_consumer(judge: Any) -> None:
     [row] = judge(record(headers={"MT-Reason": "dead-letter"}, dead_letter_queue="prices_skipped"))
     assert (row["cause"], row["mechanism"]) == ("unroutable", "framework")
+
+
+def test_halves_of_characters_in_json_can_be_written(judge: Any) -> None:
+    half = {"error_message": "\ud800", "error": "\ud800"}
+    sneakers = record(headers={"retry_info": json.dumps(SNEAKERS | half)})
+    stamps = json.dumps([{"exceptionMessage": "\ud800"}])
+    symfony = record(headers=FAILED | {f"{STAMP}ErrorDetailsStamp": stamps})
+    rows = judge(sneakers, symfony)
+    assert [row["exception_message"] for row in rows] == ["?", "?"]
+    assert [row["evidence"].isascii() for row in rows] == [True, True]
