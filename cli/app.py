@@ -25,7 +25,8 @@ from dlq.core.text import for_terminal
 
 COMMANDS = (
     "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
-    "report", "incidents", "replay", "dismiss", "verify", "run", "retain", "rules", "cron", "demo", "ledger",
+    "report", "incidents", "failures", "replay", "dismiss", "verify", "run", "retain", "rules", "cron",
+    "demo", "ledger",
 )  # fmt: skip
 """Modules of dlq.cli.commands with a `register(app)`; a command is one module."""
 

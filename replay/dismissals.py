@@ -4,12 +4,11 @@ A dismissal is a row of its own, under a key that no replay has, so it moves wit
 back leaves what the ledger knows of the letter's replays as it was.
 """
 
-import getpass
-import socket
 from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 
 from dlq.core.clock import Clock, now
+from dlq.replay.actor import actor
 from dlq.replay.ledger.contract import Ledger
 
 PLAN = "dismissed"
@@ -20,7 +19,7 @@ _CHUNK = 5_000
 
 def dismiss(ledger: Ledger, record_ids: Collection[str], reason: str, clock: Clock = now) -> int:
     """Close these letters; returns how many were not closed before."""
-    who, moment = f"{getpass.getuser()}@{socket.gethostname()}", clock()
+    who, moment = actor(), clock()
     about = ("dismissed", who, 0, moment, moment, f"{reason} ({who})")
     return sum(
         ledger.adopt([(_PREFIX + one, PLAN, 0, one, "", 0, *about) for one in some])

@@ -10,6 +10,7 @@ from dlq.archive.files import make_private
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
+from dlq.core.failures import Event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
 from dlq.replay.ledger import location
@@ -90,6 +91,7 @@ def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
                 raise Busy("letters are being sent by this ledger; stop that first: dlq replay stop PLAN")
             total += len(rows)
             new += server.adopt(rows)
+        server.append(old.events())
     location.retire(store, path)
     location.note(settings, store)
     return total, new
@@ -129,6 +131,12 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
         return
     with opened(settings, store) as ledger:
         yield ledger
+
+
+def events(settings: LedgerSettings, store: Store) -> list[Event]:
+    """What people said of failures; nothing when there is no ledger. Raises as `opened_if_any`."""
+    with opened_if_any(settings, store) as ledger:
+        return [] if ledger is None else ledger.events()
 
 
 def as_arrow(settings: LedgerSettings, store: Store) -> pa.Table | None:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from dlq.core.failures import Event
 from dlq.replay.letters import Letter
 from dlq.replay.states import State
 
@@ -97,6 +98,14 @@ class Ledger(Protocol):
 
     def forget(self, keys: Sequence[str]) -> int:
         """Take dismissals back, as if they had never been; returns how many there were."""
+        ...
+
+    def events(self) -> list[Event]:
+        """What people said of failures, in the order in which it was written."""
+        ...
+
+    def append(self, events: Sequence[Event]) -> None:
+        """Write events behind all others; those that are there stay as they are."""
         ...
 
     def warnings(self) -> Sequence[str]:

@@ -4,6 +4,7 @@ What a script writes is one entry of Redis' append-only file: with `appendfsync 
 before the script's answer comes, so a claim is durable before anything is sent.
 """
 
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, FormatTooNew, LedgerUnreachable
+from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
@@ -274,6 +276,20 @@ return forgotten
 """
 """Keys of dismissals; returns how many there were."""
 
+APPEND = f"""{_START}
+for i = 2, #ARGV, 2 do
+  if redis.call('SADD', P .. ':event_ids', ARGV[i]) == 1 then
+    redis.call('RPUSH', P .. ':events', ARGV[i + 1])
+  end
+end
+"""
+"""The id of each event, and all of it as JSON."""
+
+EVENTS = f"""{_START}
+return redis.call('LRANGE', P .. ':events', 0, -1)
+"""
+"""All events, in the order in which they were written."""
+
 
 _FORMAT = 1
 _CHUNK_OF_KEYS = 5_000
@@ -373,6 +389,16 @@ class RedisLedger:
     def forget(self, keys: Sequence[str]) -> int:
         """A script for each chunk; only replays of the state dismissed."""
         return sum(self._run(FORGET, *some) for some in _chunks(keys))
+
+    def events(self) -> list[Event]:
+        """One list, read whole."""
+        return [Event(*json.loads(text)) for text in self._run(EVENTS)]
+
+    def append(self, events: Sequence[Event]) -> None:
+        """A script for each chunk; an id that is known is left alone."""
+        pairs = [(event.id, json.dumps(event)) for event in events]
+        for some in _chunks(pairs):
+            self._run(APPEND, *chain.from_iterable(some))
 
     def warnings(self) -> Sequence[str]:
         """From the server's configuration: persistence, fsync, eviction."""

@@ -5,6 +5,7 @@ both own it. SQLite runs with a write-ahead log and `synchronous = FULL`: a clai
 anything is sent, and what became of it is written together with the next claim.
 """
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +20,7 @@ from dlq.connectors.credentials import password_of
 from dlq.connectors.external_stores.sql_drivers import DRIVERS
 from dlq.core.clock import Clock, now
 from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
+from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
 from dlq.replay.ledger.contract import COLUMNS, Entry, Result, is_dead, new_owner
@@ -123,6 +125,15 @@ TABLE = sa.Table(
     sa.Column("detail", sa.Text),
 )
 C = TABLE.c
+EVENTS = sa.Table(
+    "events",
+    TABLE.metadata,
+    sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("id", sa.String(64), nullable=False, unique=True),
+    sa.Column("event", sa.Text, nullable=False),
+)
+"""What people said of failures, as JSON in ASCII: a database may know fewer signs than people
+write. Rows are only ever added."""
 INSERTED = (
     "key",
     "plan",
@@ -202,7 +213,7 @@ class SqlLedger:
     """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and INSERT_IF_NEW knows."""
 
     def __init__(self, url: str | sa.URL, lease: float, clock: Clock = now) -> None:
-        """`lease` in seconds. Creates the table where there is none; raises ArchiveError."""
+        """`lease` in seconds. Creates the tables where there are none; raises ArchiveError."""
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = new_owner()
@@ -218,7 +229,8 @@ class SqlLedger:
             self._database.run(TABLE.metadata.create_all, patient=False)
         except ArchiveError:
             # Another host may have made it between our look and our attempt.
-            self._database.run(lambda c: c.execute(sa.select(C.key).limit(1)).all(), patient=False)
+            for table in TABLE.metadata.sorted_tables:
+                self._database.run(_first_of(table), patient=False)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         """One transaction. In a file all letters are inserted as if none were known; only where one
@@ -341,6 +353,19 @@ class SqlLedger:
 
         return self._database.run(work)
 
+    def events(self) -> list[Event]:
+        """One query, by number."""
+        wanted = sa.select(EVENTS.c.event).order_by(EVENTS.c.number)
+        rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
+        return [Event(*json.loads(row.event)) for row in rows]
+
+    def append(self, events: Sequence[Event]) -> None:
+        """One transaction of inserts that leave known events alone."""
+        insert = INSERT_IF_NEW[self._database.engine.dialect.name](EVENTS)
+        rows = [{"id": event.id, "event": json.dumps(event)} for event in events]
+        if rows:
+            self._database.run(lambda connection: connection.execute(insert, rows))
+
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(C.key).limit(_CHUNK_OF_ROWS)
         after = ""
@@ -406,6 +431,10 @@ class SqlLedger:
         return sum(
             connection.execute(RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
         )
+
+
+def _first_of(table: sa.Table) -> Callable[[sa.Connection], object]:
+    return lambda connection: connection.execute(sa.select(table).limit(1)).all()
 
 
 def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[Any, ...]]) -> int:

@@ -12,6 +12,7 @@ import pytest
 from dlq.archive.schema import REPLAYS
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
+from dlq.core.failures import said
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
@@ -225,3 +226,18 @@ class LedgerContract:
 
         assert ledger.forget(["key1"]) == 0
         assert ledger.states(["key1"]) == {"key1": "sending"}
+
+    def test_what_two_say_of_one_failure_stands_in_the_order_of_writing(
+        self, ledger: Ledger, other: Ledger
+    ) -> None:
+        hostile = "it's \x1b[31m; DROP TABLE events; -- \u202e 日本 😀"
+        mine, theirs = said(9, "ann@a", "f1", "assign", "ann"), said(5, "bob@b", "f1", "note", "", hostile)
+        ledger.append([mine])
+        other.append([theirs])
+        assert ledger.events() == other.events() == [mine, theirs]
+
+    def test_an_event_that_is_written_again_stays_as_it_was(self, ledger: Ledger) -> None:
+        first = said(1, "ann@a", "f1", "resolve", "", "mended")
+        ledger.append([first])
+        ledger.append([first._replace(reason="another"), said(2, "bob@b", "f1", "reopen")])
+        assert [event.reason for event in ledger.events()] == ["mended", ""]

@@ -16,6 +16,7 @@ from support.servers.ledgers import SERVERS, Server
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import Busy, ConfigError, UsageError
+from dlq.core.failures import said
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
@@ -74,6 +75,27 @@ def test_a_claim_belongs_to_one(config: Settings, store: LocalStore, ledger: Led
         assert ledger.claim("a", some[:60]) == keys(some[:60])
         assert other.claim("a", some[40:]) == keys(some[60:])
         assert other.claim("b", some) == set()
+
+
+def test_hosts_that_speak_of_one_failure_at_once_lose_nothing(config: Settings, store: LocalStore) -> None:
+    """Each host has an archive and a connection of its own; the store is what they share."""
+    subject = f"f{time.time_ns()}"
+    told = {who: [said(n, who, subject, "note", "", f"{n} 日本 😀") for n in range(20)] for who in "ab"}
+
+    def speak(who: str) -> None:
+        with opened(config.ledger, LocalStore(f"{store.location}-{who}")) as book:
+            for one in told[who]:
+                book.append([one])
+
+    hosts = [threading.Thread(target=speak, args=[who]) for who in told]
+    for host in hosts:
+        host.start()
+    for host in hosts:
+        host.join()
+    with opened(config.ledger, store) as book:
+        book.append(told["a"])
+        found = [event for event in book.events() if event.subject == subject]
+    assert {who: [one for one in found if one.actor == who] for who in told} == told
 
 
 def test_what_became_of_it_is_kept(ledger: Ledger) -> None:

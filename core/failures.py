@@ -1,0 +1,116 @@
+"""The life of a failure (all letters of one fingerprint): from what people said, and how its letters die.
+
+    new -> open -> snoozed -> open          snooze ends at a time, or at a number of letters
+           open -> resolved -> regressed    a letter of it died after it was resolved
+
+What was said is a list of events, which only grows; the state follows from them each time it is asked for.
+"""
+
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from dlq.core.clock import from_iso, iso
+
+State = Literal["new", "open", "snoozed", "resolved", "regressed"]
+ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
+"""States as lists show them: what needs a person first."""
+Action = Literal["assign", "note", "snooze", "resolve", "reopen"]
+
+
+class Event(NamedTuple):
+    """What somebody said, once and for ever."""
+
+    id: str
+    """Of this event alone: written twice (an answer was lost), it is there once."""
+    at: int
+    """Microseconds since the epoch, by the clock of who said it."""
+    actor: str
+    subject: str
+    """The fingerprint."""
+    action: Action
+    value: str
+    """Of assign the owner (`""`: nobody), of snooze its end: a time in ISO 8601, or `letters:N`."""
+    reason: str
+
+
+class Deaths(NamedTuple):
+    """What the archive knows of a failure's letters. Times as `Event.at`."""
+
+    letters: int = 0
+    last: int | None = None
+    """When the last one died."""
+
+
+class Life(NamedTuple):
+    """A failure as it stands."""
+
+    state: State
+    owner: str | None = None
+    until: str | None = None
+    """While it is snoozed: until when (ISO 8601), or until how many letters (`letters:N`)."""
+    note: str | None = None
+    """The last reason that somebody gave."""
+    actor: str | None = None
+    changed_at: int | None = None
+
+
+def said(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
+    """A new event."""
+    return Event(secrets.token_hex(16), at, actor, subject, action, value, reason)
+
+
+def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:
+    """Which events are about which failure: the one place that knows under which fingerprint one goes on."""
+    found: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        found[event.subject].append(event)
+    return found
+
+
+def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
+    """How a failure stands now. `events` are its own, in the order in which they were written."""
+    if not events:
+        return Life("new")
+    assigned = [event for event in events if event.action == "assign"]
+    moved = [event for event in events if event.action in _MOVES]
+    reasons = [event.reason for event in events if event.reason]
+    state = _state(moved[-1], deaths, now) if moved else "open"
+    return Life(
+        state,
+        (assigned[-1].value or None) if assigned else None,
+        moved[-1].value if state == "snoozed" else None,
+        reasons[-1] if reasons else None,
+        events[-1].actor,
+        events[-1].at,
+    )
+
+
+_MOVES: tuple[Action, ...] = ("snooze", "resolve", "reopen")
+"""Actions that say what the state is from then on; assign and note leave it, and end `new`."""
+_LETTERS = "letters:"
+
+
+def until_letters(count: int) -> str:
+    """The end of a snooze that lasts while the failure has fewer letters than that."""
+    return f"{_LETTERS}{count}"
+
+
+def until_time(moment: int) -> str:
+    """The end of a snooze at a moment, in microseconds since the epoch."""
+    return iso(moment)
+
+
+def _state(last: Event, deaths: Deaths, now: int) -> State:
+    if last.action == "snooze":
+        return "snoozed" if _lasts(last.value, deaths.letters, now) else "open"
+    if last.action == "resolve":
+        return "regressed" if deaths.last is not None and deaths.last > last.at else "resolved"
+    return "open"
+
+
+def _lasts(end: str, letters: int, now: int) -> bool:
+    if end.startswith(_LETTERS):
+        return letters < int(end.removeprefix(_LETTERS))
+    return now < (from_iso(end) or 0)

@@ -1,0 +1,96 @@
+"""Failures: the letters of one fingerprint as one row, with what people said of it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dlq.archive.user_sql import run
+from dlq.core.causes import spoken
+from dlq.core.clock import from_iso, iso
+from dlq.core.errors import UsageError
+from dlq.core.failures import ORDER, Deaths, Event, by_fingerprint, life
+
+if TYPE_CHECKING:
+    import duckdb
+
+Row = dict[str, Any]
+
+COLUMNS = (
+    "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
+    "cause", "exception_class", "exception_message", "advice", "until", "note", "changed_by", "changed_at",
+    "example", "previewed",
+)  # fmt: skip
+"""Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
+the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
+`previewed`: no analysis has seen any of them."""
+# A judged record without a cause is evidence beside a letter, no letter.
+_WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
+_SQL = f"""
+    WITH found AS (
+        SELECT fingerprint, count(*) AS letters, count(*) FILTER ({_WAITS}) AS waiting,
+               min(dead_at) AS first, max(dead_at) AS last, max(coalesce(dead_at, published_at)) AS died,
+               min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
+               list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
+               min(record_id) AS example, arg_min(source, record_id) AS lies_in,
+               bool_and(analysis = 'preview') AS previewed
+        FROM letters
+        WHERE fingerprint IS NOT NULL AND replay_state IS DISTINCT FROM 'dismissed'
+              AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY 1)
+    SELECT found.*, v.cause, v.advice, v.exception_class, v.exception_message, v.origin
+    FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
+
+
+def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> list[Row]:
+    """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
+    one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
+    when it died was alive when it was published."""
+    found = run(connection, _SQL)
+    known = {row["fingerprint"]: row for row in _objects(found.columns, found.rows)}
+    spoken_of = by_fingerprint(events)
+    rows = [_row(one, known.get(one, {}), spoken_of.get(one, ()), now) for one in {**known, **spoken_of}]
+    return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
+
+
+def _objects(columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
+    return (dict(zip(columns, row, strict=True)) for row in rows)
+
+
+def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now: int) -> Row:
+    letters = seen.get("letters", 0)
+    stands = life(events, Deaths(letters, from_iso(seen.get("died") or "")), now)
+    told = {
+        **seen,
+        **stands._asdict(),
+        "fingerprint": fingerprint,
+        "letters": letters,
+        "waiting": seen.get("waiting", 0),
+        "sources": seen.get("sources", []),
+        "changed_by": stands.actor,
+        "changed_at": None if stands.changed_at is None else iso(stands.changed_at),
+        "previewed": bool(seen.get("previewed", False)),
+    }
+    return {**{name: told.get(name) for name in COLUMNS}, "broker_kinds": seen.get("broker_kinds", [])}
+
+
+def find(rows: Sequence[Row], prefix: str) -> Row:
+    """The failure whose fingerprint begins so. Raises UsageError when none does, or several."""
+    found = [row for row in rows if prefix and row["fingerprint"].startswith(prefix)]
+    exact = [row for row in found if row["fingerprint"] == prefix]
+    if not found:
+        raise UsageError(f"no failure has the fingerprint {prefix!r}; dlq failures lists them")
+    if len(found) > 1 and not exact:
+        alike = ", ".join(row["fingerprint"] for row in found[:5])
+        raise UsageError(f"{prefix} is ambiguous: {alike}; give more of it")
+    return (exact or found)[0]
+
+
+def what(row: Row) -> str:
+    """What happened, in a line: the exception without its package, else the cause."""
+    if row["exception_class"]:
+        name = row["exception_class"].rpartition(".")[2]
+        return f"{name}: {row['exception_message']}" if row["exception_message"] else name
+    return spoken(row["cause"], row["broker_kinds"]) if row["cause"] else "its letters are no longer here"
+
+
+def where(row: Row) -> str:
+    """The queue it failed in, else where its letters lie."""
+    return row["origin"] or ", ".join(row["sources"])

@@ -1,0 +1,173 @@
+"""dlq failures: what a team says of failures, and what the commands make of it."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.archives import letter, write_analysis, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.core.clock import now
+
+Dlq = Callable[..., tuple[int, str, str]]
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+TIMEOUT, NULL = "aa" * 16, "bb" * 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """Three letters of one failure, one of another."""
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(n, record_id=one) for n, one in enumerate(IDS)])
+    analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}, "20260101T000000")
+    return store
+
+
+def analyze(store: LocalStore, fingerprints: dict[str, str], name: str) -> None:
+    said = {"cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom"}
+    write_analysis(
+        store, name, [{"record_id": one, "fingerprint": which, **said} for one, which in fingerprints.items()]
+    )
+
+
+@pytest.fixture
+def dlq(
+    store: LocalStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> Dlq:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def failures(dlq: Dlq, *arguments: str) -> list[tuple[str, str, str | None]]:
+    code, out, err = dlq("failures", *arguments)
+    assert code == 0, err
+    rows = map(json.loads, out.splitlines())
+    return [(row["fingerprint"], row["state"], row["owner"]) for row in rows]
+
+
+def test_every_failure_is_new_until_somebody_speaks_of_it(dlq: Dlq) -> None:
+    assert failures(dlq) == [(TIMEOUT, "new", None), (NULL, "new", None)]
+    code, out, _err = dlq("failures", "assign", "aaaaaaaa", "--as", "ann@desk", "--reason", "mine")
+    shown = json.loads(out)
+    assert (code, shown["state"], shown["owner"], shown["note"]) == (0, "open", "ann@desk", "mine")
+    assert failures(dlq) == [(NULL, "new", None), (TIMEOUT, "open", "ann@desk")]
+    assert failures(dlq, "ls", "--owner", "ann@desk") == [(TIMEOUT, "open", "ann@desk")]
+    assert failures(dlq, "ls", "--state", "new") == [(NULL, "new", None)]
+
+
+def test_all_that_was_said_stays_and_says_who_when_and_why(dlq: Dlq) -> None:
+    dlq("failures", "assign", NULL, "ann", "--as", "bob")
+    _code, _out, err = dlq("failures", "assign", NULL, "eve", "--as", "ann", "--reason", "holiday")
+    assert "until now it was assigned to ann" in err
+    dlq("failures", "assign", NULL, "--nobody", "--as", "eve")
+    history = json.loads(dlq("failures", "show", NULL)[1])["history"]
+    assert [(one["actor"], one["action"], one["value"], one["reason"]) for one in history] == [
+        ("bob", "assign", "ann", ""),
+        ("ann", "assign", "eve", "holiday"),
+        ("eve", "assign", "", ""),
+    ]
+    assert all(one["at"].endswith("Z") for one in history)
+    assert failures(dlq)[-1] == (NULL, "open", None)
+
+
+def test_a_letter_that_dies_after_it_was_resolved_makes_a_failure_regressed(
+    dlq: Dlq, store: LocalStore
+) -> None:
+    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed in 2.4.1")
+    assert failures(dlq)[-1] == (TIMEOUT, "resolved", None)
+    again = "e" * 32
+    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=now() + 1)])
+    analyze(store, dict.fromkeys([*IDS[:3], again], TIMEOUT) | {IDS[3]: NULL}, "20260102T000000")
+    assert failures(dlq)[0] == (TIMEOUT, "regressed", None)
+    dlq("failures", "reopen", TIMEOUT, "--reason", "not yet")
+    assert failures(dlq)[-1] == (TIMEOUT, "open", None)
+
+
+def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq: Dlq) -> None:
+    dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
+    assert failures(dlq)[-1] == (TIMEOUT, "snoozed", None)
+    dlq("failures", "snooze", TIMEOUT, "--letters", "3", "--reason", "known")
+    assert failures(dlq)[-1] == (TIMEOUT, "open", None)
+    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    assert failures(dlq)[-1] == (NULL, "snoozed", None)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["resolve", TIMEOUT], "say how it was mended"),
+        (["reopen", TIMEOUT], "say why"),
+        (["note", TIMEOUT, " "], "a note says something"),
+        (["snooze", TIMEOUT, "--reason", "x"], "until when?"),
+        (["snooze", TIMEOUT, "--until", "1h", "--letters", "3"], "until when?"),
+        (["snooze", TIMEOUT, "--until", "soon", "--reason", "x"], "neither a time"),
+        (["snooze", TIMEOUT, "--until", "2020-01-01", "--reason", "x"], "that is over"),
+        (["assign", "cc"], "no failure has the fingerprint 'cc'; dlq failures lists them"),
+        (["assign", TIMEOUT, "ann", "--nobody"], "either an owner or --nobody"),
+        (["note", TIMEOUT, "x" * 2_001], "at most 2,000 characters"),
+        (["ls", "--state", "opne"], "no state; did you mean 'open'?"),
+    ],
+)
+def test_what_cannot_be_said_is_told_in_one_line_and_nothing_is_kept(
+    dlq: Dlq, words: list[str], told: str
+) -> None:
+    code, out, err = dlq("failures", *words)
+    assert (code, out) == (2, "")
+    assert told in err
+    assert len(err.splitlines()) == 1
+    assert [state for _, state, _ in failures(dlq)] == ["new", "new"]
+
+
+def test_looking_makes_no_ledger(dlq: Dlq, tmp_path: Path) -> None:
+    failures(dlq)
+    assert not (tmp_path / "archive/ledger.db").exists()
+
+
+def test_a_failure_whose_letters_are_gone_keeps_its_history(dlq: Dlq, store: LocalStore) -> None:
+    dlq("failures", "note", TIMEOUT, "remember")
+    analyze(store, dict.fromkeys(IDS, NULL), "20260102T000000")
+    shown = json.loads(dlq("failures", "show", TIMEOUT)[1])
+    assert (shown["letters"], shown["note"]) == (0, "remember")
+
+
+def test_hostile_notes_and_names_steer_no_terminal(dlq: Dlq) -> None:
+    dlq("failures", "note", TIMEOUT, "\x1b[2Jgone\u202e", "--as", "\x1b]0;x\x07")
+    for words in (["failures"], ["failures", "show", TIMEOUT]):
+        for output in ("table", "json", "jsonl"):
+            _code, out, _err = dlq("-o", output, *words)
+            assert "gone" in out
+            assert "\x1b" not in out
+            assert "\u202e" not in out
+
+
+def test_two_processes_that_speak_at_once_lose_nothing(dlq: Dlq, tmp_path: Path) -> None:
+    script = """
+import sys
+from dlq.cli.app import run
+for number in range(8):
+    assert run(["-q", "failures", "note", sys.argv[2], f"{sys.argv[1]} {number}", "--as", sys.argv[1]]) == 0
+"""
+    words = [sys.executable, "-c", script]
+    both = [
+        subprocess.Popen([*words, who, TIMEOUT], cwd=tmp_path, stdout=subprocess.DEVNULL)
+        for who in ("ann", "bob")
+    ]
+    assert [one.wait() for one in both] == [0, 0]
+    history = json.loads(dlq("failures", "show", TIMEOUT)[1])["history"]
+    for who in ("ann", "bob"):
+        mine = [one["reason"] for one in history if one["actor"] == who]
+        assert mine == [f"{who} {number}" for number in range(8)]

@@ -1,0 +1,73 @@
+"""The life of a failure: a table of what was said and what its letters did, and the state that follows."""
+
+import pytest
+
+from dlq.core.failures import Action, Deaths, Event, State, by_fingerprint, life, said, until_letters
+from dlq.core.failures import until_time as until
+
+SECOND = 1_000_000
+
+
+def event(at: int, action: Action, value: str = "", reason: str = "", actor: str = "ann@a") -> Event:
+    return said(at * SECOND, actor, "f1", action, value, reason)
+
+
+ASSIGN, NOTE, REOPEN = event(1, "assign", "ann"), event(1, "note", "", "seen"), event(20, "reopen")
+RESOLVE = event(10, "resolve")
+FOR_A_WHILE = event(10, "snooze", until(50 * SECOND))
+TO_FIVE = event(10, "snooze", until_letters(5))
+
+TABLE: list[tuple[list[Event], int, int | None, int, State]] = [
+    # events, letters, when the last one died, now -> state
+    ([], 3, 1, 99, "new"),
+    ([ASSIGN], 3, 1, 99, "open"),
+    ([NOTE], 3, 99, 99, "open"),
+    ([FOR_A_WHILE], 3, 1, 49, "snoozed"),
+    ([FOR_A_WHILE], 3, 49, 49, "snoozed"),
+    ([FOR_A_WHILE], 3, 1, 50, "open"),
+    ([FOR_A_WHILE, NOTE], 3, 1, 49, "snoozed"),
+    ([TO_FIVE], 4, 99, 99, "snoozed"),
+    ([TO_FIVE], 5, 1, 11, "open"),
+    ([RESOLVE], 3, 10, 99, "resolved"),
+    ([RESOLVE], 0, None, 99, "resolved"),
+    ([RESOLVE], 3, None, 99, "resolved"),
+    ([RESOLVE], 3, 11, 99, "regressed"),
+    ([RESOLVE, ASSIGN], 3, 11, 99, "regressed"),
+    ([RESOLVE, NOTE], 3, 9, 99, "resolved"),
+    ([RESOLVE, REOPEN], 3, 11, 99, "open"),
+    ([RESOLVE, REOPEN, event(30, "resolve")], 3, 11, 99, "resolved"),
+    ([RESOLVE, event(12, "snooze", until(50 * SECOND))], 3, 11, 40, "snoozed"),
+    ([RESOLVE, event(12, "snooze", until(50 * SECOND))], 3, 11, 60, "open"),
+]
+
+
+@pytest.mark.parametrize(("events", "letters", "last", "now", "state"), TABLE)
+def test_a_state_follows_from_events_and_letters(
+    events: list[Event], letters: int, last: int | None, now: int, state: State
+) -> None:
+    died = None if last is None else last * SECOND
+    assert life(events, Deaths(letters, died), now * SECOND).state == state
+
+
+def test_the_last_owner_and_the_last_reason_stand() -> None:
+    events = [ASSIGN, NOTE, event(3, "assign", "bob"), event(4, "resolve", "", "", "bob@b")]
+    found = life(events, Deaths(), 9 * SECOND)
+    assert (found.owner, found.note, found.actor, found.changed_at) == ("bob", "seen", "bob@b", 4 * SECOND)
+
+
+def test_a_failure_can_be_given_back() -> None:
+    assert life([ASSIGN, event(2, "assign", "")], Deaths(), 0).owner is None
+
+
+def test_the_end_of_a_snooze_is_told_while_it_lasts() -> None:
+    assert life([TO_FIVE], Deaths(4), 0).until == "letters:5"
+    assert life([TO_FIVE], Deaths(5), 0).until is None
+
+
+def test_what_is_written_last_counts_whatever_the_clock_of_its_host_says() -> None:
+    assert life([event(90, "resolve"), event(10, "reopen")], Deaths(), 99 * SECOND).state == "open"
+
+
+def test_events_are_sorted_by_failure_and_keep_their_order() -> None:
+    other = said(1, "ann@a", "f2", "note", "", "x")
+    assert by_fingerprint([ASSIGN, other, NOTE]) == {"f1": [ASSIGN, NOTE], "f2": [other]}
