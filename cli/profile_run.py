@@ -218,7 +218,7 @@ class Run:
     def _gather(self) -> None:
         """The report's document, of this run's analysis, or of the one before where this one failed."""
         from dlq.archive import analyses
-        from dlq.cli.views import replays
+        from dlq.cli.views import events, replays
         from dlq.reports import report
 
         if analyses.latest(self._context.store) is None:
@@ -228,7 +228,9 @@ class Run:
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
         # A ledger that is gone must be mended, but what died tonight is reported all the same.
         known = replays(self._context, lambda error: self._fail("ledger_missing", error, code_of(error)))
-        self._report = report.make(self._context.store, known, masks, None, with_letters)
+        self._report = report.make(
+            self._context.store, known, masks, None, with_letters, events=events(self._context)
+        )
 
     def _write_report(self, format_: str, path: str) -> None:
         from dlq.reports import report
@@ -238,7 +240,7 @@ class Run:
         self._log("report_written", format=format_, path=path)
 
     def _check_thresholds(self) -> None:
-        counts = self._report["counts"] if self._report else None
+        counts = self._report["alarming"] if self._report else None
         for threshold in self._task.thresholds if counts else ():
             text = threshold.passed(counts or {})
             if text is not None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dlq.archive.views import Page
+    from dlq.core.failures import Event
 
 
 def replays(context: Context, missing: Callable[[UsageError], None] | None = None) -> "pa.Table | None":
@@ -28,6 +29,16 @@ def replays(context: Context, missing: Callable[[UsageError], None] | None = Non
         else:
             context.complain(f"what was replayed is not known here: {error}")
         return None
+
+
+def events(context: Context) -> "list[Event]":
+    """What people said of failures; nothing where the ledger is out of reach, which `replays` tells."""
+    from dlq.replay import ledger
+
+    try:
+        return ledger.events(context.settings.ledger, context.store)
+    except UsageError:
+        return []
 
 
 def open_views(context: Context) -> "duckdb.DuckDBPyConnection":

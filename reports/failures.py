@@ -94,3 +94,8 @@ def what(row: Row) -> str:
 def where(row: Row) -> str:
     """The queue it failed in, else where its letters lie."""
     return row["origin"] or ", ".join(row["sources"])
+
+
+def stands(row: Mapping[str, Any]) -> str:
+    """Its state, and who has it."""
+    return f"{row['state']}, {row['owner']}" if row["owner"] else str(row["state"])

@@ -7,6 +7,7 @@ from typing import Any
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import incidents, sparkline, stack
+from dlq.reports.failures import stands
 from dlq.reports.headline import basis, failure, minutes, sentences
 
 Document = Mapping[str, Any]
@@ -113,11 +114,11 @@ def _matrix(document: Document) -> str:
 
 
 def _fingerprints(document: Document) -> str:
-    columns = (">letters", "failure", "message", "cause", "since", "example")
+    columns = (">letters", "state", "failure", "message", "cause", "since", "example")
     return _table(
         columns,
         (
-            (r["letters"], *failure(r), r["cause"], minutes(r["first"]), r["example"][:12])
+            (r["letters"], stands(r), *failure(r), r["cause"], minutes(r["first"]), r["example"][:12])
             for r in document["fingerprints"]
         ),
     ) + "".join(map(_trace, document.get("sample", {}).get("failures", ())[:_TRACES]))

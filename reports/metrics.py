@@ -45,6 +45,8 @@ _COUNTS: Mapping[str, tuple[str, str]] = {
     "in_doubt": ("dlq_in_doubt_letters", "Letters of which nobody knows whether they went back."),
     "held": ("dlq_held_letters", "Letters that an operator holds back."),
     "dismissed": ("dlq_dismissed_letters", "Letters in the archive that were closed without a replay."),
+    "new_failures": ("dlq_new_failures", "Failures that nobody has said anything of."),
+    "regressed": ("dlq_regressed_failures", "Failures of which a letter died after they were resolved."),
     "ongoing": ("dlq_ongoing_incidents", "Bursts of dead letters that still go on."),
 }
 """Count of the report -> metric and help."""

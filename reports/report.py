@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlq.archive import analyses, user_sql, views
 from dlq.archive.files import PRIVATE, SHARED
 from dlq.archive.store import Store
+from dlq.core.clock import now
 from dlq.core.errors import UsageError
+from dlq.core.failures import Event
 from dlq.core.settings import Mask
 from dlq.core.suggestions import suggest
 from dlq.core.text import json_for_terminal
-from dlq.reports import compare, retention, sample, summary
+from dlq.reports import compare, failures, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
 from dlq.reports.summary import Document
@@ -45,12 +47,14 @@ def make(
     with_letters: bool = False,
     preview: "pa.Table | None" = None,
     part: Part | None = None,
+    events: Sequence[Event] = (),
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `preview`
-    (columns VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out.
-    Raises UsageError when there is neither an analysis nor a preview.
+    (columns VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out;
+    `events` are what people said of failures. `alarming` are its `counts` without letters of snoozed
+    failures, but for those in doubt. Raises UsageError when there is neither an analysis nor a preview.
     """
     analysis = analyses.latest(store)
     if analysis is None and (preview is None or not preview.num_rows):
@@ -59,14 +63,20 @@ def make(
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)
     with views.connect(store, replays, before=before, preview=preview) as connection:
+        lives = [row for row in failures.gather(connection, events, now()) if row["state"] != "new"]
         if part is not None:
             views.narrow(connection, user_sql.condition(part.condition(connection)))
-        document = summary.gather(connection, analysis)
+        document = summary.gather(connection, analysis, lives)
         document["retention"] = retention.gather(connection, store)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         if with_letters:
             document["sample"] = sample.gather(connection, masker, _named(document))
+    document["alarming"] = document["counts"]
+    if asleep := [row["fingerprint"] for row in lives if row["state"] == "snoozed"]:
+        with views.connect(store, replays, preview=preview) as connection:
+            views.narrow(connection, _awake(asleep, part.condition(connection) if part else None))
+            document["alarming"] = summary.gather(connection, analysis, lives)["counts"]
     if part is not None:
         _tell(document, part)
     return document if masker is None else masker.document(document)
@@ -76,6 +86,12 @@ def _named(document: Document) -> set[str]:
     """The letters that a reader of the report may look for."""
     firsts = {row["first_record_id"] for row in document["incidents"]}
     return {*firsts, *(row["example"] for row in document["fingerprints"])} - {None}
+
+
+def _awake(asleep: Sequence[str], chosen: str | None) -> str:
+    names = ", ".join("'{}'".format(name.replace("'", "''")) for name in asleep)
+    awake = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
+    return f"{awake} AND ({user_sql.condition(chosen)}\n)"
 
 
 def _tell(document: Document, part: Part) -> None:

@@ -12,6 +12,7 @@ from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES, spoken
 from dlq.core.clock import iso, now
+from dlq.core.failures import ORDER
 from dlq.reports import incidents, timeline
 from dlq.reports.incidents import next_step
 from dlq.reports.thresholds import STATES
@@ -90,7 +91,8 @@ def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
     if not fingerprints:
         return []
     top = fingerprints[0]
-    why = f"an example of the most frequent failure, {_letters(top['letters'])}"
+    which = "a failure that came back" if top["state"] == "regressed" else "the most frequent failure"
+    why = f"an example of {which}, {_letters(top['letters'])}"
     return [{"command": f"dlq show {top['example'][:12]}", "why": why}]
 
 
@@ -131,13 +133,23 @@ _FINGERPRINTS = f"""
         SELECT fingerprint, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
                min(example) AS example,
                arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources,
-               list_sort(list(DISTINCT broker_kind)) AS broker_kinds
-        FROM facts WHERE fingerprint IS NOT NULL
-        GROUP BY fingerprint ORDER BY letters DESC, fingerprint LIMIT {TOP})
-    SELECT top.* EXCLUDE (lies_in), v.cause, v.advice, v.exception_class, v.exception_message,
+               list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
+               any_value(coalesce(state, 'new')) AS state, any_value(owner) AS owner,
+               list_position({list(ORDER)}, any_value(coalesce(state, 'new'))) AS place
+        FROM facts LEFT JOIN lives USING (fingerprint) WHERE fingerprint IS NOT NULL
+        GROUP BY fingerprint ORDER BY place, letters DESC, fingerprint LIMIT {TOP})
+    SELECT top.* EXCLUDE (lies_in, place), v.cause, v.advice, v.exception_class, v.exception_message,
            v.exception_family, v.origin
     FROM top JOIN _judged v ON v.record_id = top.example AND v.source = top.lies_in
-    ORDER BY letters DESC, top.fingerprint"""
+    ORDER BY place, letters DESC, top.fingerprint"""
+_LIVES = """
+    CREATE TEMP TABLE lives AS
+    SELECT unnest($1::VARCHAR[]) AS fingerprint, unnest($2::VARCHAR[]) AS state,
+           unnest($3::VARCHAR[]) AS owner"""
+_BY_STATE = """
+    SELECT count(DISTINCT fingerprint) FILTER (coalesce(state, 'new') = 'new')::BIGINT AS new_failures,
+           count(DISTINCT fingerprint) FILTER (state = 'regressed')::BIGINT AS regressed
+    FROM facts LEFT JOIN lives USING (fingerprint) WHERE NOT previewed AND replay_state <> 'dismissed'"""
 _DUPLICATES = """
     SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
            count(*)::BIGINT AS letters
@@ -174,8 +186,12 @@ _LISTS: Mapping[str, str] = {
 }
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -> Document:
+def gather(
+    connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None, lives: Sequence[Document] = ()
+) -> Document:
     """The whole report of `analysis` (the one that `connection`'s views show; None: of a preview alone).
+
+    `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
     `previewed` is how many letters are only previewed, `undated` of how many nothing says when they died,
     `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
@@ -184,6 +200,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -
     (total, first, last) = next(run(connection, _SPAN).rows)
     step = timeline.step_seconds(first, last)
     list(run(connection, _FACTS.format(step=step, origin=timeline.ORIGIN)).rows)
+    told = [[row[name] for row in lives] for name in ("fingerprint", "state", "owner")]
+    list(run(connection, _LIVES, told).rows)
     document: Document = {
         "analysis": analysis.analysis if analysis else None,
         "created_at": analysis.created_at if analysis else iso(now()),
@@ -206,7 +224,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None) -
     document["undated"], oldest = how_many.pop("undated"), how_many.pop("oldest")
     document["oldest"] = None if oldest is None else iso(int(oldest * 1_000_000))
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
-    document["counts"] = {**_counts(document, judged), **how_many}
+    document["counts"] = {**_counts(document, judged), **how_many, **objects(connection, _BY_STATE)[0]}
     document["next"] = next_steps(document, _total(judged, "advice", "waiting"))
     return document
 

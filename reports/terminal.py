@@ -11,12 +11,15 @@ from rich.text import Text
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import incidents_text, sparkline
+from dlq.reports.failures import stands
 from dlq.reports.headline import basis, failure, minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
 
 Document = Mapping[str, Any]
 
 _WIDE_FROM = 110
+_STANDS = 24
+"""So wide may be a state and who has it."""
 
 
 def render(console: Console, document: Document) -> None:
@@ -80,7 +83,8 @@ def _matrix(document: Document, width: int) -> RenderableType | None:
 
 
 def _fingerprints(document: Document, width: int) -> RenderableType | None:
-    table = _table(">letters", "example", "since", "failure")
+    has_lives = any(row["state"] != "new" for row in document["fingerprints"])
+    table = _table(">letters", "example", "since", *(["state"] if has_lives else []), "failure")
     for row in document["fingerprints"]:
         name, message = failure(row)
         said = Text.assemble(
@@ -91,6 +95,7 @@ def _fingerprints(document: Document, width: int) -> RenderableType | None:
             f"{row['letters']:,}",
             _safe(row["example"])[:12],
             since if width >= _WIDE_FROM or not row["first"] else since[5:],
+            *([shorten(_safe(stands(row)), _STANDS)] if has_lives else []),
             said,
         )
     return table if table.row_count else None

@@ -13,9 +13,9 @@ from dlq.core.units import human_seconds, seconds
 STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", "held", "dismissed")
 NAMES = (
     "total", "open", "no_verdict", *CAUSES, *ADVICE, *STATES,
-    "duplicates", "fingerprints", "incidents", "ongoing", "oldest",
+    "duplicates", "fingerprints", "new_failures", "regressed", "incidents", "ongoing", "oldest",
 )  # fmt: skip
-"""What an expression can name: the report's `counts`."""
+"""What an expression can name: the report's `counts`, of which `alarming` leaves out snoozed failures."""
 
 _COMPARE: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,

@@ -65,13 +65,14 @@ def report(
     With --where, --source, --since, --incident or --failure all of it is about those letters alone.
 
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
-    duplicates, fingerprints, incidents or ongoing with a number, or with a share of all letters that are not
-    dismissed, and oldest, the age of the oldest letter that did not go back, with a duration (1h).
+    duplicates, fingerprints, new_failures, regressed, incidents or ongoing with a number, or with a share of
+    all letters that are not dismissed, and oldest, the age of the oldest letter that did not go back, with a
+    duration (1h). Letters of snoozed failures (dlq failures) count for it only while they are in doubt.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
     from dlq.analyzers.preview import preview
-    from dlq.cli.views import replays
+    from dlq.cli.views import events, replays
     from dlq.reports import previews, thresholds
     from dlq.reports import report as reports
 
@@ -86,7 +87,8 @@ def report(
         context.say(previews.too_many(seen.letters))
     part = _part(context, selecting.Selection(where, source, since, incident, failure))
     ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
-    document = reports.make(context.store, ledger, masks, compare, with_letters, seen.verdicts, part)
+    said = events(context)
+    document = reports.make(context.store, ledger, masks, compare, with_letters, seen.verdicts, part, said)
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:
@@ -94,7 +96,7 @@ def report(
         context.say(f"report written to {out}")
     else:
         _print(context, document, chosen)
-    passed = [line for bound in bounds if (line := bound.passed(document["counts"]))]
+    passed = [line for bound in bounds if (line := bound.passed(document["alarming"]))]
     for line in passed:
         context.complain(f"--fail-on {line}")
     return ExitCode.THRESHOLD if passed else ExitCode.DONE

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
@@ -171,3 +172,52 @@ for number in range(8):
     for who in ("ann", "bob"):
         mine = [one["reason"] for one in history if one["actor"] == who]
         assert mine == [f"{who} {number}" for number in range(8)]
+
+
+def report(dlq: Dlq, *arguments: str) -> tuple[int, dict[str, Any]]:
+    code, out, _err = dlq("report", *arguments)
+    return code, json.loads(out)
+
+
+def test_a_report_shows_who_has_a_failure_and_snoozed_ones_last(dlq: Dlq) -> None:
+    _code, document = report(dlq)
+    assert [row["state"] for row in document["fingerprints"]] == ["new", "new"]
+    dlq("failures", "snooze", TIMEOUT, "--until", "1d", "--reason", "known", "--as", "ann")
+    dlq("failures", "assign", NULL, "<b>bob|\x1b[2J</b>")
+    _code, document = report(dlq)
+    rows = [(row["fingerprint"], row["state"], row["owner"]) for row in document["fingerprints"]]
+    assert rows == [(NULL, "open", "<b>bob|\x1b[2J</b>"), (TIMEOUT, "snoozed", None)]
+    for format_ in ("terminal", "markdown", "html"):
+        out = dlq("report", "--format", format_)[1]
+        assert "snoozed" in out
+        assert "\x1b[2J" not in out
+        assert format_ == "terminal" or "<b>bob" not in out
+
+
+def test_new_and_regressed_failures_are_thresholds(dlq: Dlq) -> None:
+    assert report(dlq, "--fail-on", "new_failures > 0", "--fail-on", "regressed > 0")[0] == 5
+    for one in (TIMEOUT, NULL):
+        dlq("failures", "assign", one)
+    code, document = report(dlq, "--fail-on", "new_failures > 0", "--fail-on", "regressed > 0")
+    assert (code, document["counts"]["new_failures"], document["counts"]["regressed"]) == (0, 0, 0)
+
+
+def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, store: LocalStore) -> None:
+    dlq("failures", "resolve", NULL, "--reason", "fixed")
+    again = "e" * 32
+    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=now() + 1)])
+    analyze(store, dict.fromkeys(IDS[:3], TIMEOUT) | dict.fromkeys([IDS[3], again], NULL), "20260102T000000")
+    code, document = report(dlq, "--fail-on", "regressed > 0")
+    assert (code, document["fingerprints"][0]["fingerprint"]) == (5, NULL)
+    assert "came back" in document["next"][0]["why"]
+
+
+def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
+    bounds = ("--fail-on", "total > 1", "--fail-on", "application_error > 1", "--fail-on", "fingerprints > 1")
+    assert report(dlq, *bounds)[0] == 5
+    dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
+    code, document = report(dlq, *bounds)
+    assert (code, document["counts"]["total"], document["alarming"]["total"]) == (0, 4, 1)
+    part = ("--where", "attempts = 1")  # a part of the letters ends no snooze, and is counted alike
+    assert report(dlq, *part, *bounds)[0] == 0
+    assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0

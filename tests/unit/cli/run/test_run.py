@@ -173,7 +173,7 @@ def test_a_mask_covers_the_reports(team: Team, monkeypatch: pytest.MonkeyPatch) 
     from dlq.reports import report
 
     make: Callable[..., Any] = report.make
-    monkeypatch.setattr(report, "make", lambda *a: seen.append(a[2]) or make(*a))
+    monkeypatch.setattr(report, "make", lambda *a, **named: seen.append(a[2]) or make(*a, **named))
     team.profile('mask = true\nreport = ["n.md"]')
     team.put(1)
     team.run()
