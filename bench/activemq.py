@@ -112,14 +112,16 @@ def measure(version: str, letters: int) -> dict[str, object]:
         received = java(broker, "receive", letters, "bench.java")
         fill(broker, "bench.dlq", letters)
         pulled, whole_pull = dlq(folder, "pull", "bench", "--mode", "drain")
-        shutil.copytree(folder / "archive", typed / "archive")
+        typed.mkdir()
         configure(typed, broker, openwire=True)
+        fill(broker, "bench.dlq", letters)
+        pulled_openwire, _ = dlq(typed, "pull", "bench", "--mode", "drain")
         sent = java(broker, "send", letters, "bench.sent")
         java(broker, "receive", letters, "bench.sent")  # else the broker's memory limit holds producers back
         applied, whole_apply = replay(folder, "bench.back")
         java(broker, "receive", letters, "bench.back")
         by_openwire, whole_openwire = replay(typed, "bench.typed")
-    taken = letters / pulled["sources"][0]["seconds"]
+    taken, taken_openwire = (letters / each["sources"][0]["seconds"] for each in (pulled, pulled_openwire))
     replayed, replayed_openwire = letters / applied["seconds"], letters / by_openwire["seconds"]
     shutil.rmtree(folder)
     return {
@@ -127,7 +129,9 @@ def measure(version: str, letters: int) -> dict[str, object]:
         "letters": letters,
         "java_receive": round(received),
         "dlq_drain": round(taken),
+        "dlq_drain_openwire": round(taken_openwire),
         "drain_ratio": round(taken / received, 2),
+        "drain_ratio_openwire": round(taken_openwire / received, 2),
         "drain_ratio_whole": round(letters / whole_pull / received, 2),
         "java_send": round(sent),
         "dlq_replay_stomp": round(replayed),

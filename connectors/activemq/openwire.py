@@ -13,7 +13,14 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
-from dlq.connectors.activemq.openwire_messages import DISPATCH, TEXT, Dispatch, UnreadableError, dispatch
+from dlq.connectors.activemq.openwire_messages import (
+    DISPATCH,
+    TEXT,
+    Dispatch,
+    Seen,
+    UnreadableError,
+    dispatch,
+)
 from dlq.core.errors import ConnectionLost
 
 VERSION = 11
@@ -312,6 +319,7 @@ class Reader:
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
         self._max_frame = max_frame
+        self._seen: Seen = {}
         self.dispatched: deque[Dispatch] = deque()
         """Messages that nobody has taken from here yet."""
         self.version = 0
@@ -343,7 +351,7 @@ class Reader:
             elif kind == _CONNECTION_ERROR:
                 return [Answer(0, *_exception(frame, 6))]
             elif kind == DISPATCH:
-                self.dispatched.append(dispatch(frame))
+                self.dispatched.append(dispatch(frame, self._seen))
         except (struct.error, IndexError) as error:
             raise ConnectionLost("the broker sent an OpenWire command that is cut off") from error
         except UnreadableError as error:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.openwire_messages import Dispatch
-from dlq.connectors.activemq.openwire_records import message_id, records_of, unreadable
+from dlq.connectors.activemq.openwire_messages import Dispatch, UnreadableError
+from dlq.connectors.activemq.openwire_records import frame_of, message_id, records_of
 from dlq.connectors.activemq.records import Maker
+from dlq.connectors.activemq.stomp import Frame
 from dlq.connectors.activemq.stomp_consumer import (
     BATCH_ROWS,
     IDLE_END,
@@ -89,7 +90,7 @@ class OpenWireReading:
     def _some(self) -> tuple[Sequence[Record], list[Skipped]]:
         """Letters until a batch is full or the broker pauses."""
         request = self._scan.request
-        taken: list[Dispatch] = []
+        taken: list[tuple[Dispatch, Frame]] = []
         skipped: list[Skipped] = []
         size = 0
         while len(taken) < min(request.batch_rows, BATCH_ROWS) and size < request.batch_bytes:
@@ -114,7 +115,7 @@ class OpenWireReading:
         come = writer.consume(_NUDGE, self._scan.queue, 1, browse=False, selector="1=0", receipt=0)
         self._connection.send(come + writer.stop(_NUDGE))
 
-    def _take(self, letter: Dispatch, taken: list[Dispatch], skipped: list[Skipped]) -> None:
+    def _take(self, letter: Dispatch, taken: list[tuple[Dispatch, Frame]], skipped: list[Skipped]) -> None:
         if letter.consumer != _CONSUMER:
             return
         if not letter.name:
@@ -123,13 +124,13 @@ class OpenWireReading:
         self.seen += 1
         if self.seen % PAGE == 0 and not (self._acknowledged or self._scan.browse):
             self._nudge()
-        reason = unreadable(letter)
-        if reason is not None:
-            skipped.append(Skipped(message_id(letter.message_id), reason))
+        try:
+            taken.append((letter, frame_of(letter)))
+        except UnreadableError as error:
+            skipped.append(Skipped(message_id(letter.message_id), str(error)))
             self._owed.append((self.position, None))
             return
         self.position += 1
-        taken.append(letter)
         if self._scan.request.mode == "drain":
             self._owed.append((self.position, letter.name))
 

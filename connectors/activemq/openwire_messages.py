@@ -9,7 +9,7 @@ message is never looked into.
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,79 +40,120 @@ class Structure(NamedTuple):
     fields: tuple[Any, ...]
 
 
+Seen = dict[int, list[tuple[bytes, Structure]]]
+"""The last structures of each type, as they came and read. Most are the same from message to message, and
+none is the beginning of another."""
+_FEW = 4
+
+
 class Cursor:
-    """A place in bytes. Each method reads what stands there, and goes on behind it."""
+    """A place in bytes. Each method reads what stands there, and goes on behind it. Raises UnreadableError,
+    IndexError or struct.error where the bytes end."""
 
-    __slots__ = ("at", "data")
+    __slots__ = ("_seen", "at", "data")
 
-    def __init__(self, data: bytes, at: int = 0) -> None:
+    def __init__(self, data: bytes, at: int = 0, seen: "Seen | None" = None) -> None:
         self.data, self.at = data, at
+        self._seen: Seen = {} if seen is None else seen
+
+    def flag(self) -> bool:
+        """A truth value, or whether a field is there."""
+        at = self.at
+        self.at = at + 1
+        return self.data[at] != 0
+
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Fields of fixed size that follow one another."""
+        at = self.at
+        self.at = at + layout.size
+        return layout.unpack_from(self.data, at)
 
     def number(self, layout: struct.Struct) -> Any:
-        """A number, or a truth value."""
-        (value,) = layout.unpack_from(self.data, self.at)
-        self.at += layout.size
-        return value
+        """One such field."""
+        return self.numbers(layout)[0]
 
     def take(self, size: int) -> bytes:
         """So many bytes."""
-        begin, self.at = self.at, self.at + size
-        if size < 0 or self.at > len(self.data):
-            raise UnreadableError("it breaks off")
-        return self.data[begin : self.at]
+        begin = self.at
+        self.at = end = begin + size
+        if size < 0 or end > len(self.data):
+            raise UnreadableError(_BREAKS_OFF)
+        return self.data[begin:end]
 
     def utf(self) -> str:
         """A text of at most 64 KiB (java.io.DataInput#readUTF)."""
-        return decoded(self.take(self.number(_U16)))
+        data = self.take(self.number(_U16))
+        return data.decode("ascii") if data.isascii() else decoded(data)
 
     def string(self) -> str | None:
         """A text that may be absent."""
-        return self.utf() if self.number(_BOOL) else None
+        return self.utf() if self.flag() else None
 
     def sequence(self) -> bytes | None:
         """Bytes that may be absent."""
-        return self.take(self.number(_I32)) if self.number(_BOOL) else None
+        return self.take(self.number(_I32)) if self.flag() else None
 
     def structure(self) -> Structure | None:
         """A structure that may be absent."""
-        if not self.number(_BOOL):
+        begin = self.at
+        if not self.flag():
             return None
         kind = self.number(_U8)
-        readers = _READERS.get(kind)
-        if readers is None:
+        parts = _STRUCTURES.get(kind)
+        if parts is None:
             raise UnreadableError(f"it holds a structure of type {kind}")
-        return Structure(kind, tuple([read(self) for read in readers]))
+        seen = self._seen.setdefault(kind, [])
+        for raw, found in seen:
+            if self.data.startswith(raw, begin):
+                self.at = begin + len(raw)
+                return found
+        found = Structure(kind, tuple(self.fields(parts)))
+        if kind != MESSAGE_ID:
+            seen.insert(0, (self.data[begin : self.at], found))
+            del seen[_FEW:]
+        return found
 
     def structures(self) -> list[Structure | None] | None:
         """An array of them that may be absent."""
-        if not self.number(_BOOL):
-            return None
-        return [self.structure() for _ in range(self.number(_U16))]
+        return [self.structure() for _ in range(self.number(_U16))] if self.flag() else None
+
+    def fields(self, parts: "Parts") -> list[Any]:
+        """The fields of a structure, in the order of its marshaller."""
+        values: list[Any] = []
+        for part in parts:
+            if isinstance(part, struct.Struct):
+                values += self.numbers(part)
+            else:
+                values.append(part(self))
+        return values
 
 
-_BOOL, _U8, _I8, _U16, _I16 = (struct.Struct(f">{code}") for code in "?BbHh")
+Part = struct.Struct | Callable[[Cursor], Any]
+Parts = Sequence[Part]
+_U8, _I8, _U16, _I16 = (struct.Struct(f">{code}") for code in "BbHh")
 _I32, _I64, _FLOAT, _DOUBLE = (struct.Struct(f">{code}") for code in "iqfd")
-
-
-def _number(layout: struct.Struct) -> Callable[[Cursor], Any]:
-    return lambda cursor: cursor.number(layout)
-
-
-_FIELD: Mapping[str, Callable[[Cursor], Any]] = {
-    "?": _number(_BOOL), "c": _number(_I8), "i": _number(_I32), "q": _number(_I64),
-    "s": Cursor.string, "b": Cursor.sequence, "o": Cursor.structure, "a": Cursor.structures,
+_BREAKS_OFF = "it breaks off"
+_ENDS = (struct.error, IndexError)
+_OF_ITS_OWN: Mapping[str, Callable[[Cursor], Any]] = {
+    "s": Cursor.string, "x": Cursor.sequence, "o": Cursor.structure, "a": Cursor.structures,
 }  # fmt: skip
-_MESSAGE = "i?oooooosis?qcoqsbboo?iaqs??aqq?"
-_READERS: Mapping[int, list[Callable[[Cursor], Any]]] = {
-    kind: [_FIELD[code] for code in codes]
+
+
+def _parts(codes: str) -> Parts:
+    """`codes`: s text, x bytes, o structure, a structures; all else as the struct module has it."""
+    found = re.findall("[soxa]|[^soxa]+", codes)
+    return [_OF_ITS_OWN[part] if part in _OF_ITS_OWN else struct.Struct(f">{part}") for part in found]
+
+
+# Up to its id, from there to its content, and the rest.
+_MESSAGE = _parts("i?oooo"), _parts("osis?qboqs"), _parts("xoo?iaqs??aqq?")
+_STRUCTURES: Mapping[int, Parts] = {
+    kind: _parts(codes)
     for kind, codes in {
-        DISPATCH: "i?oooi",
-        **dict.fromkeys(CLASSES, _MESSAGE),
-        BLOB: _MESSAGE + "ss?",
         **dict.fromkeys((QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC), "s"),
-        MESSAGE_ID: "soqq",
+        MESSAGE_ID: "soqq",  # text, producer, number, number at the broker
         111: "qo",  # local transaction
-        112: "ibb",  # XA transaction
+        112: "ixx",  # XA transaction
         120: "s",  # connection
         121: "sq",  # session
         122: "sqq",  # consumer: connection, session, number
@@ -120,6 +161,7 @@ _READERS: Mapping[int, list[Callable[[Cursor], Any]]] = {
         BROKER_ID: "s",
     }.items()
 }
+_BLOB = _parts("ss?")
 
 
 class Message(NamedTuple):
@@ -176,48 +218,45 @@ class Dispatch(NamedTuple):
     unreadable: str | None = None
 
 
-def dispatch(frame: bytes) -> Dispatch:
+def dispatch(frame: bytes, seen: Seen | None = None) -> Dispatch:
     """A MessageDispatch, from its type on. Raises UnreadableError; a message that has a name and cannot be
     read to its end gives a Dispatch with the reason."""
-    cursor = Cursor(frame, 6)
+    cursor = Cursor(frame, 6, seen)
     try:
         consumer = cursor.structure()
         cursor.structure()
         number = consumer.fields[2] if consumer else 0
-        if not cursor.number(_BOOL):
-            return Dispatch(number, 0, b"", None)
-        return _dispatched(cursor, number)
-    except struct.error as error:
-        raise UnreadableError("it breaks off") from error
+        return _dispatched(cursor, number) if cursor.flag() else Dispatch(number, 0, b"", None)
+    except _ENDS as error:
+        raise UnreadableError(_BREAKS_OFF) from error
 
 
 def _dispatched(cursor: Cursor, consumer: int) -> Dispatch:
     kind, begin = cursor.number(_U8), cursor.at
     if kind not in CLASSES:
         raise UnreadableError(f"it holds a message of type {kind}")
-    values: list[Any] = []
-    name = b""
-    content = (begin, begin)
+    to_name, to_content, to_end = _MESSAGE
+    values = cursor.fields(to_name)
+    before = cursor.at
+    message_id = cursor.structure()
+    name = cursor.data[before : cursor.at]
     try:
-        for place, read in enumerate(_READERS[kind]):
-            before = cursor.at
-            values.append(read(cursor))
-            if place == _NAME:
-                name = cursor.data[before : cursor.at]
-            elif place == _CONTENT:
-                content = (before, cursor.at)
+        values += [message_id, *cursor.fields(to_content)]
+        content = cursor.at
+        values.append(cursor.sequence())
+        behind = cursor.at
+        values += cursor.fields(to_end)
+        if kind == BLOB:
+            values += cursor.fields(_BLOB)
+        marshalled = cursor.data[begin:content] + cursor.data[behind : cursor.at]
         cursor.number(_I32)  # redeliveries, which the message says itself
-    except (UnreadableError, struct.error) as error:
-        if not name:
-            raise
-        why = error if isinstance(error, UnreadableError) else "it breaks off"
-        return Dispatch(consumer, kind, name, None, b"", values[_NAME], f"{NOT_UNDERSTOOD}: {why}")
-    marshalled = cursor.data[begin : content[0]] + cursor.data[content[1] : cursor.at - _I32.size]
-    return Dispatch(consumer, kind, name, Message(*values), marshalled, values[_NAME])
+    except (UnreadableError, *_ENDS) as error:
+        why = error if isinstance(error, UnreadableError) else _BREAKS_OFF
+        return Dispatch(consumer, kind, name, None, b"", message_id, f"{NOT_UNDERSTOOD}: {why}")
+    return Dispatch(consumer, kind, name, Message(*values), marshalled, message_id)
 
 
 NOT_UNDERSTOOD = "a message that is not understood"
-_NAME, _CONTENT = Message._fields.index("message_id"), Message._fields.index("content")
 
 
 def decoded(data: bytes) -> str:
@@ -236,7 +275,7 @@ class Value(NamedTuple):
 
 _KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
     0: ("null", lambda _cursor, _depth: None),
-    1: ("boolean", lambda cursor, _: cursor.number(_BOOL)),
+    1: ("boolean", lambda cursor, _: cursor.flag()),
     2: ("byte", lambda cursor, _: cursor.number(_I8)),
     3: ("char", lambda cursor, _: chr(cursor.number(_U16))),
     4: ("short", lambda cursor, _: cursor.number(_I16)),
@@ -269,8 +308,8 @@ def map_of(data: bytes | None) -> dict[str, Value]:
     """Properties, or the content of a MapMessage. Raises UnreadableError."""
     try:
         return _map(Cursor(data)) if data else {}
-    except struct.error as error:
-        raise UnreadableError("it breaks off") from error
+    except _ENDS as error:
+        raise UnreadableError(_BREAKS_OFF) from error
 
 
 def is_value(data: bytes) -> bool:
@@ -278,7 +317,7 @@ def is_value(data: bytes) -> bool:
     cursor = Cursor(data)
     try:
         _value(cursor)
-    except (struct.error, UnreadableError):
+    except (UnreadableError, *_ENDS):
         return False
     return cursor.at == len(data)
 
@@ -289,8 +328,8 @@ def stream_of(data: bytes) -> Iterator[Value]:
     try:
         while cursor.at < len(data):
             yield _value(cursor)
-    except struct.error as error:
-        raise UnreadableError("it breaks off") from error
+    except _ENDS as error:
+        raise UnreadableError(_BREAKS_OFF) from error
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
@@ -307,6 +346,8 @@ def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | No
 
 
 def _as_json(value: Value) -> Any:
+    if value.kind == "float":
+        return float(java_text(value))
     if value.kind == "map":
         return {name: _as_json(each) for name, each in value.value.items()}
     if value.kind == "list":

@@ -7,7 +7,7 @@ marshalled message without its content.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -52,15 +52,15 @@ it shows; `headers` tell the truth."""
 _escaped_name = lru_cache(4096)(escape)
 
 
-def records_of(make: Maker, letters: Sequence[Dispatch]) -> Sequence[Record]:
-    """Records of letters that `unreadable` has nothing against."""
-    records = make([frame_of(letter) for letter in letters])
-    pairs = [letter.message is not None and _PAIR in (letter.message.properties or b"") for letter in letters]
+def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequence[Record]:
+    """Records of letters, with what `frame_of` has made of each."""
+    records = make([frame for _, frame in letters])
+    pairs = [one.message is not None and _PAIR in (one.message.properties or b"") for one, _ in letters]
     if not any(pairs):
         return records
     return [
         _with_true_headers(record, letter) if pair else record
-        for record, letter, pair in zip(records, letters, pairs, strict=True)
+        for record, (letter, _), pair in zip(records, letters, pairs, strict=True)
     ]
 
 
@@ -70,50 +70,43 @@ def _with_true_headers(record: Record, letter: Dispatch) -> Record:
     return record._replace(headers={name: true.get(name, text) for name, text in record.headers.items()})
 
 
-def unreadable(letter: Dispatch) -> str | None:
-    """Why a letter must stay in its queue; None: it need not."""
-    if letter.message is None:
-        return letter.unreadable
-    try:
-        body_of(letter.kind, letter.message)
-        map_of(letter.message.properties)
-    except UnreadableError as error:
-        return f"{NOT_UNDERSTOOD}: {error}"
-    return None
-
-
 def frame_of(letter: Dispatch) -> Frame:
-    """As STOMP would show it. Raises UnreadableError."""
+    """As STOMP would show it. Raises UnreadableError: why the letter must stay in its queue."""
     message = letter.message
     if message is None:
-        raise UnreadableError(letter.unreadable or "no message")
-    properties = map_of(message.properties)
-    body = body_of(letter.kind, message)
-    headers = {name: text for name, text in _standard(message) if text is not None}
+        raise UnreadableError(letter.unreadable or NOT_UNDERSTOOD)
+    try:
+        properties, body = map_of(message.properties), body_of(letter.kind, message)
+    except UnreadableError as error:
+        raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
+    headers = _standard(message)
     if letter.kind == BYTES:
         headers["content-length"] = str(len(body))
-    headers |= {name: _ASTRAL.sub("\ufffd\ufffd", java_text(value)) for name, value in properties.items()}
-    lines = [f"{_escaped_name(name)}:{escape(text)}" for name, text in headers.items()]
+    for name, value in properties.items():
+        text = value.value if value.kind == "string" else java_text(value)
+        headers[name] = text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
+    lines = [f"{_escaped_name(name)}:{escape(text)}" for name, text in headers.items() if text is not None]
     head = "\n".join(lines).encode("utf-8", "replace")
     return Frame(MESSAGE, head, body, False, letter.marshalled, _details(letter.kind, message, properties))
 
 
-def _standard(message: Message) -> Iterator[tuple[str, str | None]]:
-    yield "destination", shown(message.destination)
-    yield "message-id", message_id(message.message_id)
-    yield "correlation-id", message.correlation_id
-    yield "expires", str(message.expiration)
-    yield "redelivered", "true" if message.redelivery_counter > 0 else None
-    yield "priority", str(message.priority)
-    yield "reply-to", shown(message.reply_to)
-    yield "timestamp", str(message.timestamp)
-    yield "type", message.type
-    yield "JMSXUserID", message.user
-    yield "original-destination", shown(message.original_destination)
-    yield "persistent", "true" if message.persistent else None
+def _standard(message: Message) -> dict[str, str | None]:
+    return {
+        "destination": shown(message.destination),
+        "message-id": message_id(message.message_id),
+        "correlation-id": message.correlation_id,
+        "expires": str(message.expiration),
+        "redelivered": "true" if message.redelivery_counter > 0 else None,
+        "priority": str(message.priority),
+        "reply-to": shown(message.reply_to),
+        "timestamp": str(message.timestamp),
+        "type": message.type,
+        "JMSXUserID": message.user,
+        "original-destination": shown(message.original_destination),
+        "persistent": "true" if message.persistent else None,
+    }
 
 
-@lru_cache(4096)
 def shown(destination: Structure | None) -> str | None:
     """A destination as the broker shows it to STOMP clients."""
     if destination is None:

@@ -33,7 +33,7 @@ from dlq.connectors.activemq.openwire_messages import (
     readable,
     stream_of,
 )  # fmt: skip
-from dlq.connectors.activemq.openwire_records import frame_of, unreadable
+from dlq.connectors.activemq.openwire_records import frame_of
 from dlq.connectors.activemq.stomp import headers_of
 from dlq.core.errors import ConnectionLost
 
@@ -54,6 +54,15 @@ def frame(sent: Letter, consumer: int = 1) -> bytes:
     who = struct.pack(">BBBH12sqq", 1, 122, 1, 12, b"ID:a-1-2-3:1", 1, consumer)
     kind = message[HEAD - 1 : HEAD]
     return b"\x15\0\0\0\0\0" + who + PLACE + b"\1" + kind + message[HEAD:] + struct.pack(">i", 0)
+
+
+def unreadable(found: Dispatch) -> str | None:
+    """Why it must stay in its queue."""
+    try:
+        frame_of(found)
+    except UnreadableError as error:
+        return str(error)
+    return None
 
 
 def stream(data: bytes) -> bytes:
