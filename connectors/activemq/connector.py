@@ -1,20 +1,22 @@
-"""ActiveMQ Classic and Artemis over STOMP; the broker tells which of the two it is.
+"""ActiveMQ Classic and Artemis; the broker tells which of the two it is.
 
 Classic's letters are read and sent by OpenWire where the configuration says where."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from contextlib import closing
 
 from dlq.connectors.activemq import republishing
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
-from dlq.connectors.activemq.marker import committed, marker_queue, remove
+from dlq.connectors.activemq.marker import marker_queue
+from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
 from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
-from dlq.connectors.activemq.senders import StompSender
+from dlq.connectors.activemq.senders import Sender, StompSender
+from dlq.connectors.activemq.sockets import by_openwire, is_openwire
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import (
@@ -37,28 +39,20 @@ from dlq.core.record import Record
 from dlq.core.settings import Source
 
 
-class StompConnector:
+class ActiveMQConnector:
     """One ActiveMQ broker (or several addresses of one)."""
 
     window = 1000
 
     def __init__(self, broker: ActiveMQBroker) -> None:
-        self._broker = broker
-        link = Link(broker)
-        self.kind = "artemis" if link.artemis else "activemq"
-        self.version = link.version
-        link.close()
-        if link.artemis and broker.openwire_url:
-            raise ConfigError(
-                f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
-            )
+        self._broker, self._by_openwire = broker, by_openwire(broker)
+        self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
         self._queues = Queues(broker, self.kind, self.version)
 
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
-        by_openwire = self._broker.openwire_url is not None
-        found = inspection(self._queues, queue_of(source), self.kind, self.version, by_openwire)
-        return with_openwire(found, self._broker) if by_openwire else found
+        found = inspection(self._queues, queue_of(source), self.kind, self.version, self._by_openwire)
+        return with_openwire(found, self._broker) if self._by_openwire else found
 
     def gauge(self, source: Source) -> Gauge:
         """From management. What the broker does not tell of one queue is not known of a pattern."""
@@ -95,8 +89,7 @@ class StompConnector:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> SendPreview:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
-        typed = self._broker.openwire_url is not None
-        return republishing.preview(record, target, provenance, keep_headers, typed)
+        return republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """A queue that exists is its own consumer, one that does not has none; of topics nothing is known."""
@@ -126,19 +119,18 @@ class StompConnector:
     def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP."""
         del witness  # the markers are one, always
-        sender = OpenWireSender if self._broker.openwire_url else StompSender
-        return TransactionPublisher(partial(sender, self._broker), plan, window)
+        return TransactionPublisher(self._sender, plan, window)
+
+    def _sender(self) -> Sender:
+        return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     def find(
         self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
     ) -> Mapping[int, Presence]:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all."""
         del since, last  # markers are persistent: they outlive a restart of the broker
-        link = Link(self._broker)
-        try:
-            sent = committed(link, plan)
-        finally:
-            link.close()
+        with closing(self._sender()) as sender:
+            sent = sender.proven(plan)
         return {o.number: "sent" if o.provenance[REPLAY_ID] in sent else "not_sent" for o in outgoing}
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
@@ -149,16 +141,35 @@ class StompConnector:
     def forget(self, plan: str, witness: bool = False) -> None:
         """Take the markers out, and delete their empty queue where management may."""
         del witness  # the markers are one, always
-        link = Link(self._broker)
-        try:
-            remove(link, plan)
-        finally:
-            link.close()
+        with closing(self._sender()) as sender:
+            sender.forget(plan)
         self._queues.remove_empty(marker_queue(plan))
 
     def close(self) -> None:
         """Close the connection on which management is asked."""
         self._queues.close()
+
+
+def _by_stomp(broker: ActiveMQBroker) -> tuple[str, str]:
+    """Kind and version. Raises ConfigError, BrokerError."""
+    with closing(Link(broker)) as link:
+        if link.artemis and broker.openwire_url:
+            raise ConfigError(
+                f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
+            )
+        return "artemis" if link.artemis else "activemq", link.version
+
+
+def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
+    """The same by OpenWire, which only Classic's letters are read by."""
+    if broker.statistics_plugin:
+        raise ConfigError(
+            f"brokers.{broker.name}.statistics_plugin asks by STOMP, and url is of OpenWire; take it out"
+        )
+    with closing(OpenWireConnection(broker)) as connection:
+        if connection.artemis:
+            raise ConfigError(f"brokers.{broker.name}.url: this is Artemis; write it like stomp://host:61613")
+        return "activemq", connection.version
 
 
 def queue_of(source: Source) -> str:

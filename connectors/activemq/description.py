@@ -17,7 +17,7 @@ class ActiveMQBroker(Broker):
     openwire_url: str | None = None
     """Classic: where its own protocol is spoken, which carries every class of message, with types."""
     statistics_plugin: bool = False
-    """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth."""
+    """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth by STOMP."""
 
 
 def _tells_more(broker: ActiveMQBroker) -> str:
@@ -25,9 +25,9 @@ def _tells_more(broker: ActiveMQBroker) -> str:
 
 
 CLASSIC = Kind(
-    connector="dlq.connectors.activemq.connector:StompConnector",
+    connector="dlq.connectors.activemq.connector:ActiveMQConnector",
     settings=ActiveMQBroker,
-    schemes=("stomp", "stomp+tls"),
+    schemes=("stomp", "stomp+tls", "tcp", "ssl"),
     api="jolokia_url",
     by_tls={"stomp": "stomp+tls://", "tcp": "ssl://"},
     rules="dlq.analyzers.rules.activemq",

@@ -61,10 +61,15 @@ def check_rights(link: Link, plan: str) -> None:
     try:
         link.request("SEND", {**place, **transaction}, b"")
     except AccessDenied as error:
-        entry = _RIGHTS_ON_ARTEMIS if link.artemis else _RIGHTS_ON_CLASSIC
-        proof = "a replay leaves proof of what it sent in queues named dlq.replay.PLAN"
-        raise AccessDenied(f"{error}; {proof}, so the broker's configuration needs {entry}") from error
+        raise without_right(error, link.artemis) from error
     link.request("ABORT", transaction)
+
+
+def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
+    """Markers may not be written, and what the broker's configuration lacks."""
+    entry = _RIGHTS_ON_ARTEMIS if artemis else _RIGHTS_ON_CLASSIC
+    proof = "a replay leaves proof of what it sent in queues named dlq.replay.PLAN"
+    return AccessDenied(f"{error}; {proof}, so the broker's configuration needs {entry}")
 
 
 def committed(link: Link, plan: str) -> set[str]:

@@ -6,6 +6,7 @@ those of org/apache/activemq/util/MarshallingSupport.java. A frame is its length
 number that the answer repeats (here: the receipt), whether an answer is wanted, and the command's fields.
 """
 
+import contextlib
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -14,13 +15,16 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 from dlq.connectors.activemq.openwire_messages import (
+    BROKER_ID,
     DISPATCH,
     TEXT,
+    Cursor,
     Dispatch,
     Seen,
     UnreadableError,
     dispatch,
-)
+    map_of,
+)  # fmt: skip
 from dlq.core.errors import ConnectionLost
 
 VERSION = 11
@@ -30,19 +34,19 @@ NONE = b"\0"
 MAGIC = b"ActiveMQ"
 WIREFORMAT_INFO = 1
 _CONNECTION_INFO, _SESSION_INFO, _PRODUCER_INFO, _TRANSACTION_INFO, _SHUTDOWN_INFO = 3, 4, 6, 7, 11
-_CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 5, 12, 22
+_BROKER_INFO, _CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 2, 5, 12, 22
 _MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = (
     110, 111, 120, 121, 122, 123,
 )  # fmt: skip
 _STANDARD_ACK, _UNSET = 2, -1
 """MessageAck.STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no delivery is counted."""
 _DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
-_STEPS = {"begin": 0, "commit": 2}
-"""TransactionInfo.BEGIN and COMMIT_ONE_PHASE."""
+_STEPS = {"begin": 0, "commit": 2, "rollback": 4}
+"""TransactionInfo.BEGIN, COMMIT_ONE_PHASE and ROLLBACK."""
 _STRING, _BIG_STRING, _COUNT = struct.Struct(">BH"), struct.Struct(">Bi"), struct.Struct(">i")
 _LONGEST_SHORT = 0xFFFF
 
-Step = Literal["begin", "commit"]
+Step = Literal["begin", "commit", "rollback"]
 
 
 def modified_utf8(text: str) -> bytes:
@@ -204,15 +208,15 @@ class Writer:
         fields = (self._connection, self._transaction(number), bytes((_STEPS[step],)))
         return _command(_TRANSACTION_INFO, receipt, *fields)
 
-    def message(self, letter: Letter, transaction: int, receipt: int = 0) -> bytes:
-        """A persistent message that never expires, in a transaction."""
+    def message(self, letter: Letter, transaction: int | None, receipt: int = 0) -> bytes:
+        """A persistent message that never expires, in a transaction, if any."""
         self._sequence += 1
         return _command(
             letter.message_type,
             receipt,
             self._producer,
             letter.destination,
-            self._transaction(transaction),
+            NONE if transaction is None else self._transaction(transaction),
             NONE,  # original destination
             _structure(_MESSAGE_ID, NONE, self._producer, struct.pack(">qq", self._sequence, 0)),
             NONE,  # original transaction
@@ -232,9 +236,17 @@ class Writer:
         return _structure(_CONSUMER_ID, self._name, _long(1), _long(number))
 
     def consume(
-        self, number: int, queue: str, prefetch: int, browse: bool, selector: str | None, receipt: int
+        self,
+        number: int,
+        queue: str,
+        prefetch: int,
+        browse: bool,
+        selector: str | None,
+        receipt: int,
+        exclusive: bool = False,
     ) -> bytes:
-        """ConsumerInfo: so many unacknowledged messages at a time; `browse` takes none."""
+        """ConsumerInfo: so many unacknowledged messages at a time; `browse` takes none; to an `exclusive` one
+        the broker gives all."""
         return _command(
             _CONSUMER_INFO,
             receipt,
@@ -244,7 +256,7 @@ class Writer:
             struct.pack(">ii?", prefetch, 0, False),  # no limit of pending messages, dispatched in turn
             _string(selector),
             NONE + NONE,  # client id, subscription name
-            struct.pack(">???b", False, False, False, 0),  # local too, shared, of now; priority
+            struct.pack(">???b", False, exclusive, False, 0),  # local too, not retroactive; priority
             NONE + NONE,  # broker path, additional predicate
             struct.pack(">???", False, False, False),  # of no network, acknowledges each, in ranges
             NONE,  # network consumer path
@@ -324,6 +336,8 @@ class Reader:
         """Messages that nobody has taken from here yet."""
         self.version = 0
         """The broker's, once it has greeted."""
+        self.provider = self.broker = ""
+        """Its version, such as 5.18.6, and the broker's id."""
 
     def feed(self, data: bytes) -> list[Answer]:
         """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
@@ -345,11 +359,14 @@ class Reader:
         try:
             if not self.version:
                 self.version = _version(frame)
+                self.provider = _provider(frame)
             elif kind in _RESPONSES:
                 (receipt,) = struct.unpack_from(">i", frame, 6)
                 return [Answer(receipt, *(_exception(frame, 10) if kind == _EXCEPTION_RESPONSE else (None,)))]
             elif kind == _CONNECTION_ERROR:
                 return [Answer(0, *_exception(frame, 6))]
+            elif kind == _BROKER_INFO:
+                self.broker = _broker(frame)
             elif kind == DISPATCH:
                 self.dispatched.append(dispatch(frame, self._seen))
         except (struct.error, IndexError) as error:
@@ -364,6 +381,21 @@ def _version(frame: bytes) -> int:
         raise ConnectionLost(_NO_OPENWIRE)
     version: int = struct.unpack_from(">i", frame, 9)[0]
     return version
+
+
+def _provider(frame: bytes) -> str:
+    """From the options that follow OpenWire's version."""
+    with contextlib.suppress(UnreadableError):
+        found = map_of(Cursor(frame, 13).sequence()).get("ProviderVersion")
+        return str(found.value) if found else ""
+    return ""
+
+
+def _broker(frame: bytes) -> str:
+    with contextlib.suppress(UnreadableError):
+        found = Cursor(frame, 6).structure()
+        return str(found.fields[0]) if found and found.kind == BROKER_ID else ""
+    return ""
 
 
 def _exception(frame: bytes, at: int) -> tuple[str, str | None]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import secrets
 import time
 from itertools import count
@@ -23,6 +24,7 @@ _SPARE = 1000
 _MOST_KEPT = 2**30
 """Bytes that may come while messages wait for whoever asks for them."""
 _numbers = count(1)
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class OpenWireConnection:
@@ -73,6 +75,17 @@ class OpenWireConnection:
         """The broker as error texts name it."""
         return f"{self._broker.name} ({self.node})"
 
+    @property
+    def version(self) -> str:
+        """5.18.6, 6.3.1; empty when the broker does not say."""
+        return self._reader.provider
+
+    @property
+    def artemis(self) -> bool:
+        """Whether the other side is Artemis: its broker id is the UUID of its node (seen on 2.56.0), that of
+        Classic has the form ID:host-port-time."""
+        return _UUID.fullmatch(self._reader.broker) is not None
+
     def new_receipt(self) -> str:
         """The next number: OpenWire's answers name the number of their command."""
         self._issued += 1
@@ -113,7 +126,7 @@ class OpenWireConnection:
 
     def _read(self, wait: float) -> None:
         """Keep the answers that come within `wait` seconds. Raises the first refusal."""
-        self._socket.settimeout(wait)
+        self._socket.settimeout(max(wait, 0.001))
         try:
             data = self._socket.recv(_RECEIVE)
         except TimeoutError:

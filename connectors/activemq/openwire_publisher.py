@@ -1,8 +1,8 @@
 """Replays to Classic by its own protocol, OpenWire: less work for the broker, and properties keep types.
 
-STOMP stays the way to look for markers; so before anything is sent a marker goes out by
-OpenWire and is looked for by STOMP. Two addresses of different brokers would send letters that are never
-found again.
+Where there is an address for STOMP, too, a marker goes out by OpenWire before anything else and is looked for
+by STOMP: a plan that was begun by one way may go on by the other, and where the addresses are those of two
+brokers, what was sent would not be found.
 """
 
 import re
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
-from dlq.connectors.activemq import openwire
+from dlq.connectors.activemq import openwire, openwire_marker
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.marker import check_rights, committed, marker_body, marker_queue
+from dlq.connectors.activemq.marker import committed, marker_body
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, TEXT, is_value
 from dlq.connectors.activemq.openwire_records import (
@@ -27,6 +27,7 @@ from dlq.connectors.activemq.openwire_records import (
     RAW_OF,
 )  # fmt: skip
 from dlq.connectors.activemq.republishing import content, types_of
+from dlq.connectors.activemq.sockets import is_openwire
 from dlq.connectors.activemq.stomp import text_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Inspection, Outgoing
@@ -49,10 +50,13 @@ class OpenWireSender(OpenWireConnection):
     artemis = False
 
     def check(self, plan: str) -> None:
-        """Commit a marker by OpenWire, and look for it by STOMP: both addresses must be of one broker."""
+        """Where the broker has an address for STOMP, too, it must be of the same broker: commit a marker by
+        OpenWire, and look for it by STOMP."""
+        openwire_marker.check_rights(self, plan)
+        if is_openwire(self._broker):
+            return
         link, token = Link(self._broker), f"check-{secrets.token_hex(8)}"
         try:
-            check_rights(link, plan)
             written, done = self.new_receipt(), self.new_receipt()
             commands = (
                 self.begin(_CHECK),
@@ -70,12 +74,12 @@ class OpenWireSender(OpenWireConnection):
             link.close()
 
     def proven(self, plan: str) -> set[str]:
-        """By the markers, over a STOMP connection."""
-        link = Link(self._broker)
-        try:
-            return committed(link, plan)
-        finally:
-            link.close()
+        """By the markers, over this connection."""
+        return openwire_marker.committed(self, plan)
+
+    def forget(self, plan: str) -> None:
+        """Acknowledge the markers."""
+        openwire_marker.remove(self, plan)
 
     def begin(self, transaction: str) -> bytes:
         """TransactionInfo that begins it."""
@@ -91,9 +95,8 @@ class OpenWireSender(OpenWireConnection):
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
         """A persistent message into the plan's queue; the broker answers it."""
-        place = openwire.destination("queue", marker_queue(plan))
-        message = openwire.Letter(place, BYTES, marker_body(replay_ids), openwire.properties({}, {}), _now())
-        return self.writer.message(message, int(transaction), int(receipt))
+        marker = openwire_marker.marker_of(plan, marker_body(replay_ids))
+        return self.writer.message(marker, int(transaction), int(receipt))
 
 
 def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:

@@ -11,6 +11,7 @@ from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_consumer import OpenWireScan
 from dlq.connectors.activemq.queues import Queues, subscription
 from dlq.connectors.activemq.records import Maker, Place, record_maker
+from dlq.connectors.activemq.sockets import by_openwire
 from dlq.connectors.activemq.stomp import MAX_FRAME, Frame, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_consumer import Scan, Started, nudge
@@ -49,7 +50,7 @@ _UNASKED = "Jolokia was not asked: {}."
 
 def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan | OpenWireScan:
     """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
-    return (_by_openwire if broker.openwire_url else _by_stomp)(broker, queues, request, queue)
+    return (_by_openwire if by_openwire(broker) else _by_stomp)(broker, queues, request, queue)
 
 
 def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from dlq.connectors.activemq.marker import check_rights, committed, marker
+from dlq.connectors.activemq.marker import check_rights, committed, marker, remove
 from dlq.connectors.activemq.republishing import wire
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
@@ -46,6 +46,9 @@ class Sender(Protocol):
     def proven(self, plan: str) -> set[str]:
         """The replay ids of the plan's committed transactions, while none is open. Raises BrokerError."""
 
+    def forget(self, plan: str) -> None:
+        """Take the plan's markers away. Raises BrokerError."""
+
     def send(self, data: bytes) -> None:
         """Write commands."""
 
@@ -69,6 +72,10 @@ class StompSender(Link):
     def proven(self, plan: str) -> set[str]:
         """By the markers, over this connection."""
         return committed(self, plan)
+
+    def forget(self, plan: str) -> None:
+        """Acknowledge them."""
+        remove(self, plan)
 
     def begin(self, transaction: str) -> bytes:
         """A BEGIN frame."""

@@ -29,14 +29,29 @@ class Address(NamedTuple):
     tls: bool
 
 
+def is_openwire(broker: ActiveMQBroker) -> bool:
+    """Whether its `url` is one of OpenWire: STOMP is not spoken at all."""
+    return urlsplit(broker.url).scheme in _OPENWIRE
+
+
+def by_openwire(broker: ActiveMQBroker) -> bool:
+    """Whether letters come and go by OpenWire."""
+    return broker.openwire_url is not None or is_openwire(broker)
+
+
 def address_of(broker: ActiveMQBroker) -> Address:
-    """Parse `stomp://user@host:port,host:port` (or stomp+tls). Raises ConfigError."""
-    example = "stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614"
-    return _address(f"brokers.{broker.name}.url", broker.url, _STOMP, example)
+    """Parse `stomp://user@host:port,host:port` (or stomp+tls, tcp, ssl). Raises ConfigError."""
+    example = "stomp://user@host:61613 or stomp+tls://host1:61614,host2:61614, on Classic tcp:// or ssl://"
+    schemes = _OPENWIRE if is_openwire(broker) else _STOMP
+    return _address(f"brokers.{broker.name}.url", broker.url, schemes, example)
 
 
 def openwire_address_of(broker: ActiveMQBroker) -> Address:
     """Parse `tcp://host:port,host:port` (or ssl); the user is that of `url`. Raises ConfigError."""
+    if is_openwire(broker):
+        if broker.openwire_url:
+            raise ConfigError(f"brokers.{broker.name}: url is of OpenWire, too; take openwire_url out")
+        return address_of(broker)
     place, example = (
         f"brokers.{broker.name}.openwire_url",
         "tcp://host:61616 or ssl://host1:61617,host2:61617",

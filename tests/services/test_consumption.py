@@ -7,7 +7,7 @@ from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, rabbit, 
 from support.brokers.rocketmq.driver import eventually
 from support.brokers.rocketmq.fixtures import Rocket, rocket, rocket_cluster
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 
@@ -69,7 +69,7 @@ def test_rabbitmq_without_management_counts_no_acknowledgements(rabbit: Rabbit) 
 def test_activemq_counts_what_is_not_acknowledged(stomp: Place, jolokia: bool) -> None:
     stomp.send(*[b"x"] * 5)
     queue, other = Target("queue", stomp.queue), Target("queue", f"{stomp.queue}.not.there")
-    connector = StompConnector(activemq_settings(stomp.broker, jolokia))
+    connector = ActiveMQConnector(activemq_settings(stomp.broker, jolokia))
     before = connector.consumption([queue, other, Target("topic", "prices")])
     assert connector.missing([other]) == {}
     assert connector.consumers([queue, other]) == ({queue: [queue.name], other: []} if before else {})

@@ -9,7 +9,7 @@ from support.brokers.activemq.broker import CLASSIC, ActiveMq, broker_of
 from support.brokers.activemq.fixtures import Place, settings_of
 from support.brokers.activemq.sending import outgoing, published
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.base import Target
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.activemq
 
 def place_on(broker: ActiveMq) -> Place:
     settings = replace(settings_of(broker), jolokia_details=True)
-    return Place(broker, settings, StompConnector(settings), "orders")
+    return Place(broker, settings, ActiveMQConnector(settings), "orders")
 
 
 @pytest.fixture

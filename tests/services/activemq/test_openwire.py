@@ -9,7 +9,7 @@ from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
 from support.brokers.activemq.fixtures import Place, by_openwire, certificate, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
 from dlq.connectors.base import Sent, Target
@@ -30,7 +30,7 @@ def test_java_gets_back_what_java_sent_types_and_all(stomp: Place) -> None:
     assert len(before) == 2
     stomp.java("ActiveMqTyped.java", "send", stomp.queue)
     typed = by_openwire(stomp)
-    detailed = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
+    detailed = replace(stomp, connector=ActiveMQConnector(replace(stomp.settings, jolokia_details=True)))
     letters = outgoing(detailed.drain(), Target("queue", f"{stomp.queue}.back"))
     assert {sent.outcome for sent in published(typed, stomp.queue, letters)} == {"confirmed"}
     assert shown(stomp, f"{stomp.queue}.back") == before
@@ -88,6 +88,46 @@ def test_a_topic_gets_its_letter(stomp: Place) -> None:
 def test_artemis_is_told_that_this_is_for_classic(stomp: Place) -> None:
     with pytest.raises(ConfigError, match=r"openwire_url is for Classic"):
         by_openwire(stomp)
+    with pytest.raises(ConfigError, match=r"url: this is Artemis; write it like stomp://"):
+        ActiveMQConnector(replace(stomp.settings, url=stomp.settings.url.replace("stomp:", "tcp:")))
+
+
+@on_classic
+def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None:
+    alone = by_openwire_alone(stomp)
+    assert (alone.connector.kind, alone.connector.version) == ("activemq", stomp.broker.version)
+    stomp.send(*[b"%d" % n for n in range(450)])
+    there = f"by OpenWire, to 127.0.0.1:{stomp.broker.openwire}"
+    assert alone.connector.inspect(alone.request().source).facts["pulls and replays"] == there
+    letters = outgoing(alone.drain(), Target("queue", f"{stomp.queue}.back"))
+    assert {sent.outcome for sent in published(alone, stomp.queue, letters[:420])} == {"confirmed"}
+    for place in (alone, by_openwire(stomp), stomp):
+        found = place.connector.find(stomp.queue, letters, since=0)
+        assert [found[n] for n in range(450)] == ["sent"] * 420 + ["not_sent"] * 30
+    alone.connector.forget(stomp.queue)
+    assert set(alone.connector.find(stomp.queue, letters, since=0).values()) == {"not_sent"}
+    assert len(stomp.drain(f"{stomp.queue}.back")) == 420
+
+
+def by_openwire_alone(place: Place, **changes: object) -> Place:
+    """The same place, without any address for STOMP."""
+    settings = replace(place.settings, url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
+    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+
+
+@on_classic
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"openwire_url": "tcp://mq:61616"}, "url is of OpenWire, too; take openwire_url out"),
+        ({"statistics_plugin": True}, "statistics_plugin asks by STOMP"),
+    ],
+)
+def test_what_openwire_alone_has_no_use_for_is_said(
+    stomp: Place, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        by_openwire_alone(stomp, **changes)
 
 
 def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:
@@ -154,10 +194,10 @@ def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq
     by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
     trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
     assert [
-        s.outcome for s in published(replace(place, connector=StompConnector(trusting)), "tls", letters)
+        s.outcome for s in published(replace(place, connector=ActiveMQConnector(trusting)), "tls", letters)
     ] == ["confirmed"]
     with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right"):
-        StompConnector(replace(trusting, ca_file=None)).publisher("tls", 10)
+        ActiveMQConnector(replace(trusting, ca_file=None)).publisher("tls", 10)
 
 
 def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(guarded: ActiveMq) -> None:
@@ -165,8 +205,8 @@ def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(
     place.send(b"a")
     by_tls, authority = f"ssl://127.0.0.1:{guarded.openwire_tls}", str(guarded.folder / "ca.pem")
     trusting = replace(place.settings, openwire_url=by_tls, ca_file=authority)
-    assert [r.body for r in replace(place, connector=StompConnector(trusting)).drain()] == [b"a"]
-    blind = replace(place, connector=StompConnector(replace(place.settings, jolokia_url=None)))
+    assert [r.body for r in replace(place, connector=ActiveMQConnector(trusting)).drain()] == [b"a"]
+    blind = replace(place, connector=ActiveMQConnector(replace(place.settings, jolokia_url=None)))
     with pytest.raises(AccessDenied, match=r"not authorized to read from: queue://forbidden"):
         blind.drain("forbidden")
 
@@ -188,7 +228,7 @@ def test_an_address_of_another_broker_is_refused_before_anything_is_sent(own_bro
         place.send(b"a")
         settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{other.openwire}")
         with pytest.raises(ConfigError, match=r"openwire_url: .* is another broker than .* of url"):
-            StompConnector(settings).publisher("plan", 10)
+            ActiveMQConnector(settings).publisher("plan", 10)
 
 
 def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq) -> None:
@@ -198,7 +238,7 @@ def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq
     there = f"by OpenWire, to 127.0.0.1:{own_broker.openwire}"
     assert place.connector.inspect(source).facts["pulls and replays"] == there
     nowhere = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{free_ports(1)[0]}")
-    said = StompConnector(nowhere).inspect(source)
+    said = ActiveMQConnector(nowhere).inspect(source)
     assert "pulls and replays" not in said.facts
     assert any(warning.startswith("Nothing would be pulled or sent: ") for warning in said.warnings)
 

@@ -12,7 +12,7 @@ from support.brokers.activemq.sending import outgoing, place_on, published
 from support.connector_contract import ReadingContract
 from support.servers.cutter import Cutter
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Target
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -146,7 +146,7 @@ def test_a_connection_that_is_cut_loses_nothing(stomp: Place, answers: int) -> N
         cutter.answers = answers
         here = by_openwire(stomp)
         cut = replace(
-            here, connector=StompConnector(replace(here.settings, openwire_url=f"tcp://{cutter.address}"))
+            here, connector=ActiveMQConnector(replace(here.settings, openwire_url=f"tcp://{cutter.address}"))
         )
         try:
             taken, settled = drained_until(cut, lambda _come: None)

@@ -10,7 +10,7 @@ from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_clas
 from support.connector_contract import ReadingContract
 
 from dlq.analyzers.rules import Facts, judge
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.base import Mode
@@ -121,7 +121,7 @@ def test_a_memory_limit_stalls_no_drain(stomp: Place) -> None:
 @on_classic
 def test_without_jolokia_the_end_is_said_to_be_unproven(stomp: Place) -> None:
     stomp.send(b"a", b"b")
-    connector = StompConnector(settings_of(stomp.broker, jolokia=False))
+    connector = ActiveMQConnector(settings_of(stomp.broker, jolokia=False))
     records, _, reading = replace(stomp, connector=connector).pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, None, True)
     assert any("not proven" in note for note in reading.notes)
@@ -132,7 +132,7 @@ def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp
     stomp.send(b"a", b"b")
     [dead] = free_ports(1)
     settings = replace(stomp.settings, jolokia_url=f"http://127.0.0.1:{dead}/jolokia/")
-    place = replace(stomp, connector=StompConnector(settings))
+    place = replace(stomp, connector=ActiveMQConnector(settings))
     why = f"not proven: brokers.legacy.jolokia_url (127.0.0.1:{dead}): Connection refused."
     seen = place.connector.inspect(Source("letters", "legacy", queue=stomp.queue))
     assert (seen.depth, [why in warning for warning in seen.warnings].count(True)) == (None, 1)
@@ -145,7 +145,7 @@ def test_a_jolokia_that_is_down_stops_neither_pull_nor_doctor_and_is_named(stomp
 def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None:
     stomp.send(b"a", b"b")
     settings = replace(stomp.settings, jolokia_url="http://127.0.0.1:1/jolokia/")
-    connector = StompConnector(settings)
+    connector = ActiveMQConnector(settings)
     records, _, reading = replace(stomp, connector=connector).pull("drain")
     connector.close()
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
@@ -156,10 +156,10 @@ def test_artemis_is_asked_over_stomp_where_jolokia_is_down(stomp: Place) -> None
 def test_the_statistics_plugin_proves_the_end_where_there_is_no_jolokia(stomp: Place) -> None:
     stomp.send(b"a", b"b")
     settings = replace(settings_of(stomp.broker, jolokia=False), statistics_plugin=True)
-    records, _, reading = replace(stomp, connector=StompConnector(settings)).pull("drain")
+    records, _, reading = replace(stomp, connector=ActiveMQConnector(settings)).pull("drain")
     assert (len(records), reading.snapshot, reading.complete) == (2, 2, True)
     assert not any("not proven" in note for note in reading.notes)
-    elsewhere = StompConnector(settings).inspect(Source("letters", "legacy", queue="not.there"))
+    elsewhere = ActiveMQConnector(settings).inspect(Source("letters", "legacy", queue="not.there"))
     assert any("statisticsBrokerPlugin" in warning for warning in elsewhere.warnings)
 
 
@@ -262,7 +262,7 @@ def test_dead_letter_queues_are_discovered(stomp: Place) -> None:
     dead, alive = f"DLQ.{stomp.queue}", stomp.queue
     for queue in (dead, alive):
         stomp.send(b"letter", queue=queue)
-    connector = StompConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
+    connector = ActiveMQConnector(replace(stomp.settings, jolokia_url=stomp.broker.jolokia))
     found = {place.name: place for place in connector.discover()}
     connector.close()
 

@@ -14,7 +14,7 @@ from support.brokers.activemq.sending import kill_when, outgoing, place_on, publ
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode
@@ -57,7 +57,7 @@ def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> N
 @on_classic
 def test_texts_stay_texts_bytes_stay_bytes_and_groups_stay_groups(stomp: Place) -> None:
     send = {**stomp.destination(), "persistent": "true", "JMSXGroupID": "g"}
-    stomp = replace(stomp, connector=StompConnector(replace(stomp.settings, jolokia_details=True)))
+    stomp = replace(stomp, connector=ActiveMQConnector(replace(stomp.settings, jolokia_details=True)))
     stomp.send_frames([encode("SEND", send)[:-1] + "wört".encode() + b"\0", encode("SEND", send, b"bytes")])
     target = Target("queue", f"{stomp.queue}.back")
     published(stomp, stomp.queue, outgoing(stomp.drain(), target))
@@ -143,7 +143,7 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         place = place_on(broker)
         place.send(*[b"%d" % n for n in range(250)])
         letters = outgoing(place.drain(), Target("queue", "back"))
-        one = StompConnector(replace(place.settings, url=f"stomp://127.0.0.1:{broker.tls}"))
+        one = ActiveMQConnector(replace(place.settings, url=f"stomp://127.0.0.1:{broker.tls}"))
         publisher = one.publisher("plan", 1000)
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()

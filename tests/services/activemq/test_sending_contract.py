@@ -10,7 +10,7 @@ from support.brokers.activemq.fixtures import Place, on_all, on_classic
 from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Target
 from dlq.core.record import Record
 
@@ -37,18 +37,18 @@ def sending(stomp: Place, openwire: bool) -> SendingPlace:
         return there
 
     @contextmanager
-    def cutting() -> Iterator[tuple[StompConnector, Cut]]:
+    def cutting() -> Iterator[tuple[ActiveMQConnector, Cut]]:
         server = f"127.0.0.1:{stomp.broker.openwire if openwire else stomp.broker.stomp}"
         with Cutter(server) as cutter:
             setting = "openwire_url" if openwire else "url"
             url = str(getattr(settings, setting)).replace(server, cutter.address)
             yield (
-                StompConnector(replace(settings, **{setting: url})),
+                ActiveMQConnector(replace(settings, **{setting: url})),
                 lambda _given: cutter.loses_answers.set(),
             )
 
     return SendingPlace(
-        StompConnector(settings),
+        ActiveMQConnector(settings),
         Target("queue", back),
         letters,
         arrived,

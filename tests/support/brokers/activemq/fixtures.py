@@ -18,7 +18,7 @@ import pytest
 from support.brokers.activemq import broker as activemq_broker
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
@@ -52,7 +52,7 @@ class Place:
 
     broker: ActiveMq
     settings: ActiveMQBroker
-    connector: StompConnector
+    connector: ActiveMQConnector
     queue: str
 
     def link(self) -> Link:
@@ -131,7 +131,7 @@ def settings_of(broker: ActiveMq, jolokia: bool = True) -> ActiveMQBroker:
 def by_openwire(place: Place, **changes: object) -> Place:
     """The same place with a connector that reads and sends by OpenWire."""
     settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{place.broker.openwire}", **changes)
-    return replace(place, settings=settings, connector=StompConnector(settings))
+    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
 
 
 def certificate(store: Path, pem: Path) -> None:
@@ -154,6 +154,6 @@ def stomp_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
 def stomp(stomp_broker: ActiveMq) -> Iterator[Place]:
     """A place of this test's own on a shared broker."""
     settings = settings_of(stomp_broker)
-    connector = StompConnector(settings)
+    connector = ActiveMQConnector(settings)
     yield Place(stomp_broker, settings, connector, f"letters.{next(_numbers)}")
     connector.close()

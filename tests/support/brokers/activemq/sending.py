@@ -7,7 +7,7 @@ from collections.abc import Callable
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place, settings_of
 
-from dlq.connectors.activemq.connector import StompConnector
+from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.record import Record
 
@@ -32,7 +32,7 @@ def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
 
 def place_on(broker: ActiveMq) -> Place:
     settings = settings_of(broker)
-    return Place(broker, settings, StompConnector(settings), "letters")
+    return Place(broker, settings, ActiveMQConnector(settings), "letters")
 
 
 def kill_when(broker: ActiveMq, reached: Callable[[], bool]) -> threading.Thread:
