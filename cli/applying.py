@@ -10,7 +10,11 @@ from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode, worst
 from dlq.cli.progress import Line, progress, replayed
 from dlq.cli.replay_output import show_states
+from dlq.core.clock import now
+from dlq.core.failures import said
+from dlq.core.text import encodable
 from dlq.replay import ledger, planfile, status, still_queued
+from dlq.replay.actor import actor
 from dlq.replay.apply import Run, Send, applying
 from dlq.replay.brokers import Brokers
 from dlq.replay.pace import Stop, stopping_on_signals
@@ -53,6 +57,8 @@ def sending(
         stopping_on_signals(stop),
         applying(context.store, context.settings, plan, brokers, book, stop, partial(told, line)) as send,
     ):
+        digest = planfile.load(context.store, plan).digest
+        book.append([said(now(), encodable(actor()), plan, "apply", digest)])
         for warning in book.warnings():
             context.complain(warning)
         yield send

@@ -44,6 +44,8 @@ def plan_document(header: Header, edited: int, still_queued: Mapping[str, int]) 
         "still_queued": dict(still_queued),
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
+        "actor": header.actor,
+        "reason": header.reason,
         "audience": {target: list(receivers) for target, receivers in header.audience.items()},
     }
 

@@ -54,6 +54,7 @@ def check(settings: Settings) -> None:
     _sound("retain.max_age", units.seconds, settings.retain.max_age)
     _sound("ledger.lease", units.seconds, settings.ledger.lease)
     _sound("replay.ramp_wait", units.seconds, settings.replay.ramp_wait)
+    _sound("replay.approval_time", units.seconds, settings.replay.approval_time)
 
 
 def _check_urls(settings: Settings) -> None:

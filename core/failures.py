@@ -16,7 +16,8 @@ from dlq.core.clock import from_iso, iso
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
 """States as lists show them: what needs a person first."""
-Action = Literal["assign", "note", "snooze", "resolve", "reopen"]
+Action = Literal["assign", "note", "snooze", "resolve", "reopen", "approve", "apply"]
+"""Of a failure, but for the last two, which are of a plan."""
 
 
 class Event(NamedTuple):
@@ -28,10 +29,11 @@ class Event(NamedTuple):
     """Microseconds since the epoch, by the clock of who said it."""
     actor: str
     subject: str
-    """The fingerprint."""
+    """The fingerprint; of approve and apply the plan."""
     action: Action
     value: str
-    """Of assign the owner (`""`: nobody), of snooze its end: a time in ISO 8601, or `letters:N`."""
+    """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of approve
+    and apply the plan's digest."""
     reason: str
 
 
@@ -65,6 +67,8 @@ def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:
     """Which events are about which failure: the one place that knows under which fingerprint one goes on."""
     found: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
+        if event.action in OF_PLANS:
+            continue
         found[event.subject].append(event)
     return found
 
@@ -87,6 +91,7 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
     )
 
 
+OF_PLANS: tuple[Action, ...] = ("approve", "apply")
 _MOVES: tuple[Action, ...] = ("snooze", "resolve", "reopen")
 """Actions that say what the state is from then on; assign and note leave it, and end `new`."""
 _LETTERS = "letters:"

@@ -134,6 +134,10 @@ class Replay:
 
     max_laps: int = 3
     ramp_wait: str = "10s"
+    approval: bool = False
+    """Whether a plan is applied only with another person's consent (`dlq replay approve`)."""
+    approval_time: str = "24h"
+    """How long such a consent counts."""
     window: int | None = None
     """Letters of a replay that may be open, and so in doubt, at once; None: what suits the broker."""
 

@@ -10,12 +10,13 @@ from itertools import islice
 
 from dlq.archive.store import Store
 from dlq.connectors.base import Connector, Outgoing
+from dlq.core.clock import now
 from dlq.core.errors import BrokerError, DlqError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
-from dlq.replay import edits, marks, planfile, status
+from dlq.replay import approvals, edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination
 from dlq.replay.edits import Edits
@@ -90,10 +91,12 @@ def applying(
 ) -> Iterator[Send]:
     """Hold a plan, and send some of it at a time.
 
-    Raises UsageError for a plan or an archive that was changed, Busy when the plan is being applied, and
-    from `send` BrokerError when a broker can't be reached at all.
+    Raises UsageError for a plan that lacks a consent, or for a plan or an archive that was changed, Busy
+    when the plan is being applied, and from `send` BrokerError when a broker can't be reached at all.
     """
     header = planfile.checked(store, plan)
+    if settings.replay.approval and not status.has_ended(store, ledger, header):
+        approvals.check(header, ledger.events(), settings.replay, now())
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)

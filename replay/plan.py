@@ -61,6 +61,8 @@ class Wanted:
     keep_headers: bool = False
     witness: bool = False
     edits: Edits = NO_EDITS
+    actor: str | None = None
+    reason: str | None = None
 
     def condition(self) -> str | None:
         """Which letters are looked at: those of `where`, and those that are edited."""
@@ -273,6 +275,8 @@ class Planner:
             brokers=dict(tally.brokers),
             segments=self._segments(draft),
             edits=wanted.edits.digest(tally.edited),
+            actor=wanted.actor,
+            reason=wanted.reason,
         )
         digest = draft.digest(header)
         header = replace(header, digest=digest, plan=f"{iso(moment)[:19].translate(_COMPACT)}-{digest[:6]}")

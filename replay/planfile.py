@@ -59,6 +59,9 @@ class Header:
     edits: str | None = None
     """SHA-256 of the file of edits."""
     digest: str = ""
+    actor: str | None = None
+    """Who made it; None in a plan of an older dlq."""
+    reason: str | None = None
 
 
 def name_of(plan: str) -> str:
@@ -162,6 +165,9 @@ def _to_line(letter: Letter) -> bytes:
 
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
+    for name in ("actor", "reason"):  # which plans of an older dlq do not have
+        if fields[name] is None:
+            del fields[name]
     whole = lines.copy()
     whole.update(json.dumps(fields, sort_keys=True).encode())
     return str(whole.hexdigest())

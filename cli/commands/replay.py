@@ -1,5 +1,6 @@
 """`dlq replay`: letters go back, once, by plan."""
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,9 @@ from dlq.cli import completion, selecting
 from dlq.cli.connecting import connect, warn_of_ledger
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
+from dlq.core.clock import now
 from dlq.core.errors import Busy, UsageError
+from dlq.core.text import encodable, for_terminal
 
 if TYPE_CHECKING:
     from dlq.replay.reconcile import Decision
@@ -22,10 +25,15 @@ Plan = Annotated[
 ]
 
 
+As = Annotated[
+    str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     commands = typer.Typer(no_args_is_help=True)
-    for command in (plan, apply, status, reconcile, stop):
+    for command in (plan, approve, apply, status, reconcile, stop):
         commands.command()(command)
     app.add_typer(
         commands, name="replay", help="Send letters back, once, by a plan that is made and looked at first."
@@ -80,6 +88,10 @@ def plan(
         bool, typer.Option("--apply", help="Carry it out at once; a terminal shows it and asks first.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")] = False,
+    reason: Annotated[
+        str | None, typer.Option("--reason", metavar="TEXT", help="Why they go back; stands in the plan.")
+    ] = None,
+    as_: As = None,
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
@@ -92,6 +104,7 @@ def plan(
     from dlq.cli.applying import carry_out
     from dlq.cli.replay_output import plan_document, show_plan
     from dlq.replay import edits, still_queued
+    from dlq.replay.actor import actor
     from dlq.replay.brokers import Brokers
     from dlq.replay.plan import Wanted, make
 
@@ -102,6 +115,7 @@ def plan(
     changes = edits.read(edit) if edit else edits.NO_EDITS
     chosen = _chosen(context, ids or [], selecting.Selection(where, source, since, incident, failure))
     wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, keep_headers, witness, changes)
+    wanted = replace(wanted, actor=encodable(actor(as_)), reason=encodable(reason) if reason else None)
     with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)
     differences = list(edits.differences(context.store, header, changes))
@@ -139,6 +153,38 @@ def _say_what_was_not_judged(context: Context) -> None:
 
     if letters := sum(manifest.rows for manifest in unread(context.store)):
         context.say(f"{letters:,} letters have no verdict of an analysis, which plans rest on: dlq analyze")
+
+
+def approve(
+    ctx: typer.Context,
+    plan: Plan,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it may be applied.")] = "",
+    as_: As = None,
+) -> None:
+    """Consent to a plan that somebody else made, which replay.approval in the configuration asks for.
+
+    The consent is for the plan as it is now, and counts for approval_time (24h). The ledger keeps it.
+
+    Example: dlq replay approve 20261121T0301
+    """
+    from dlq.replay import approvals, ledger, planfile
+    from dlq.replay.actor import actor
+
+    context: Context = ctx.obj
+    header = planfile.checked(context.store, _found(context, plan))
+    given = approvals.approval(header, encodable(actor(as_)), encodable(reason), now())
+    warn_of_ledger(context)
+    with ledger.opened(context.settings.ledger, context.store) as book:
+        book.append([given])
+    document = {
+        "plan": header.plan,
+        "digest": header.digest,
+        "letters": header.letters,
+        "made_by": header.actor,
+        "approved_by": given.actor,
+    }
+    text = for_terminal(f"{header.plan}, made by {header.actor}, is approved by {given.actor}")
+    context.emit(document, lambda: context.console.print(f"{text}: {header.letters:,} letters"))
 
 
 def apply(
