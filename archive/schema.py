@@ -43,6 +43,18 @@ REPLAYS = pa.schema(
     ]
 )
 """The rows of the ledger in the view `replays` (`dlq.archive.views`)."""
+AUDIT = pa.schema(
+    [
+        ("done_at", pa.timestamp("us", tz="UTC")),
+        ("actor", pa.string()),
+        ("about", pa.string()),
+        ("subject", pa.string()),
+        ("action", pa.string()),
+        ("value", pa.string()),
+        ("reason", pa.string()),
+    ]
+)
+"""Who did what (the view `audit`): `about` is failure, plan or letter, and `subject` which one."""
 _TYPES: Mapping[str, pa.DataType] = {
     "queue_id": pa.int32(),
     "offset": pa.int64(),

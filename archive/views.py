@@ -3,6 +3,7 @@
     records       every committed record (segments without a manifest do not exist)
     verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
+    audit         who did what: to failures and plans as the caller gives it, and dismissals of letters
     letters       every column of record and verdict, replay_state, and analysis: where the verdict is from
     ls            the columns of letters that `dlq ls` shows
 
@@ -21,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses, manifests, user_sql
-from dlq.archive.schema import REPLAYS, SEGMENT
+from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError
 
@@ -67,12 +68,14 @@ def connect(
     analysis: str | None = None,
     before: str | None = None,
     preview: pa.Table | None = None,
+    audit: pa.Table | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
     the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `preview` (columns
-    VERDICTS) is what letters shows of letters without a verdict. Times come back in UTC. Raises UsageError,
+    VERDICTS) is what letters shows of letters without a verdict; `audit` (columns AUDIT) is what
+    people said of failures and plans. Times come back in UTC. Raises UsageError,
     ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
@@ -90,6 +93,7 @@ def connect(
         if before:
             _table(connection, "verdicts_before", analyses.VERDICTS, earlier)
         _given(connection, "replays", REPLAYS if replays is None else replays)
+        _audit(connection, audit)
         _judged(connection, chosen.analysis if chosen else None, preview)
         _letters(connection)
         _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
@@ -186,6 +190,18 @@ def _check_types(connection: duckdb.DuckDBPyConnection) -> None:
                 f"a segment's column {name} holds {kind}, not {expected}: somebody changed it; "
                 "dlq verify says which"
             )
+
+
+def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> None:
+    """A dismissal is a row of the ledger, whose detail ends with who made it."""
+    _given(connection, "_said", AUDIT if audit is None else audit)
+    connection.execute(r"""
+        CREATE TEMP VIEW audit AS
+        FROM _said UNION ALL
+        SELECT updated_at, regexp_extract(detail, '\(([^()]*)\)$', 1), 'letter', record_id, 'dismiss', '',
+               regexp_replace(detail, ' \([^()]*\)$', '')
+        FROM replays WHERE state = 'dismissed'
+        ORDER BY 1""")
 
 
 def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None, preview: pa.Table | None) -> None:

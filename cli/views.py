@@ -1,10 +1,11 @@
 """What ls, show, query and report share: the archive's views with the ledger beside them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
+from dlq.core.failures import OF_PLANS
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,7 +46,24 @@ def open_views(context: Context) -> "duckdb.DuckDBPyConnection":
     """A read-only connection over the archive and the ledger."""
     from dlq.archive.views import connect
 
-    return connect(context.store, replays(context))
+    return connect(context.store, replays(context), audit=audit(events(context)))
+
+
+def audit(said: "Iterable[Event]") -> "pa.Table":
+    """What people said as the table of the view `audit`."""
+    import pyarrow as pa
+
+    from dlq.archive.schema import AUDIT
+
+    rows = [
+        {
+            **event._asdict(),
+            "done_at": event.at,
+            "about": "plan" if event.action in OF_PLANS else "failure",
+        }
+        for event in said
+    ]
+    return pa.Table.from_pylist(rows, AUDIT)
 
 
 def add_preview(
