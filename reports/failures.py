@@ -88,7 +88,7 @@ def what(row: Row) -> str:
     if row["exception_class"]:
         name = row["exception_class"].rpartition(".")[2]
         return f"{name}: {row['exception_message']}" if row["exception_message"] else name
-    return spoken(row["cause"], row["broker_kinds"]) if row["cause"] else "its letters are no longer here"
+    return spoken(row["cause"], row["broker_kinds"]) if row["cause"] else "none of its letters is left"
 
 
 def where(row: Row) -> str:

@@ -277,7 +277,8 @@ def _draw_one(context: Context, document: dict[str, Any]) -> None:
     from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
-    facts = {name: value for name, value in document.items() if name != "history" and value not in (None, [])}
+    left_out = ("history", "previewed")
+    facts = {name: said for name, said in document.items() if name not in left_out and said not in (None, [])}
     for name, value in facts.items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
         context.console.print(f"{name:<18}{for_terminal(text)}", soft_wrap=True)
@@ -285,5 +286,16 @@ def _draw_one(context: Context, document: dict[str, Any]) -> None:
         context.console.print()
         names = list(document["history"][0])
         draw(context.console, names, [[for_terminal(v) for v in one.values()] for one in document["history"]])
-    elif document["waiting"]:
-        context.say(f"next: dlq failures assign {document['fingerprint'][:12]}")
+    if step := _next_step(document):
+        context.say(f"next: {step.format(document['fingerprint'][:12])}")
+
+
+def _next_step(document: dict[str, Any]) -> str | None:
+    """What one does with a failure that stands so."""
+    if document["state"] in ("resolved", "snoozed"):
+        return None
+    if document["owner"] is None:
+        return "dlq failures assign {}"
+    if document["waiting"]:
+        return "dlq ls --failure {0}, and once its cause is mended: dlq replay plan --failure {0} --fixed"
+    return 'dlq failures resolve {} --reason "…"'

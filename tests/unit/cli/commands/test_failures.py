@@ -145,6 +145,18 @@ def test_a_failure_whose_letters_are_gone_keeps_its_history(dlq: Dlq, store: Loc
     assert (shown["letters"], shown["note"]) == (0, "remember")
 
 
+def test_each_step_names_the_next_one(dlq: Dlq) -> None:
+    def told(*words: str) -> str:
+        return dlq("-o", "table", "failures", *words)[2]
+
+    assert "next: dlq failures assign aaaaaaaaaaaa" in told("show", TIMEOUT)
+    assert "dlq replay plan --failure aaaaaaaaaaaa --fixed" in told("assign", TIMEOUT)
+    assert "next:" not in told("snooze", TIMEOUT, "--until", "1d", "--reason", "x")
+    dlq("failures", "assign", NULL)
+    dlq("dismiss", "--failure", NULL, "--reason", "x")
+    assert "next: dlq failures resolve" in told("show", NULL)
+
+
 def test_hostile_notes_and_names_steer_no_terminal(dlq: Dlq) -> None:
     dlq("failures", "note", TIMEOUT, "\x1b[2Jgone\u202e", "--as", "\x1b]0;x\x07")
     for words in (["failures"], ["failures", "show", TIMEOUT]):
