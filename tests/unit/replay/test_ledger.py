@@ -10,6 +10,7 @@ from support.ledger_contract import LEASE, LedgerContract, Opening, letters
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, ConfigError, UsageError
+from dlq.core.failures import said
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
@@ -174,3 +175,14 @@ def test_a_ledger_in_a_relative_place_is_refused(store: LocalStore) -> None:
 def test_the_password_of_a_server_comes_from_a_command_too() -> None:
     settings = LedgerSettings(url="postgresql://dlq@host/db", password_command=("printf", "geheim"))
     assert server_url(settings).password == "geheim"
+
+
+def test_what_people_said_moves_with_the_ledger(tmp_path: Path) -> None:
+    store, told = LocalStore(str(tmp_path / "archive")), said(1, "ann@a", "f1", "note", "", "seen")
+    store.put("here", b"")
+    with opened(LedgerSettings(), store) as book:
+        book.append([told])
+    elsewhere = LedgerSettings(f"sqlite:///{tmp_path}/shared.db")
+    move(elsewhere, store)
+    with opened(elsewhere, store) as book:
+        assert book.events() == [told]
