@@ -201,7 +201,7 @@ class _Pull:
         return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)
 
     def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
-        return checkpoint_of(self._store, source.name) if mode == "drain" else {}
+        return checkpoint_of(self._store, source.name, mode)
 
     def _write_topology(self, reading: Reading) -> None:
         source = self._request.source
@@ -230,11 +230,11 @@ class _Pull:
         return result
 
 
-def checkpoint_of(store: Store, source: str) -> dict[str, int]:
-    """Where the drains of `source` have come to, over all their manifests."""
+def checkpoint_of(store: Store, source: str, mode: str) -> dict[str, int]:
+    """Where the pulls of `source` in this mode have come to, over all their manifests."""
     reached: dict[str, int] = {}
     for manifest in manifests.every(store, source):
-        if manifest.mode == "drain":
+        if manifest.mode == mode:
             for place, offset in manifest.checkpoint.items():
                 reached[place] = max(offset, reached.get(place, 0))
     return reached

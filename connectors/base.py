@@ -71,6 +71,8 @@ class ReadRequest:
     pull_id: str
     limit: int | None = None
     resume: Checkpoint = field(default_factory=dict)
+    """Where earlier pulls in this mode have come to; a copy goes on from there where nothing else can be done
+    with its letters (a stream), else it shows all."""
     force: bool = False
     include_empty: bool = False
     batch_rows: int = BATCH_ROWS

@@ -29,6 +29,7 @@ from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
@@ -72,8 +73,8 @@ class RabbitConnector:
         return discovery.discover(self._broker)
 
     def read(self, request: ReadRequest) -> Reading:
-        """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a stream, of
-        which nothing can be removed."""
+        """One queue by a window of its own, or those of a pattern in turn. Raises UsageError for a drain of
+        a stream, of which nothing can be removed."""
         pattern = request.source.queue or ""
         if not is_pattern(pattern):
             return self._read_one(request)
@@ -99,7 +100,7 @@ class RabbitConnector:
 
         return queue_pattern.QueueScan(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
 
-    def _read_one(self, request: ReadRequest) -> RabbitReading:
+    def _read_one(self, request: ReadRequest) -> RabbitReading | StreamReading:
         link = self._link()
         try:
             return self._reading(link, request)
@@ -118,13 +119,16 @@ class RabbitConnector:
             return error
         return NotFound(f"{error}{discovery.meant(self._broker, source.queue or '')}")
 
-    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading:
+    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading | StreamReading:
         queue = request.source.queue or ""
         found = _state(link, queue)
         version = link.server_version
         topology = self._learn(queue, version)
         if topology.kind == "stream":
-            raise UsageError(f"source {request.source.name}: {queue} is a stream; dlq reads queues only")
+            if request.mode == "drain":
+                raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
+            notes = inspection.notes_on_stream(version)
+            return StreamReading(link, request, topology.document(), notes)
         harm = inspection.harm_of_copy(topology) if request.mode == "copy" else None
         if harm and not request.force:
             raise HarmRefused(f"source {request.source.name}: {harm}")

@@ -128,7 +128,8 @@ class RabbitReading:
         """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
         if self.topology.get("queue_type") is None and _STREAM_OFFSET in first.block:
             raise UsageError(
-                f"source {self._request.source.name}: {self._queue} is a stream; dlq reads queues only"
+                f"source {self._request.source.name}: {self._queue} is a stream, which management_url tells "
+                "beforehand; set it, and --mode copy reads it"
             )
 
     def _is_full(self) -> bool:

@@ -30,12 +30,19 @@ _PERHAPS_LIMITED = (
     "set management_url so that dlq can see it, use --mode drain, or insist with --force"
 )
 _UNREADABLE = "the user may not read this queue: no pull is possible"
-_STREAM = "this is a stream: dlq does not read streams"
+NO_DRAIN = "this is a stream, from which nothing can be taken: --mode copy reads what is new each time"
+_HIDES_DEATHS = (
+    "RabbitMQ before 3.13.3 shows no x-death of a stream's letters over AMQP 0-9-1: what they died of, and "
+    "where, stays unknown, and a replay needs --to"
+)
 _NO_STATISTICS = (
     "the management API has no statistics of this queue: it is new (look again in 10 s), or they are "
     "switched off (management_agent.disable_metrics_collector); what consumers hold, and have "
     "acknowledged, stays unknown"
 )
+
+
+_SHOWS_DEATHS = (3, 13, 3)
 
 
 def harm_of_copy(topology: Topology) -> str | None:
@@ -65,6 +72,11 @@ def change_by_copy(topology: Topology, version: str) -> str:
         "copy holds the letters until its end and gives them back once: they are marked "
         f"redelivered{counted}, {order}, and other consumers do not see them meanwhile"
     )
+
+
+def notes_on_stream(version: str) -> list[str]:
+    """Sentences for the user of a copy of a stream."""
+    return [_HIDES_DEATHS] if version_of(version) < _SHOWS_DEATHS else []
 
 
 def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> list[str]:
@@ -120,13 +132,15 @@ def _inspection(
         facts={name: value for name, value in facts.items() if value is not None},
         changes={"copy": change_by_copy(topology, version), "drain": _DRAIN},
         harm=_harm(topology, rights),
-        warnings=[*_warnings(topology, depth, consumers, rights), *topology.notes],
+        warnings=[*_warnings(topology, version, depth, consumers, rights), *topology.notes],
     )
 
 
 def _harm(topology: Topology, rights: Mapping[str, bool]) -> dict[str, str]:
-    if topology.kind == "stream" or not rights["read"]:
-        return dict.fromkeys(("copy", "drain"), _STREAM if topology.kind == "stream" else _UNREADABLE)
+    if not rights["read"]:
+        return dict.fromkeys(("copy", "drain"), _UNREADABLE)
+    if topology.kind == "stream":
+        return {"drain": NO_DRAIN}
     harm = harm_of_copy(topology)
     return {"copy": harm} if harm else {}
 
@@ -147,7 +161,9 @@ def _milliseconds(value: Any) -> str | None:
     return human_seconds(value / 1000) if isinstance(value, int) else None
 
 
-def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[str, bool]) -> list[str]:
+def _warnings(
+    topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
+) -> list[str]:
     ttl, expires = topology.setting("message-ttl"), topology.setting("expires")
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
@@ -166,7 +182,7 @@ def _warnings(topology: Topology, depth: int, consumers: int, rights: Mapping[st
         "the user may not write to the default exchange: no replay to a queue is possible": not rights[
             "write to the default exchange"
         ],
-        _STREAM: topology.kind == "stream",
+        _HIDES_DEATHS: topology.kind == "stream" and version_of(version) < _SHOWS_DEATHS,
         _NO_STATISTICS: topology.policies_known and topology.unacknowledged is None,
     }
     return [text for text, holds in found.items() if holds]

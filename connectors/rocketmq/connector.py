@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
     Checkpoint,
     Consumption,
     DeadLetterPlace,
@@ -91,8 +92,9 @@ class RocketConnector:
         """Start a reading; it changes nothing on the broker, in either mode."""
         cluster, source = self._cluster, request.source
         found, facts, notes = self._look(source)
-        plan = plan_of(found, request.resume, begun_anew(cluster, found, request.resume))
-        unread = self._unread(source, facts, request.resume)
+        resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
+        plan = plan_of(found, resume, begun_anew(cluster, found, resume))
+        unread = self._unread(source, facts, resume)
         plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
         topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(offsets) for offsets in found]}

@@ -9,7 +9,7 @@ from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, o
 from support.connector_contract import Place, ReadingContract, drained, letters
 
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.core.errors import HarmRefused, UsageError
+from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
 
 each_kind = pytest.mark.parametrize("kind", KINDS)
@@ -171,15 +171,6 @@ def test_a_copy_of_a_quorum_queue_without_limit_says_that_it_reorders(rabbit: Ra
 def test_the_default_limit_of_rabbitmq_4_refuses_a_copy(rabbit: Rabbit) -> None:
     with pytest.raises(HarmRefused, match="after 20"):
         RabbitConnector(rabbit.broker()).read(request(rabbit.queue("quorum"), "copy"))
-
-
-@pytest.mark.parametrize("managed", [True, False])
-def test_a_stream_is_refused_in_words(rabbit: Rabbit, managed: bool) -> None:
-    queue = rabbit.queue("stream")
-    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
-    for mode in ("copy", "drain"):
-        with pytest.raises(UsageError, match="stream"):
-            letters(RabbitConnector(broker).read(request(queue, mode, force=True)))  # type: ignore[arg-type]
 
 
 def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:

@@ -1,0 +1,130 @@
+"""Streams as dead-letter targets: copied from where the last copy ended, never drained."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_3, on_rabbitmq_4, request
+
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.connectors.base import Gap
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import UsageError
+from dlq.core.settings import Source
+
+pytestmark = pytest.mark.rabbitmq
+
+
+def batches(rabbit: Rabbit, queue: str, **changes: Any) -> tuple[list[bytes], Any, list[Any]]:
+    """What a copy gives: bodies, the reading, and its batches."""
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy", **changes))
+    found = list(reading.batches())
+    reading.close()
+    return [record.body for batch in found for record in batch.records], reading, found
+
+
+@on_private_nodes
+def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("stream")
+    rabbit.fill(queue, 2500)
+    bodies, reading, found = batches(rabbit, queue)
+    assert bodies == [b"letter %d" % n for n in range(2500)]
+    assert (reading.complete, found[-1].checkpoint) == (True, {queue: 2500})
+    rabbit.fill(queue, 3)
+    bodies, reading, _ = batches(rabbit, queue, resume={queue: 2500})
+    assert (bodies, reading.complete) == ([b"letter 0", b"letter 1", b"letter 2"], True)
+    assert batches(rabbit, queue, resume={queue: 2503})[0] == []
+
+
+@on_private_nodes
+def test_an_empty_stream_ends_at_once(rabbit: Rabbit) -> None:
+    bodies, reading, _ = batches(rabbit, rabbit.queue("stream"))
+    assert (bodies, reading.complete) == ([], True)
+
+
+@on_private_nodes
+def test_a_limit_and_the_size_of_batches_are_exact(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("stream")
+    rabbit.fill(queue, 50)
+    bodies, reading, found = batches(rabbit, queue, limit=20, batch_rows=100)
+    assert (len(bodies), reading.complete, found[-1].checkpoint) == (20, False, {queue: 20})
+
+
+@on_private_nodes
+def test_what_retention_took_is_a_gap(rabbit: Rabbit) -> None:
+    segment, kept = 1_000, 3_000
+    queue = rabbit.queue("stream", x_max_length_bytes=kept, x_stream_max_segment_size_bytes=segment)
+    sent = [b"%d" % n + b"x" * 200 for n in range(600)]
+    rabbit.publish(queue, sent)
+    bodies, reading, found = batches(rabbit, queue, resume={queue: 5})
+    assert 0 < len(bodies) < 600
+    assert bodies == sent[-len(bodies) :]
+    assert reading.complete
+    first = int(found[0].records[0].headers["x-stream-offset"])
+    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, first)]
+
+
+@on_private_nodes
+def test_a_stream_that_was_made_anew_is_read_anew(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("stream")
+    rabbit.fill(queue, 3)
+    bodies, reading, _ = batches(rabbit, queue, resume={queue: 100})
+    assert len(bodies) == 3
+    assert any("another stream, read anew" in note for note in reading.notes)
+
+
+@on_private_nodes
+@pytest.mark.parametrize("managed", [True, False])
+def test_a_drain_is_refused_with_its_reason(rabbit: Rabbit, managed: bool) -> None:
+    queue = rabbit.queue("stream")
+    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    with pytest.raises(UsageError, match=r"a stream, from which nothing can be taken: --mode copy"):
+        RabbitConnector(broker).read(request(queue, "drain"))
+
+
+@on_rabbitmq_4
+def test_a_letter_of_a_stream_says_where_it_died(rabbit: Rabbit) -> None:
+    stream = rabbit.queue("stream")
+    queue = rabbit.queue("classic", x_dead_letter_exchange="", x_dead_letter_routing_key=stream)
+    rabbit.fill(queue, 2)
+    rabbit.reject(queue, 2)
+    rabbit.wait_for(stream, 2)
+    reading = RabbitConnector(rabbit.broker()).read(request(stream, "copy"))
+    records = [record for batch in reading.batches() for record in batch.records]
+    reading.close()
+    assert [(record.origin, record.attempts) for record in records] == [(queue, 1)] * 2
+    assert reading.notes == []
+
+
+@on_rabbitmq_3
+def test_an_older_broker_is_said_to_hide_how_letters_of_a_stream_died(rabbit: Rabbit) -> None:
+    reading = batches(rabbit, rabbit.queue("stream"))[1]
+    assert any("shows no x-death" in note for note in reading.notes)
+
+
+@on_private_nodes
+def test_doctor_says_what_can_be_done_with_it(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("stream")
+    rabbit.wait_for_statistics(queue)
+    seen = RabbitConnector(rabbit.broker()).inspect(Source("s", "shop", queue=queue))
+    assert (seen.facts["queue type"], seen.changes["copy"], [*seen.harm]) == ("stream", "nothing", ["drain"])
+
+
+@on_private_nodes
+def test_pulls_go_on_where_the_last_one_ended(rabbit: Rabbit, tmp_path: Path) -> None:
+    queue = rabbit.queue("stream")
+    store, source = LocalStore(str(tmp_path)), Source("log", "shop", queue=queue)
+
+    def pulled() -> PullResult:
+        return pull(store, RabbitConnector(rabbit.broker()), source, PullOptions("copy"))
+
+    rabbit.fill(queue, 10)
+    first = pulled()
+    rabbit.fill(queue, 4)
+    second, third = pulled(), pulled()
+    assert [(r.captured, r.recaptured, r.left, r.partial) for r in (first, second, third)] == [
+        (10, 0, 0, False),
+        (4, 0, 0, False),
+        (0, 0, 0, False),
+    ]
