@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 brokers: setup
-	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq \
+	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
 		postgres mariadb redis s3 worker-python chromium npm
 
 demo: setup

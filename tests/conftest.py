@@ -24,6 +24,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def group_of(nodeid: str) -> str:
     """The broker's version for a test of one, all that use the one Spark session, else the file."""
     from support.brokers.activemq.broker import VERSIONS as ACTIVEMQ
+    from support.brokers.kafka.install import VERSIONS as KAFKA
     from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
     from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 
@@ -31,5 +32,5 @@ def group_of(nodeid: str) -> str:
     if file.startswith(_SPARK):
         return _SPARK
     words = re.split(r"[\[\]-]", test)
-    version = next((v for v in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ) if v in words[1:]), None)
+    version = next((v for v in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ, *KAFKA) if v in words[1:]), None)
     return version or file

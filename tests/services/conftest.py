@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from support.brokers.activemq import fixtures as activemq_fixtures
 from support.brokers.activemq.fixtures import stomp, stomp_broker
+from support.brokers.kafka import install as kafka_install
 from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
 from support.brokers.rocketmq import fixtures as rocketmq_fixtures
 from support.brokers.rocketmq.fixtures import rocket, rocket_cluster
@@ -32,6 +33,8 @@ _WHY_MISSING: dict[str, Any] = {
     "stomp_broker": activemq_fixtures.why_missing,
     "rocket_cluster": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
+    "kafka_node": kafka_install.why_missing,
+    "kafka_version": kafka_install.why_missing,
     "ledger_server": ledger_servers.why_missing,
     "redis_url": ledger_servers.why_missing,
     "s3_server": s3_fixtures.why_missing,

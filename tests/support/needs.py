@@ -44,6 +44,7 @@ JARS = {
     "rabbitmq4": ["brokers/rabbitmq/install.py"],
     "activemq": ["brokers/activemq/broker.py", "install"],
     "rocketmq": ["brokers/rocketmq/install.py"],
+    "kafka": ["brokers/kafka/install.py"],
     "s3": ["servers/s3_server.py", "install"],
     "worker-python": ["servers/worker_python.py"],
 }

@@ -1,0 +1,225 @@
+"""Private Kafka nodes for tests: broker and controller in one process (KRaft), on 127.0.0.1 alone.
+
+    python tests/support/brokers/kafka/broker.py [VERSION]   start, print the URL, stop on Ctrl-C
+
+Stops what it started by process id only.
+"""
+
+import atexit
+import base64
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from support.brokers.kafka.install import VERSIONS, install
+from support.jvm import QUICK
+
+_KEYS = "secret"
+_CONFIGURATION: Mapping[str, object] = {
+    "process.roles": "broker,controller",
+    "node.id": 1,
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "num.partitions": 1,
+    "offsets.topic.replication.factor": 1,
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "transaction.state.log.num.partitions": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
+    "share.coordinator.state.topic.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.retention.check.interval.ms": 500,
+    "log.initial.task.delay.ms": 200,
+    "log.cleaner.backoff.ms": 300,
+    "log.cleaner.dedupe.buffer.size": 4 << 20,
+    "broker.session.timeout.ms": 2000,  # so long a node that was killed is refused when it comes back
+    "broker.heartbeat.interval.ms": 500,
+    "num.network.threads": 2,
+    "num.io.threads": 4,
+    "auto.create.topics.enable": "false",
+}
+
+
+class Kafka:
+    """One node. `kill` is kill -9; what the operating system has is kept, and `start` goes on with it.
+
+    `users` adds a listener with SASL PLAIN (user -> password), on which with `acl` only `admin` may do
+    everything; without SASL everybody may. `tls` adds a listener with a certificate of 127.0.0.1.
+    """
+
+    def __init__(
+        self,
+        version: str = VERSIONS[0],
+        users: Mapping[str, str] | None = None,
+        acl: bool = False,
+        tls: bool = False,
+        jvm: Sequence[str] = QUICK,
+        **configuration: object,
+    ) -> None:
+        self.version, self.jars, self.jvm = version, install(version), jvm
+        self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
+        self._process: subprocess.Popen[bytes] | None = None
+        plain, controller, sasl, ssl = _free_ports(4)
+        self.bootstrap = f"127.0.0.1:{plain}"
+        self.url = f"kafka://{self.bootstrap}"
+        self.sasl_bootstrap, self.tls_bootstrap = f"127.0.0.1:{sasl}", f"127.0.0.1:{ssl}"
+        self.ca = self.folder / "ca.pem"
+        listeners = {"PLAINTEXT": plain}
+        settings = {**_CONFIGURATION, "log.dirs": self.folder / "log"}
+        if users is not None:
+            listeners["SASL_PLAINTEXT"] = sasl
+            settings |= _with_passwords(users)
+        if acl:
+            settings["authorizer.class.name"] = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+            settings["super.users"] = "User:admin;User:ANONYMOUS"
+        if tls:
+            listeners["SSL"] = ssl
+            settings |= self._with_certificate()
+        told = [f"{name}://127.0.0.1:{port}" for name, port in listeners.items()]
+        settings |= {
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "listeners": ",".join([*told, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "advertised.listeners": ",".join(told),
+            "listener.security.protocol.map": ",".join(
+                ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in listeners)]
+            ),
+            **{name.replace("_", "."): value for name, value in configuration.items()},
+        }
+        self._settings = self.folder / "server.properties"
+        self._settings.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+        atexit.register(self.stop)
+
+    def _with_certificate(self) -> dict[str, object]:
+        keys = str(self.folder / "keys.p12")
+        where = ["-alias", "kafka", "-keystore", keys, "-storepass", _KEYS]
+        made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1"]
+        subprocess.run(
+            ["keytool", *made, "-storetype", "PKCS12", *where], check=True, stderr=subprocess.DEVNULL
+        )
+        shown = subprocess.run(
+            ["keytool", "-exportcert", "-rfc", *where], check=True, capture_output=True
+        ).stdout
+        self.ca.write_bytes(shown)
+        return {
+            "ssl.keystore.location": keys,
+            "ssl.keystore.password": _KEYS,
+            "ssl.keystore.type": "PKCS12",
+        }
+
+    def __enter__(self) -> "Kafka":
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def java(self, main: str, *arguments: str, heap: str = "256m", classes: str = "") -> list[str]:
+        """The command that runs a class of Kafka, or one of ours (or of other jars) from `classes`, which
+        come first."""
+        path = f"{classes}:{self.jars}/*" if classes else f"{self.jars}/*"
+        return ["java", "-Xms64m", f"-Xmx{heap}", *self.jvm, "-cp", path, main, *arguments]
+
+    def start(self) -> None:
+        """Start it; returns when it leads what it holds."""
+        if not (self.folder / "log" / "meta.properties").exists():
+            self._format()
+        log = self.folder / "broker.out"
+        with log.open("ab") as out:
+            self._process = subprocess.Popen(
+                self.java("kafka.Kafka", str(self._settings), heap="512m"),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                cwd=self.folder,
+            )
+        deadline = time.monotonic() + 120
+        while not self._is_up():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                said = log.read_bytes()[-2000:].decode(errors="replace")
+                raise RuntimeError(f"Kafka {self.version} does not start: {said}")
+            time.sleep(0.05)
+
+    def _format(self) -> None:
+        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ("format", "-t", f"A{cluster[1:]}", "-c", str(self._settings))  # no id starts with a dash
+        command = self.java("kafka.tools.StorageTool", *arguments, heap="128m")
+        done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+        if done.returncode:
+            raise RuntimeError(f"Kafka {self.version} formats no folder: {done.stdout}{done.stderr}")
+
+    def _is_up(self) -> bool:
+        """Its port is open some time before it answers."""
+        host, _, port = self.bootstrap.partition(":")
+        try:
+            socket.create_connection((host, int(port)), 1).close()
+            client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+            return bool(client.describe_cluster(request_timeout=2).result(5).nodes)
+        except (OSError, KafkaException):
+            return False
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self, how: signal.Signals = signal.SIGKILL) -> None:
+        """End the process and wait for it."""
+        process, self._process = self._process, None
+        if process is not None and process.poll() is None:
+            process.send_signal(how)
+            process.wait(60)
+
+    def stop(self) -> None:
+        """End it and remove the data."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def _with_passwords(users: Mapping[str, str]) -> dict[str, object]:
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{module} required {known};",
+    }
+
+
+def main(arguments: list[str]) -> None:
+    """The command line that the module's docstring shows."""
+    with Kafka(arguments[0] if arguments else VERSIONS[0]) as broker:
+        print(f"url = {broker.url}", flush=True)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("stopping")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
