@@ -22,6 +22,8 @@ _ADDRESS = _names("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
 _QUEUE = (*_names("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE"), "_HQ_ORIG_QUEUE")
 _MESSAGE_ID = _names("_AMQ_ORIG_MESSAGE_ID", "x-opt-ORIG-MESSAGE-ID")
 _EXPIRY = (*_names("_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY"), "_HQ_ACTUAL_EXPIRY")
+_OWN_ERRORS = ("errorReason", "errorMessage", "failureReason", "exceptionMessage", "lastError")
+"""Properties in which applications say what failed; JMS allows no hyphens."""
 
 
 def _address(letter: Letter) -> str | None:
@@ -59,6 +61,15 @@ def artemis_no_route(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter, f"_AMQ_ORIG_ADDRESS {address}, without _AMQ_ORIG_QUEUE")
 
 
+def artemis_parked(letter: Letter, _: Facts) -> Finding | None:
+    """an application wrote the broker's names and an error of its own (errorReason, errorMessage, …): the
+    broker writes _AMQ_ORIG_MESSAGE_ID, too"""
+    told = first(letter.headers, *_OWN_ERRORS)
+    if not told or first(letter.headers, *_ADDRESS, *_QUEUE) is None or first(letter.headers, *_MESSAGE_ID):
+        return None
+    return _died(letter, told)._replace(error_text=told)
+
+
 def artemis_dead_letter(letter: Letter, _: Facts) -> Finding | None:
     """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it"""
     address = _address(letter) if _address(letter) is not None else _queue(letter)
@@ -72,6 +83,7 @@ RULES: tuple[Rule, ...] = (
     Rule(artemis_from_itself, "unknown", "none"),
     Rule(artemis_expired, "expired", "expiry"),
     *OF_CLIENTS,
+    Rule(artemis_parked, "application_error", "framework"),
     Rule(artemis_no_route, "unroutable", "none"),
     Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy"),
 )

@@ -5,7 +5,6 @@ Sources: rabbit_dead_letter.erl and mc_amqpl.erl of 3.8 to 4.3, docs/dlx.
 """
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from dlq.analyzers.rules.letter import Letter, derived, second_of
@@ -46,18 +45,22 @@ def _last_death(letter: Letter) -> Death | None:
     headers, deaths = letter.headers, letter.deaths
     reason, queue = headers.get("x-last-death-reason"), headers.get("x-last-death-queue")
     if not deaths:
-        return _named_death(headers, "last") or _named_death(headers, "first")
+        return _named_death(letter, "last") or _named_death(letter, "first")
     if reason is None or _OLD_BROKER.match(letter.broker_version or ""):
         return deaths[0]
     return next((d for d in deaths if d.reason == reason and d.queue == queue), deaths[0])
 
 
-def _named_death(headers: Mapping[str, str], which: str) -> Death | None:
+def _named_death(letter: Letter, which: str) -> Death | None:
     reason, queue, exchange = (
-        headers.get(f"x-{which}-death-{part}") for part in ("reason", "queue", "exchange")
+        letter.headers.get(f"x-{which}-death-{part}") for part in ("reason", "queue", "exchange")
     )
-    # The broker writes them together. A reason alone was set by an application.
-    return None if reason is None or queue is None else Death(reason, queue, exchange)
+    # The broker writes all three, and people show some of them. What an application sets is less: a reason
+    # alone, or without an exchange on a letter that was published to this very queue.
+    is_published_here = letter.exchange == "" and letter.routing_key == letter.dead_letter_queue
+    if reason is None or queue is None or (exchange is None and is_published_here):
+        return None
+    return Death(reason, queue, exchange)
 
 
 @derived

@@ -34,6 +34,12 @@ _ERROR_HEADERS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error"
 _ERROR_NAMES = ("message", "description", "reason", "msg", "detail", "details", "text")
 _CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
 _TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
+_TELLING = {"", *_ERROR_NAMES, *_CLASS_NAMES, *_TRACE_NAMES}
+_ERROR_WORDS = ("error", "exception", "failure")
+"""In what applications call their headers: x-last-error, x-failure-reason, x-orders-error-message."""
+_WHY_IT_DIED = "x-death-reason"
+"""No broker's header: applications put their reason there, or one of the broker's words."""
+_BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
 _ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
 _MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
@@ -43,6 +49,8 @@ _SNEAKERS_QUEUE = re.compile(r"^(.+)-error$")
 _DELAYED = ".DQ"
 _STAMP = "X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
 """What the headers of Symfony's stamps begin with; each holds those of one class, oldest first, as JSON."""
+_SYMFONY_QUEUE = "failed"
+"""Its failure transport in every recipe."""
 
 
 def _nservicebus_time(text: str) -> datetime:
@@ -89,10 +97,37 @@ def superseded(letter: Letter) -> bool:
     return parked_at is not None and last.time > parked_at + 1_000_000
 
 
+def _error_part(name: str, value: str) -> str | None:
+    """Which part of an error a header holds by its name: message, class, …; `""`: the whole of it."""
+    if name == _WHY_IT_DIED:
+        return None if value in _BROKERS_WORDS else "reason"
+    if not name.startswith(("x-", "X-")):
+        return None
+    words = name.lower().split("-")
+    ends = [number for number, word in enumerate(words, 1) if word in _ERROR_WORDS]
+    told = "-".join(words[ends[-1] :]) if ends else None
+    return told if told in _TELLING else None
+
+
+@derived
+def error_parts(letter: Letter) -> Mapping[str, str]:
+    """What an application's own headers tell of an error, by part of it; of several the first."""
+    parts: dict[str, str] = {}
+    for name, value in letter.headers.items():
+        told = _error_part(name, value)
+        if told is not None:
+            parts.setdefault(told, value)
+    return parts
+
+
 @derived
 def error_headers(letter: Letter) -> Mapping[str, str]:
-    """All x-exception* and x-error* headers."""
-    return {name: value for name, value in letter.headers.items() if name.startswith(_ERROR_HEADERS)}
+    """All headers of an application that tell of an error."""
+    return {
+        name: value
+        for name, value in letter.headers.items()
+        if name.startswith(_ERROR_HEADERS) or _error_part(name, value) is not None
+    }
 
 
 def _parked(
@@ -308,8 +343,10 @@ def _last_stamp(letter: Letter, name: str, field: str) -> str | None:
 
 
 def symfony(letter: Letter, _: Facts) -> Finding | None:
-    """a SentToFailureTransportStamp of Symfony Messenger; each retry has the stamp of an error, too"""
-    if not _stamps(letter, "SentToFailureTransportStamp"):
+    """a SentToFailureTransportStamp of Symfony Messenger, or an ErrorDetailsStamp in a queue called failed;
+    each retry has the stamp of an error, too"""
+    is_failed = letter.dead_letter_queue == _SYMFONY_QUEUE and _stamps(letter, "ErrorDetailsStamp")
+    if not is_failed and not _stamps(letter, "SentToFailureTransportStamp"):
         return None
     message = _last_stamp(letter, "ErrorDetailsStamp", "exceptionMessage")
     # The last stamp is that of the parking, and counts from 0 again.
@@ -317,7 +354,7 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
     retried = max((count for count in counts if isinstance(count, int)), default=None)
     return _parked(
         letter,
-        f"SentToFailureTransportStamp, {message or 'no message'}",
+        f"Symfony's failure transport, {message or 'no message'}",
         attempts=plus(retried, 1),
         error_class=_last_stamp(letter, "ErrorDetailsStamp", "exceptionClass"),
         error_message=message,
@@ -420,26 +457,30 @@ def camel(letter: Letter, _: Facts) -> Finding | None:
     return _parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
 
 
-def _hand_written(letter: Letter, *endings: str) -> str | None:
-    names = [f"x-{start}-{end}" for end in endings for start in ("exception", "error")]
-    return first(letter.headers, *names)
+def _error_text(parts: Mapping[str, str]) -> str | None:
+    """The text that class and message are read from. A reason beside a message is the exception's class, or
+    another word for it."""
+    whole_text = first(parts, *_TRACE_NAMES) or parts.get("")
+    if whole_text or not parts.get("reason") or not parts.get("message"):
+        return whole_text
+    return f"{parts['reason']}: {parts['message']}"
 
 
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
-    """any x-exception* or x-error* header"""
+    """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, x-failure-reason"""
     found = error_headers(letter)
     if not found:
         return None
     name, value = next(iter(found.items()))
-    whole_text = first(letter.headers, "x-exception", "x-error")
+    parts = error_parts(letter)
     return _parked(
         letter,
         said(name, ": ", value),
         attempts=plus(retries(letter), 1),
         origin=first(letter.headers, "x-original-queue", "x-error-queue", "x-source-queue"),
-        error_class=_hand_written(letter, *_CLASS_NAMES),
-        error_message=_hand_written(letter, *_ERROR_NAMES) or whole_text,
-        error_text=_hand_written(letter, *_TRACE_NAMES) or whole_text,
+        error_class=first(parts, *_CLASS_NAMES),
+        error_message=first(parts, *_ERROR_NAMES) or parts.get(""),
+        error_text=_error_text(parts),
     )
 
 

@@ -221,6 +221,13 @@ ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [
     ),
     ({"applicationProperties._AMQ_ORIG_ADDRESS": "mine"}, ("unknown", None)),
     ({"_AMQ_ORIG_MESSAGE_ID": "7"}, ("unknown", None)),
+    # An application that parks it writes the broker's names, and what failed.
+    ({"_AMQ_ORIG_ADDRESS": "info", "errorReason": "no amount"}, ("application_error", "info")),
+    (
+        {"_AMQ_ORIG_QUEUE": "in", "_AMQ_ORIG_MESSAGE_ID": "7", "errorReason": "no amount"},
+        ("redelivery_exhausted", "in"),
+    ),
+    ({"errorReason": "no amount"}, ("unknown", None)),
 ]
 
 

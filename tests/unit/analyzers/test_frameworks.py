@@ -180,6 +180,13 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
     (record(headers={f"{STAMP}SentToFailureTransportStamp": "{"}), ("unknown", None, None, None, None)),
     (record(headers=FAILED | {f"{STAMP}RedeliveryStamp": '"x"'}), ("symfony", None, None, None, None)),
     (
+        record(
+            headers={f"{STAMP}ErrorDetailsStamp": '[{"exceptionMessage": "stock is 0"}]'},
+            dead_letter_queue="failed",
+        ),
+        ("symfony", None, None, None, "stock is 0"),
+    ),
+    (
         record(headers={"retry_info": json.dumps(SNEAKERS)}, dead_letter_queue="stock-error"),
         ("sneakers", "stock", 6, "Shop::StockError", "stock is 0"),
     ),
@@ -275,6 +282,25 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("hand-written-error", None, None, "ValueError", "bad"),
     ),
     (record(headers={"X-Error-Code": "E42"}), ("hand-written-error", None, None, None, None)),
+    # Names that applications make up; what tells of no error says nothing.
+    (
+        record(headers={"x-last-error": "RuntimeError", "x-original-queue": "orders", "x-retry-count": "3"}),
+        ("hand-written-error", "orders", 4, "RuntimeError", None),
+    ),
+    (
+        record(headers={"x-failure-reason": "BadMessageException", "x-failure-message": "no id"}),
+        ("hand-written-error", None, None, "BadMessageException", "no id"),
+    ),
+    (
+        record(headers={"x-shop-dead-letter-error": "boom"}),
+        ("hand-written-error", None, None, None, "boom"),
+    ),
+    (
+        record(headers={"x-death-reason": "max-retries-exceeded"}),
+        ("hand-written-error", None, None, None, "max-retries-exceeded"),
+    ),
+    (record(headers={"x-death-reason": "rejected"}), ("unknown", None, None, None, None)),
+    (record(headers={"x-first-failure-time": "1", "failure": "x"}), ("unknown", None, None, None, None)),
     (
         record(headers={"x-original-queue": "orders", "x-retry-count": "3"}),
         ("hand-written-retries", "orders", 4, None, None),

@@ -89,6 +89,11 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("overflow", "maxlen", "orders", None),
     ),
     (record(headers=_first("maxlen")), ("unknown", "none", None, None)),
+    # Nor is one without an exchange, on a letter that was published to this queue.
+    (
+        record(headers=_first("maxlen") | {"x-first-death-queue": "orders"}, **IN_ITSELF),
+        ("unknown", "none", None, None),
+    ),
     # Alternate exchange: no death, and the envelope still has the exchange it was published to.
     (record(exchange="shop", routing_key="no.such"), ("unroutable", "alternate_exchange", "shop", None)),
     (record(exchange="unrouted", routing_key="x"), ("unknown", "none", None, None)),
