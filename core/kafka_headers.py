@@ -1,0 +1,142 @@
+"""The headers by which frameworks and brokers say of a Kafka record where it died.
+
+A record holds a list of headers, in which names may repeat and values are bytes. `records` makes of it a map
+of texts for the rules, in the order of the list: of what repeats the newest, and numbers that Spring writes
+in binary as decimal text. Where letters are captured and where they are judged must agree on it. Sources:
+DeadLetterPublishingRecoverer(Factory) of Spring, DeadLetterQueueReporter of Connect, ExceptionHandlerUtils of
+Streams, KIP-1191, KafkaDeadLetterQueue and KafkaDelayedRetryTopic of SmallRye, KafkaMessageChannelBinder of
+Spring Cloud Stream, Karafka's strategies/dlq, HeaderNames of Brighter, DeadLetterQueueConstants of Wolverine.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class OriginHeaders(NamedTuple):
+    """What one framework calls the place that a letter comes from; "" where it does not say."""
+
+    topic: str
+    partition: str = ""
+    offset: str = ""
+    group: str = ""
+    timestamp: str = ""
+    keeps_time: bool = False
+    """The record's own time is the original's (Connect, Streams), not that of its death."""
+
+
+def _prefixed(prefix: str, **more: Any) -> OriginHeaders:
+    return OriginHeaders(f"{prefix}topic", f"{prefix}partition", f"{prefix}offset", **more)
+
+
+_GROUP = "kafka_dlt-original-consumer-group"
+SHARE_GROUP = "__dlq.errors."
+OF_SHARE_GROUP = _prefixed(SHARE_GROUP, group=f"{SHARE_GROUP}group")
+SPRING = _prefixed("kafka_dlt-original-", group=_GROUP, timestamp="kafka_dlt-original-timestamp")
+SPRING_RETRY = _prefixed("kafka_original-", group=_GROUP, timestamp="kafka_original-timestamp")
+SPRING_CLOUD_STREAM = _prefixed("x-original-", timestamp="x-original-timestamp")
+CONNECT = _prefixed("__connect.errors.", keeps_time=True)
+STREAMS = _prefixed("__streams.errors.", keeps_time=True)
+SMALLRYE = _prefixed("dead-letter-")
+SMALLRYE_RETRY = _prefixed("delayed-retry-")
+KARAFKA = _prefixed("source_", group="source_consumer_group")
+KARAFKA_BEFORE = _prefixed("original_", group="original_consumer_group")
+"""Of its older versions."""
+BRIGHTER = OriginHeaders("OriginalTopic")
+WOLVERINE = OriginHeaders("original-destination", "original-partition", "original-offset")
+WOLVERINE_RETRY = OriginHeaders("wolverine-kafka-retry-source")
+BY_HAND = _prefixed("original-")
+"""What many write who write it themselves."""
+ORIGINS = (
+    OF_SHARE_GROUP, SPRING, SPRING_RETRY, SPRING_CLOUD_STREAM, CONNECT, STREAMS, SMALLRYE, SMALLRYE_RETRY,
+    KARAFKA, KARAFKA_BEFORE, BRIGHTER, WOLVERINE, WOLVERINE_RETRY, BY_HAND,
+)  # fmt: skip
+_BY_TOPIC = {known.topic: known for known in ORIGINS}
+
+_INTEGERS = {
+    "original-partition": (4,),
+    "original-offset": (8,),
+    "original-timestamp": (8,),
+}
+BINARY_NUMBERS: Mapping[str, tuple[int, ...]] = {
+    **{
+        f"{prefix}{name}": sizes
+        for prefix in ("kafka_dlt-", "kafka_", "x-")
+        for name, sizes in _INTEGERS.items()
+    },
+    "kafka_deliveryAttempt": (4,),
+    "retry_topic-attempts": (1, 4),
+    "retry_topic-original-timestamp": tuple(range(1, 9)),
+    "retry_topic-backoff-timestamp": tuple(range(1, 9)),
+}
+"""Headers of Spring whose value is a signed big-endian number -> in how many bytes. The last two are Java's
+BigInteger, as short as they can be; attempts were one byte once."""
+FIRST_IS_NEWEST = ("dead-letter-", "delayed-retry-exception-", "delayed-retry-reason", "delayed-retry-cause")
+"""SmallRye puts its own before those that were there; everybody else appends. Its delayed-retry-topic is
+where the last retry was, so that of it the last is wanted, too: where it began."""
+
+_FRAMEWORKS = (
+    "kafka_dlt-",
+    "kafka_original-",
+    "kafka_exception-",
+    "kafka_key-exception-",
+    "retry_topic-",
+    "springDeserializerException",
+    "__connect.errors.",
+    "__streams.errors.",
+    SHARE_GROUP,
+    "dead-letter-",
+    "delayed-retry-",
+    "deserialization-failure-",
+    "x-original-",
+    "x-exception-",
+    "wolverine-kafka-retry-",
+)
+_BY_NAME = frozenset({
+    "OriginalTopic", "RejectionReason", "RejectionMessage", "RejectionTimestamp", "exception-type",
+    "exception-message", "exception-stack", "failed-at", "source_topic", "source_partition", "source_offset",
+    "source_consumer_group", "source_attempts", "kafka_deliveryAttempt",
+})  # fmt: skip
+
+
+def tells_of_failure(name: str) -> bool:
+    """Whether a header says of a failure what a replay must not carry on: its consumers would count on."""
+    return name.startswith(_FRAMEWORKS) or name in _BY_NAME
+
+
+def origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
+    """What says where a letter died, or None: of several frameworks' headers those that stand last, since
+    they append them."""
+    named = (name for name in reversed(list(headers)) if name in _BY_TOPIC and headers[name])
+    return next((_BY_TOPIC[name] for name in named), None)
+
+
+class Origin(NamedTuple):
+    """Where a letter was when it died; numbers as they stand there."""
+
+    told_by: OriginHeaders
+    topic: str
+    partition: str | None
+    offset: str | None
+    group: str | None
+
+
+def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None:
+    """The same with what they say; None also where they name the topic that it lies in."""
+    names = origin_of(headers)
+    if names is None:
+        return None
+    topic = headers[names.topic]
+    if names in (WOLVERINE, WOLVERINE_RETRY):  # the first is a URI: kafka://topic/orders
+        topic = (headers.get(WOLVERINE_RETRY.topic) or topic).rpartition("/")[2]
+    group = headers.get(names.group)
+    if names is SPRING_CLOUD_STREAM:
+        group = _group_of_binder(topic, dead_letter_topic)
+    if topic in ("", dead_letter_topic):
+        return None
+    return Origin(names, topic, headers.get(names.partition), headers.get(names.offset), group)
+
+
+def _group_of_binder(topic: str, dead_letter_topic: str) -> str | None:
+    """Spring Cloud Stream tells the group by the name of the topic alone: `error.<topic>.<group>`."""
+    begins = f"error.{topic}."
+    return dead_letter_topic.removeprefix(begins) or None if dead_letter_topic.startswith(begins) else None

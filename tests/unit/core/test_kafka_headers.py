@@ -1,0 +1,92 @@
+"""Where a dead letter of Kafka came from is told by the newest headers that a framework has left."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at, tells_of_failure
+
+Place = tuple[str, str | None, str | None, str | None]
+
+
+def placed(prefix: str, topic: str = "orders") -> dict[str, str]:
+    return {f"{prefix}topic": topic, f"{prefix}partition": "3", f"{prefix}offset": "41"}
+
+
+SPRING = placed("kafka_dlt-original-")
+SPRING_RETRY = placed("kafka_original-")
+CONNECT = placed("__connect.errors.", "orders-dlt")
+GROUP = {"kafka_dlt-original-consumer-group": "billing"}
+TOLD: list[tuple[Mapping[str, str], Place | None]] = [
+    ({}, None),
+    ({"traceparent": "00-1"}, None),
+    ({**SPRING, **GROUP}, ("orders", "3", "41", "billing")),
+    ({**SPRING_RETRY, **GROUP}, ("orders", "3", "41", "billing")),
+    (SPRING, ("orders", "3", "41", None)),
+    ({"kafka_dlt-original-topic": "orders"}, ("orders", None, None, None)),
+    # Without the topic nothing can be found there.
+    ({"kafka_dlt-original-offset": "41"}, None),
+    (placed("__streams.errors."), ("orders", "3", "41", None)),
+    ({**placed("__dlq.errors."), "__dlq.errors.group": "billing"}, ("orders", "3", "41", "billing")),
+    (placed("dead-letter-"), ("orders", "3", "41", None)),
+    (placed("delayed-retry-"), ("orders", "3", "41", None)),
+    ({**placed("source_"), "source_consumer_group": "billing"}, ("orders", "3", "41", "billing")),
+    ({**placed("original_"), "original_consumer_group": "billing"}, ("orders", "3", "41", "billing")),
+    (placed("x-original-"), ("orders", "3", "41", None)),
+    (placed("original-"), ("orders", "3", "41", None)),
+    ({"OriginalTopic": "orders"}, ("orders", None, None, None)),
+    ({"original-destination": "kafka://topic/orders"}, ("orders", None, None, None)),
+    (
+        {
+            "original-destination": "kafka://topic/orders.retry.5s",
+            "wolverine-kafka-retry-source": "orders",
+        },
+        ("orders", None, None, None),
+    ),
+    # A sink connector read Spring's dead letters, and then Spring a message that a connector had had.
+    ({**SPRING, **CONNECT}, ("orders-dlt", "3", "41", None)),
+    ({**CONNECT, **SPRING}, ("orders", "3", "41", None)),
+    ({**SPRING_RETRY, **SPRING}, ("orders", "3", "41", None)),
+    ({"kafka_dlt-original-topic": ""}, None),
+    ({"original-destination": "kafka://topic/"}, None),
+    # Somebody names the topic that it lies in.
+    ({"dead-letter-topic": "orders.dlq"}, None),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), TOLD)
+def test_the_newest_headers_say_where_it_was(headers: Mapping[str, str], expected: Place | None) -> None:
+    found = died_at(headers, "orders.dlq")
+    assert (found and found[1:]) == expected
+
+
+@pytest.mark.parametrize(
+    ("topic", "group"),
+    [("error.orders.billing", "billing"), ("error.orders.", None), ("error.stock.billing", None)],
+)
+def test_spring_cloud_stream_names_the_group_in_the_dead_letter_topic(topic: str, group: str | None) -> None:
+    found = died_at(placed("x-original-"), topic)
+    assert found is not None
+    assert found.group == group
+
+
+def test_of_repeated_headers_only_those_of_smallrye_have_the_newest_first() -> None:
+    first = ("dead-letter-topic", "dead-letter-cause", "delayed-retry-cause-class-name")
+    last = ("delayed-retry-topic", "delayed-retry-count", "kafka_dlt-original-topic")
+    assert all(name.startswith(FIRST_IS_NEWEST) for name in first)
+    assert not any(name.startswith(FIRST_IS_NEWEST) for name in last)
+
+
+def test_the_numbers_of_spring_are_bytes_and_those_of_others_are_text() -> None:
+    assert BINARY_NUMBERS.keys() >= {
+        "kafka_dlt-original-offset",
+        "x-original-partition",
+        "retry_topic-attempts",
+    }
+    assert not any(name.startswith(("__", "dead-letter", "source_")) for name in BINARY_NUMBERS)
+
+
+def test_what_tells_of_a_failure_is_known_by_its_name_and_a_type_or_a_trace_is_not() -> None:
+    told = ("kafka_dlt-exception-fqcn", "__connect.errors.stage", "delayed-retry-count", "RejectionReason")
+    assert all(map(tells_of_failure, told))
+    assert not any(map(tells_of_failure, ("traceparent", "__TypeId__", "ce_type", "kafka_correlationId")))
