@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlq.cli.context import Context
+from dlq.core.clock import iso, now
 from dlq.core.text import for_terminal
+from dlq.core.units import human_seconds
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Inspection
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 _MODES = ("copy", "drain")
 _COLUMNS = ("source", "broker", "version", "messages", "pulled by", *_MODES)
+_OLDEST = "oldest"
+"""Of letters that were pulled; the column is there where any waits."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,15 @@ class Finding:
     source: "Source"
     inspection: "Inspection | None" = None
     error: "DlqError | None" = None
+    oldest: int | None = None
+    """When the first of its letters died that wait in the archive, in microseconds since the epoch."""
 
     @property
     def document(self) -> dict[str, Any]:
         """As the formats for scripts show it."""
         found = {"error": str(self.error)} if self.inspection is None else asdict(self.inspection)
-        return {"source": self.source.name, **found}
+        waits = {} if self.oldest is None else {_OLDEST: iso(self.oldest)}
+        return {"source": self.source.name, **found, **waits}
 
     @property
     def refused(self) -> str | None:
@@ -50,7 +57,12 @@ def complaints(findings: Sequence[Finding]) -> list[str]:
 
 def draw(context: Context, findings: Sequence[Finding]) -> None:
     """The table, its explanations, and, where they are not too many, the facts."""
-    context.emit_rows(_COLUMNS, [_row(finding) for finding in findings])
+    rows = [_row(finding) for finding in findings]
+    if any(finding.oldest is not None for finding in findings):
+        ages = [_age(finding.oldest) for finding in findings]
+        context.emit_rows((*_COLUMNS, _OLDEST), [[*row, age] for row, age in zip(rows, ages, strict=True)])
+    else:
+        context.emit_rows(_COLUMNS, rows)
     for heading, remarks in _remarks(findings).items():
         for text, names in _by_text(remarks).items():
             _paragraph(context, f"{heading}: {names}", text)
@@ -68,6 +80,10 @@ def _row(finding: Finding) -> list[Any]:
         return [source.name, source.broker, "not known", None, source.mode, None, None]
     allowed = ["refused" if mode in found.harm else "yes" for mode in _MODES]
     return [source.name, source.broker, found.version, found.depth, source.mode, *allowed]
+
+
+def _age(oldest: int | None) -> str | None:
+    return None if oldest is None else human_seconds(max(0, now() - oldest) / 1_000_000)
 
 
 def _remarks(findings: Iterable[Finding]) -> Mapping[str, list[tuple[str, Finding]]]:

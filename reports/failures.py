@@ -39,6 +39,14 @@ _SQL = f"""
     FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
 
 
+def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
+    """Source -> when the first of its letters died that wait, in microseconds since the epoch."""
+    sql = f"""
+        SELECT source, epoch_us(min(dead_at)) FROM letters
+        WHERE {_WAITS} AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY 1"""
+    return {source: died for source, died in run(connection, sql).rows if died is not None}
+
+
 def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> list[Row]:
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says

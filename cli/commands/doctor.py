@@ -1,6 +1,7 @@
 """`dlq doctor`: look at the sources without changing anything."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from dlq.connectors.base import Inspection
     from dlq.core.settings import Source
 
-_COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error")
+_COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error", "oldest")
 _AT_ONCE = 4
 
 
@@ -37,8 +38,8 @@ def doctor(
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
     Ends with 3 where a pull, in the mode that the source is configured for, would be refused. Of one source
-    it shows limits, rights and bindings, too (of several with -v). Warns of a ledger that is gone, or on a
-    server that may forget what was sent.
+    it shows limits, rights and bindings, too (of several with -v), and where pulled letters wait the age of
+    the oldest. Warns of a ledger that is gone, or on a server that may forget what was sent.
 
     Example: dlq doctor orders
     """
@@ -48,6 +49,7 @@ def doctor(
     for line in doctor_output.complaints(findings):
         context.complain(line)
     looked_at = len(chosen) + _look_at_own(context, chosen, errors)
+    findings = _with_oldest(context, findings)
     shown = [finding.document for finding in findings]
     if context.output == "table":
         doctor_output.draw(context, findings)
@@ -109,6 +111,24 @@ def _look_at_own(context: Context, chosen: "Sequence[Source]", errors: list[DlqE
         context.complain(str(error))
         return 1
     return int(context.settings.ledger.url != "sqlite")
+
+
+def _with_oldest(context: Context, findings: list[Finding]) -> list[Finding]:
+    """The findings with the age of what waits in the archive; without, where archive or ledger cannot be
+    read, which other lines tell."""
+    from dlq.archive import manifests
+
+    try:
+        if next(manifests.every(context.store), None) is None:
+            return findings
+        from dlq.cli.views import open_views
+        from dlq.reports.failures import oldest_waiting
+
+        with open_views(context) as connection:
+            known = oldest_waiting(connection)
+    except DlqError:
+        return findings
+    return [replace(finding, oldest=known.get(finding.source.name)) for finding in findings]
 
 
 def _inspect(context: Context, source: "Source") -> "Inspection":

@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.archives import letter, write_segment
 
+from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.base import Inspection
 from dlq.connectors.memory import MemoryConnector
+from dlq.core.clock import now
 from dlq.core.errors import HarmRefused, Unreachable
-from dlq.core.settings import Source
+from dlq.core.settings import Ledger, Source
+from dlq.replay import dismissals
+from dlq.replay.ledger import opened
 
+HOUR = 3_600_000_000
 CHANGES = {"copy": "a copy marks them redelivered", "drain": "a drain removes them"}
 WELL = Inspection("1.0", 3, {"queue type": "classic", "limits": {"max": 5}}, CHANGES, {}, ["drain soon"])
 HARMED = Inspection("1.0", 3, {}, CHANGES, {"copy": "looking kills"}, ["drain soon"])
@@ -112,3 +118,15 @@ def test_scripts_get_every_finding_in_full(doctor: Doctor) -> None:
     harmed, away = map(json.loads, out.splitlines())
     assert harmed["harm"] == {"copy": "looking kills"}
     assert away == {"source": "b", "error": str(AWAY)}
+
+
+def test_the_age_of_the_oldest_letter_that_waits_is_a_column(doctor: Doctor) -> None:
+    store = LocalStore("archive")
+    write_segment(store, "p-0", [letter(n, source="a", dead_at=now() - n * HOUR) for n in (2, 5, 30)])
+    with opened(Ledger(), store) as book:
+        dismissals.dismiss(book, [f"{30:032x}"], "test traffic")
+    _code, out, _err = doctor({"a": WELL, "b": WELL}, "-o", "table")
+    assert out.splitlines()[0].endswith("drain  oldest")
+    assert [line.split()[7:8] for line in out.splitlines()[1:3]] == [["5h"], []]
+    _code, out, _err = doctor({"a": WELL, "b": WELL}, "-o", "jsonl")
+    assert ["oldest" in json.loads(line) for line in out.splitlines()] == [True, False]
