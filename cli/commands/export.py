@@ -1,9 +1,10 @@
-"""`dlq export`: letters of the archive as JSONL."""
+"""`dlq export`: letters of the archive as JSONL, or all that is known of them as one file."""
 
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, cast
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from dlq.reports.masking import Masker
 
 _BATCH_ROWS = 1000
+_BUNDLE = ".zip"
+_FILE = (
+    "JSONL file to write, gzip if it ends in .gz, - for stdout; one that ends in .zip gets all that is "
+    "known of the letters."
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 def export(
     ctx: typer.Context,
-    file: Annotated[str, typer.Argument(help="JSONL file to write, gzip if it ends in .gz, - for stdout.")],
+    file: Annotated[str, typer.Argument(help=_FILE)],
     where: selecting.Where = None,
     source: selecting.Sources = None,
     since: selecting.Since = None,
@@ -41,28 +47,24 @@ def export(
 ) -> None:
     """Write letters as JSONL, with everything that import needs to make the same records again.
 
-    Example: dlq export --where "cause = 'expired'" expired.jsonl.gz
+    A file that ends in .zip is a bundle for the post-mortem: the letters, their verdicts and incidents, the
+    plans that hold any, rows of the ledger, who did what, and a manifest of digests.
+
+    Example: dlq export --incident 3f9c12ab --mask incident.zip
     """
-    from dlq.archive.files import PRIVATE, SHARED
     from dlq.cli.views import add_preview, open_views
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
     connection = open_views(context)
     selection = selecting.Selection(where, source, since, incident, failure)
-    if not selection.is_all:
+    is_bundle = file.endswith(_BUNDLE)
+    if is_bundle or not selection.is_all:
         add_preview(context, connection)
     chosen = selection.condition(context, connection)
     masker = Masker(context.settings.mask) if mask else None
-    lines = _lines(connection, chosen, masker)
-    first = next(lines, None)
-    try:
-        with _opened(file, SHARED if mask else PRIVATE) as sink:
-            count = sum(1 for line in _again(first, lines) if sink.write(line))
-    except BrokenPipeError:
-        raise  # who reads has enough
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror}") from error
+    write = partial(_bundle, context, selection) if is_bundle else _letters
+    count = _written(file, write(connection, chosen, masker), mask)
     if masker and masker.withheld:
         context.complain(_withheld(masker.withheld))
     if file == "-":
@@ -71,6 +73,55 @@ def export(
         context.emit(
             {"records": count, "refused": 0}, lambda: context.console.print(f"{count} letters in {file}")
         )
+
+
+Content = Callable[[BinaryIO], int]
+"""Writes it and says how many letters it was."""
+
+
+def _letters(connection: "duckdb.DuckDBPyConnection", chosen: str | None, masker: "Masker | None") -> Content:
+    lines = _lines(connection, chosen, masker)
+    first = next(lines, None)
+    return lambda sink: sum(1 for line in _again(first, lines) if sink.write(line))
+
+
+def _bundle(
+    context: Context,
+    selection: selecting.Selection,
+    connection: "duckdb.DuckDBPyConnection",
+    chosen: str | None,
+    masker: "Masker | None",
+) -> Content:
+    from importlib.metadata import version
+
+    from dlq.archive import analyses, views
+    from dlq.archive.user_sql import condition
+    from dlq.cli.views import events
+    from dlq.reports import bundle
+
+    views.narrow(connection, condition(chosen))
+    latest = analyses.latest(context.store)
+    about = {
+        "dlq": version("dlq"),
+        "letters": selection.options() or "all",
+        "masked": masker is not None,
+        "analysis": latest.analysis if latest else None,
+    }
+    lines = _lines(connection, None, masker, " ORDER BY source, record_id")
+    found = bundle.members(context.store, connection, events(context), lines, masker)
+    return lambda sink: bundle.write(sink, about, found)["letters.jsonl"]
+
+
+def _written(file: str, content: Content, mask: bool) -> int:
+    from dlq.archive.files import PRIVATE, SHARED
+
+    try:
+        with _opened(file, SHARED if mask else PRIVATE) as sink:
+            return content(sink)
+    except BrokenPipeError:
+        raise  # who reads has enough
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror}") from error
 
 
 @contextmanager
@@ -98,7 +149,7 @@ def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _lines(
-    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: "Masker | None"
+    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: "Masker | None", order: str = ""
 ) -> Iterator[bytes]:
     """A wrong condition shows at the first line, before the file is opened."""
     import pyarrow as pa
@@ -110,7 +161,7 @@ def _lines(
     chosen = f"SELECT source, record_id FROM letters WHERE {condition(where)}"
     with guarded(connection):
         found = connection.sql(
-            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id)"
+            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id){order}"
         )
         for batch in found.to_arrow_reader(_BATCH_ROWS):
             for record in to_records(pa.Table.from_batches([batch])):

@@ -54,6 +54,8 @@ def import_(
     context: Context = ctx.obj
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", source):
         raise UsageError(f"--source {source!r}: letters, digits, '.', '_' and '-' only")
+    if file.endswith(".zip"):
+        raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
     place = context.settings.sources.get(source) or Source(source, broker="import")
     printed = resolve(reader_of(printed_by)) if printed_by else None
     result = pull(context.store, FileConnector(file, printed), place, PullOptions("copy"))
