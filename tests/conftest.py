@@ -1,9 +1,11 @@
-"""Which tests run one after the other in one worker: those that share a server, so that it starts once."""
+"""Which servers tests share, and which tests run one after the other in one worker: it starts once there."""
 
 import re
 from typing import Any
 
 import pytest
+
+pytest_plugins = ["support.real_servers"]
 
 _SPARK = "tests/unit/analyzers/spark/"
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pika
 import pytest
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, rabbit, rabbit_node
-
-__all__ = ["rabbit", "rabbit_node"]
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit
 
 EACH = 5
 STACK = (

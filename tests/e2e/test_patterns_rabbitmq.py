@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from support import preloaded
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
-
-__all__ = ["rabbit", "rabbit_node"]
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
 
 Dlq = Callable[..., Any]
 

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from pika.exceptions import AMQPError
 from support import preloaded
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, rabbit, rabbit_node
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
 from support.brokers.rabbitmq.letters import headers_of_all, wait_until_the_node_is_no_newcomer
 
 from dlq.archive.store import LocalStore
 from dlq.replay import planfile
-
-__all__ = ["rabbit", "rabbit_node"]
 
 Dlq = Callable[..., Any]
 WINDOW = 1000

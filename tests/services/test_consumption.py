@@ -1,17 +1,15 @@
 """Whether letters are consumed, as real brokers tell it."""
 
 import pytest
-from support.brokers.activemq.fixtures import Place, on_all, stomp, stomp_broker
+from support.brokers.activemq.fixtures import Place, on_all
 from support.brokers.activemq.fixtures import settings_of as activemq_settings
-from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, rabbit, rabbit_node
+from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes
 from support.brokers.rocketmq.driver import eventually
-from support.brokers.rocketmq.fixtures import Rocket, rocket, rocket_cluster
+from support.brokers.rocketmq.fixtures import Rocket
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-
-__all__ = ["rabbit", "rabbit_node", "rocket", "rocket_cluster", "stomp", "stomp_broker"]
 
 
 @on_private_nodes

@@ -9,12 +9,10 @@ from typing import Any
 
 import pytest
 from support import preloaded
-from support.brokers.activemq.fixtures import Place, on_all, stomp, stomp_broker
-from support.brokers.rocketmq.fixtures import Rocket, rocket, rocket_cluster
+from support.brokers.activemq.fixtures import Place, on_all
+from support.brokers.rocketmq.fixtures import Rocket
 
 from dlq.connectors.rocketmq.message import parse_properties
-
-__all__ = ["rocket", "rocket_cluster", "stomp", "stomp_broker"]
 
 NUMBER = 3000
 each_pace = pytest.mark.parametrize(

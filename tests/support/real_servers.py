@@ -1,4 +1,8 @@
-"""What the tests on real brokers share. A broker that is missing is said aloud; on CI it is an error."""
+"""The brokers, databases and stores that all tests of a run share, as a plugin of pytest.
+
+As a plugin, because a fixture that a module or a folder imports is one more fixture there, and starts its
+server once more. A server that is missing is said aloud; on CI it is an error.
+"""
 
 import os
 from typing import Any
@@ -7,6 +11,7 @@ import pytest
 from support.brokers.activemq import fixtures as activemq_fixtures
 from support.brokers.activemq.fixtures import stomp, stomp_broker
 from support.brokers.kafka import install as kafka_install
+from support.brokers.kafka.fixtures import kafka, kafka_node
 from support.brokers.rabbitmq.fixtures import rabbit, rabbit_node, why_missing
 from support.brokers.rocketmq import fixtures as rocketmq_fixtures
 from support.brokers.rocketmq.fixtures import rocket, rocket_cluster
@@ -16,6 +21,8 @@ from support.servers.redis_server import redis_url
 from support.servers.s3_fixtures import s3_location, s3_server
 
 __all__ = [
+    "kafka",
+    "kafka_node",
     "rabbit",
     "rabbit_node",
     "redis_url",
