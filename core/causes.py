@@ -16,7 +16,7 @@ CAUSES = {
     "check_max_exceeded": "a half message was checked too often without an outcome",
     "check_skipped": "a half message was older than the broker's retention, so it was not checked any more",
     "transaction_pending": "a half message without an outcome yet",
-    "unreadable": "the broker could not unmarshal it",
+    "unreadable": "its bytes could not be read: by the broker, or by its consumer's deserializer",
     "unknown": "no evidence says why",
 }
 
@@ -36,6 +36,7 @@ def spoken(cause: str, broker_kinds: Iterable[str | None]) -> str:
 
 MECHANISMS = (
     "reject", "delivery_limit", "retry_loop", "ttl", "maxlen", "alternate_exchange", "framework",
+    "deserialization",
     "nack", "audit", "store_audit", "redelivery_policy", "redelivery_plugin", "dispatch_check",
     "expiry", "discard", "format",
     "send_back", "client_fallback", "pop", "check", "check_age",

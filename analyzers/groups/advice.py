@@ -235,6 +235,12 @@ ADVICE: tuple[Advice, ...] = (
         "no binding took it: mend the binding or the routing key, then replay to the exchange",
     ),
     Advice(
+        lambda known: known.cause == "unreadable" and known.mechanism == "deserialization",
+        "fix_first",
+        "its consumer could not read it, another one may: mend the deserializer, or the schema it asks for, "
+        "or else the message (replay plan --edit), then replay",
+    ),
+    Advice(
         lambda known: known.cause == "unreadable",
         "fix_first",
         "the broker could not read it: mend the message (replay plan --edit) before it goes back",

@@ -2,11 +2,13 @@
 
 `judge` asks the rules in order; the first that answers decides. A rule is a function `(letter, facts) ->
 Finding | None`, whose docstring says when it speaks; a new one is a function in its broker's module and a
-line in the `RULES` there. Which module is a broker's, its description says (`dlq.core.brokers`).
+line in the `RULES` there. Which module is a broker's, its description says (`dlq.core.brokers`); those
+that go by names which nobody else writes may be in a table of their own there, `FIRST`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from importlib import import_module
 from typing import Any, NamedTuple, cast
 
 from dlq.analyzers.rules import exceptions, frameworks
@@ -20,7 +22,7 @@ from dlq.analyzers.rules.letter import (
     producer_of,
     whole,
 )
-from dlq.core.brokers import kind_of, kinds, resolve
+from dlq.core.brokers import kind_of, kinds
 from dlq.core.provenance import REPLAY_LAP
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
@@ -130,14 +132,17 @@ def replayed(letter: Letter, name: str) -> str | None:
 
 @lru_cache(64)
 def _asked(kind: str) -> tuple[Rule, ...]:
-    """The rules for letters of a kind of broker, in order: those of frameworks on any broker come first."""
-    module = kind_of(kind).rules
-    return (*frameworks.RULES, *_rules_of(module)) if module else frameworks.RULES
+    """The rules for letters of a kind of broker, in order: frameworks say more than the broker does."""
+    first, last = _rules_of(kind_of(kind).rules)
+    return (*first, *frameworks.RULES, *last)
 
 
-def _rules_of(module: str) -> tuple[Rule, ...]:
-    found: tuple[Rule, ...] = resolve(f"{module}:RULES")
-    return found
+def _rules_of(module: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Of a broker's module: what is asked before the frameworks of any broker, and after."""
+    if not module:
+        return (), ()
+    found = import_module(module)
+    return getattr(found, "FIRST", ()), found.RULES
 
 
 def _first_finding(letter: Letter, facts: Facts) -> tuple[Rule, Finding]:
@@ -218,9 +223,10 @@ def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
     brokers: dict[str, list[str]] = {}
     for name, kind in kinds().items():
         brokers.setdefault(kind.rules, []).append(name)
-    modules = [("any", frameworks.RULES)]
-    modules += [(", ".join(of), _rules_of(module)) for module, of in brokers.items() if module]
-    for asked_of, rules in (*modules, ("any", (_UNKNOWN,))):
+    modules = [(", ".join(of), *_rules_of(module)) for module, of in brokers.items()]
+    before = [(of, first) for of, first, _ in modules]
+    after = [(of, last) for of, _, last in modules]
+    for asked_of, rules in (*before, ("any", frameworks.RULES), *after, ("any", (_UNKNOWN,))):
         for rule in rules:
             row = (rule.name, asked_of, rule.cause, rule.mechanism, rule.when)
             yield dict(zip(names, row, strict=True))

@@ -56,6 +56,6 @@ def test_the_pages_example_is_printed_by_dlq_rules_and_judges_letters(rules: Pat
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
-    first = done.stdout.splitlines()[1]
-    assert first.startswith("bank-refusal,any,application_error,framework,")
-    assert "the payment gateway parked it: it says what the bank answered in x-bank-refusal" in first
+    of_any = [line for line in done.stdout.splitlines() if ",any," in line]
+    assert of_any[0].startswith("bank-refusal,any,application_error,framework,")
+    assert "the payment gateway parked it: it says what the bank answered in x-bank-refusal" in of_any[0]

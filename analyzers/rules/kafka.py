@@ -1,0 +1,373 @@
+"""Kafka: a dead letter is a record that somebody has put into another topic; its headers say who, and why.
+
+The broker itself writes only those of share groups (KIP-1191). Each writer has names of its own, so these
+rules come before those for frameworks on any broker; which set of headers is the newest, and where the letter
+was when it died, `core.kafka_headers` says. An exception without more proves no number of attempts: only what
+counted them does. A letter in a retry topic is not dead. Sources are those named there, and
+ShareGroupDLQStateManager and SharePartition of Kafka 4.4, Stage of Connect, RecordDeserializer of Streams.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dlq.analyzers.rules.frameworks import hand_written_error
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, first, plus, said, whole
+from dlq.core.kafka_headers import (
+    BRIGHTER,
+    BY_HAND,
+    CONNECT,
+    KARAFKA,
+    KARAFKA_BEFORE,
+    OF_SHARE_GROUP,
+    SMALLRYE,
+    SMALLRYE_RETRY,
+    SPRING,
+    SPRING_CLOUD_STREAM,
+    SPRING_RETRY,
+    STREAMS,
+    WOLVERINE,
+    WOLVERINE_RETRY,
+    Origin,
+    OriginHeaders,
+    died_at,
+)
+
+_REJECTED = "Offset rejected by client."
+_LIMIT = "Offset delivery count exceeded the threshold."
+_UNREAD = ("DeserializationException", "RecordDeserializationException")
+"""Exceptions that nothing but a deserializer's failure is wrapped in. A SerializationException is none of
+them: what serializes throws it, too."""
+_READS_RECORDS = "RecordDeserializer.deserialize("
+"""The frame of Streams that reads a record of a topic; its state stores have other ones."""
+_RETRY_TOPICS = {
+    "retry_topic-attempts": re.compile(r"-retry(?:-\d+)?\Z", re.ASCII),
+    "delayed-retry-count": re.compile(r"_retry_\d+\Z", re.ASCII),
+    "wolverine-kafka-retry-tier": re.compile(r"\.retry\.\d+[smh]\Z", re.ASCII),
+}
+"""A header that counts retries -> what the names of the topics end with that it is retried from."""
+
+
+class _Framework(NamedTuple):
+    """The headers in which one says what it died of; of several the first that is there counts."""
+
+    origin: OriginHeaders
+    classes: tuple[str, ...]
+    messages: tuple[str, ...]
+    traces: tuple[str, ...] = ()
+
+
+def _spring(origin: OriginHeaders, prefix: str) -> _Framework:
+    """`cause-fqcn` is the root cause's; of the others mostly a wrapper's. A key has headers of its own."""
+    return _Framework(
+        origin,
+        (f"{prefix}exception-cause-fqcn", f"{prefix}exception-fqcn", f"{prefix}key-exception-fqcn"),
+        (f"{prefix}exception-message", f"{prefix}key-exception-message"),
+        (f"{prefix}exception-stacktrace", f"{prefix}key-exception-stacktrace"),
+    )
+
+
+def _smallrye(origin: OriginHeaders, prefix: str) -> _Framework:
+    return _Framework(
+        origin,
+        (f"{prefix}-cause-class-name", f"{prefix}-exception-class-name"),
+        (f"{prefix}-cause", f"{prefix}-reason"),
+    )
+
+
+_SPRING = _spring(SPRING, "kafka_dlt-")
+_SPRING_RETRY = _spring(SPRING_RETRY, "kafka_")
+_SPRING_CLOUD_STREAM = _Framework(
+    SPRING_CLOUD_STREAM, ("x-exception-fqcn",), ("x-exception-message",), ("x-exception-stacktrace",)
+)
+_CONNECT = _Framework(
+    CONNECT,
+    ("__connect.errors.exception.class.name",),
+    ("__connect.errors.exception.message",),
+    ("__connect.errors.exception.stacktrace",),
+)
+_STREAMS = _Framework(
+    STREAMS, ("__streams.errors.exception",), ("__streams.errors.message",), ("__streams.errors.stacktrace",)
+)
+_SMALLRYE = _smallrye(SMALLRYE, "dead-letter")
+_SMALLRYE_RETRY = _smallrye(SMALLRYE_RETRY, "delayed-retry")
+_BY_HAND = _Framework(
+    BY_HAND,
+    ("error-type", "error-class", "exception-class", "exception-type"),
+    ("error-message", "error-reason", "error", "exception-message", "exception", "dead-letter-reason"),
+    ("error-stacktrace", "exception-stacktrace", "stacktrace"),
+)
+"""What people call them who write them themselves."""
+_WOLVERINE = _Framework(WOLVERINE, ("exception-type",), ("exception-message",), ("exception-stack",))
+
+
+@derived
+def origin(letter: Letter) -> Origin | None:
+    """Where its newest headers say that it died."""
+    return died_at(letter.headers, letter.dead_letter_queue)
+
+
+def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Finding:
+    """Every finding says where it was: a verdict has room for the topic, its evidence for the rest."""
+    was = origin(letter)
+    if was is None:
+        return Finding(told, attempts=attempts)
+    partition, offset = whole(was.partition), whole(was.offset, 64)
+    parts = (was.topic, said("partition ", partition), said("offset ", offset), said("group ", was.group))
+    place = ", ".join(part for part in parts if part is not None)
+    evidence = f"{place}: {told}" if told else place
+    return Finding(evidence, attempts=attempts, origin=was.topic, origin_kind="topic")
+
+
+def _failed(letter: Letter, framework: _Framework, attempts: int | None = None) -> Finding | None:
+    """What a framework says of the exception; None where it says nothing, or another one has had it since."""
+    headers, was = letter.headers, origin(letter)
+    names = (*framework.messages, *framework.classes, *framework.traces)
+    told = next((f"{name}: {headers[name]}" for name in names if headers.get(name)), None)
+    if told is None or (was is not None and was.told_by is not framework.origin):
+        return None
+    return _died(letter, told, attempts)._replace(
+        error_class=_filled(headers, framework.classes),
+        error_message=_filled(headers, framework.messages),
+        error_text=_filled(headers, framework.traces),
+    )
+
+
+def _filled(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """The first that holds something: an exception without a message leaves a header without a value."""
+    return next((headers[name] for name in names if headers.get(name)), None)
+
+
+def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) -> Finding | None:
+    """The same where a deserializer failed."""
+    classes = (letter.headers.get(name) or "" for name in framework.classes)
+    if not any(name.rpartition(".")[2] in _UNREAD for name in classes):
+        return None
+    return _failed(letter, framework, attempts)
+
+
+def retry_topic(letter: Letter, _: Facts) -> Finding | None:
+    """it lies in a retry topic of Spring, SmallRye or Wolverine, by its name and its headers: its consumer
+    tries it again, and it is not dead"""
+    for header, pattern in _RETRY_TOPICS.items():
+        if letter.headers.get(header) is not None and pattern.search(letter.dead_letter_queue):
+            return _died(letter, f"{header} {letter.headers[header]}, in a retry topic: it is tried again")
+    return None
+
+
+def _share_group(letter: Letter, *messages: str) -> Finding | None:
+    message, was = letter.headers.get("__dlq.errors.message"), origin(letter)
+    if was is None or was.told_by is not OF_SHARE_GROUP or (messages and message not in messages):
+        return None
+    return _died(letter, message, whole(letter.headers.get("__dlq.errors.delivery.count")))
+
+
+def share_reject(letter: Letter, _: Facts) -> Finding | None:
+    """__dlq.errors.message is that of a REJECT: a member of the share group refused it (KIP-1191)"""
+    return _share_group(letter, _REJECTED)
+
+
+def share_limit(letter: Letter, _: Facts) -> Finding | None:
+    """__dlq.errors.message is that of the limit: the share group had it as often as it may
+    (share.delivery.count.limit)"""
+    return _share_group(letter, _LIMIT)
+
+
+def share_group(letter: Letter, _: Facts) -> Finding | None:
+    """__dlq.errors.* with another message, or none"""
+    return _share_group(letter)
+
+
+def _retry_topic_attempts(letter: Letter) -> int | None:
+    """The header counts the next attempt, which a dead letter does not have."""
+    return plus(whole(letter.headers.get("retry_topic-attempts")), -1)
+
+
+def spring_retry_unread(letter: Letter, _: Facts) -> Finding | None:
+    """kafka_exception-* of a DeserializationException: the deserializer of a @RetryableTopic failed
+    (ErrorHandlingDeserializer)"""
+    return _unread(letter, _SPRING_RETRY, _retry_topic_attempts(letter))
+
+
+def spring_retry(letter: Letter, _: Facts) -> Finding | None:
+    """kafka_exception-* with retry_topic-attempts: a @RetryableTopic gave up
+    (DeadLetterPublishingRecovererFactory)"""
+    return _failed(letter, _SPRING_RETRY, _retry_topic_attempts(letter))
+
+
+def _delivery_attempt(letter: Letter) -> int | None:
+    """There where the container is told to count (deliveryAttemptHeader)."""
+    return whole(letter.headers.get("kafka_deliveryAttempt"))
+
+
+def spring_unread(letter: Letter, _: Facts) -> Finding | None:
+    """kafka_dlt-exception-* or kafka_dlt-key-exception-* of a DeserializationException
+    (ErrorHandlingDeserializer)"""
+    return _unread(letter, _SPRING, _delivery_attempt(letter))
+
+
+def spring_recoverer(letter: Letter, _: Facts) -> Finding | None:
+    """kafka_dlt-exception-*: Spring's error handler gave up (DeadLetterPublishingRecoverer); how often it had
+    tried only kafka_deliveryAttempt says"""
+    return _failed(letter, _SPRING, _delivery_attempt(letter))
+
+
+def _stage(letter: Letter) -> str:
+    return letter.headers.get("__connect.errors.stage") or ""
+
+
+def connect_converter(letter: Letter, _: Facts) -> Finding | None:
+    """__connect.errors.stage is KEY_CONVERTER, VALUE_CONVERTER or HEADER_CONVERTER: Connect could not read
+    it"""
+    return _failed(letter, _CONNECT) if _stage(letter).endswith("_CONVERTER") else None
+
+
+def connect(letter: Letter, _: Facts) -> Finding | None:
+    """__connect.errors.exception.*: a transformation or the sink refused it (DeadLetterQueueReporter)"""
+    return _failed(letter, _CONNECT)
+
+
+def streams_unread(letter: Letter, _: Facts) -> Finding | None:
+    """__streams.errors.stacktrace shows RecordDeserializer: Streams could not read it (KIP-1034)"""
+    trace = letter.headers.get("__streams.errors.stacktrace") or ""
+    return _failed(letter, _STREAMS) if _READS_RECORDS in trace else _unread(letter, _STREAMS)
+
+
+def streams(letter: Letter, _: Facts) -> Finding | None:
+    """__streams.errors.exception: a processor or a producer of Streams failed (ExceptionHandlerUtils)"""
+    return _failed(letter, _STREAMS)
+
+
+def _delayed_retries(letter: Letter) -> int | None:
+    return plus(whole(letter.headers.get("delayed-retry-count")), 1)
+
+
+def smallrye_unread(letter: Letter, _: Facts) -> Finding | None:
+    """dead-letter-* or delayed-retry-* with deserialization-failure-*: SmallRye could not read it
+    (DeserializationFailureHandler)"""
+    headers = letter.headers
+    reason = first(headers, "deserialization-failure-reason", "deserialization-failure-deserializer")
+    for framework in (_SMALLRYE, _SMALLRYE_RETRY):
+        find = _unread if reason is None else _failed
+        if found := find(letter, framework, _delayed_retries(letter)):
+            return found
+    return None
+
+
+def smallrye(letter: Letter, _: Facts) -> Finding | None:
+    """dead-letter-exception-class-name, or dead-letter-reason: nacked (SmallRye's KafkaDeadLetterQueue)"""
+    return _failed(letter, _SMALLRYE, _delayed_retries(letter))
+
+
+def smallrye_retry(letter: Letter, _: Facts) -> Finding | None:
+    """delayed-retry-exception-class-name: nacked after all delayed retries (SmallRye's
+    KafkaDelayedRetryTopic)"""
+    return _failed(letter, _SMALLRYE_RETRY, _delayed_retries(letter))
+
+
+def spring_binder_unread(letter: Letter, _: Facts) -> Finding | None:
+    """x-original-topic with x-exception-fqcn of a DeserializationException"""
+    return _unread(letter, _SPRING_CLOUD_STREAM) if _is_of_binder(letter) else None
+
+
+def spring_binder(letter: Letter, _: Facts) -> Finding | None:
+    """x-original-topic with x-exception-fqcn or x-exception-stacktrace (Spring Cloud Stream's
+    KafkaMessageChannelBinder)"""
+    return _failed(letter, _SPRING_CLOUD_STREAM) if _is_of_binder(letter) else None
+
+
+def _is_of_binder(letter: Letter) -> bool:
+    headers = letter.headers
+    failed = first(headers, "x-exception-fqcn", "x-exception-stacktrace")
+    return None not in (headers.get("x-original-topic"), failed)
+
+
+def _requeued(letter: Letter) -> int | None:
+    return plus(whole(letter.headers.get("HandledCount")), 1)
+
+
+def _rejection(letter: Letter, *reasons: str) -> Finding | None:
+    headers, reason = letter.headers, letter.headers.get("RejectionReason")
+    if headers.get(BRIGHTER.topic) is None or reason not in reasons:
+        return None
+    message = headers.get("RejectionMessage")
+    told = f"RejectionReason: {reason}, {message}" if message else f"RejectionReason: {reason}"
+    return _died(letter, told, _requeued(letter))._replace(error_message=message)
+
+
+def brighter_unacceptable(letter: Letter, _: Facts) -> Finding | None:
+    """OriginalTopic with RejectionReason Unacceptable: Brighter refused it as no message of its
+    (KafkaMessageConsumer)"""
+    return _rejection(letter, "Unacceptable")
+
+
+def brighter_error(letter: Letter, _: Facts) -> Finding | None:
+    """OriginalTopic with RejectionReason DeliveryError: its handler gave up, or was asked often enough"""
+    return _rejection(letter, "DeliveryError")
+
+
+def wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
+    """exception-type with exception-message and failed-at (Wolverine's DeadLetterQueueConstants)"""
+    headers, was = letter.headers, origin(letter)
+    named = (headers.get("exception-type"), headers.get("exception-message"), headers.get("failed-at"))
+    if None in named or (was is not None and was.told_by not in (WOLVERINE, WOLVERINE_RETRY)):
+        return None
+    attempts = whole(first(headers, "wolverine-kafka-retry-attempt", "attempts"))
+    framework = _WOLVERINE if was is None else _WOLVERINE._replace(origin=was.told_by)
+    return _failed(letter, framework, attempts)
+
+
+def karafka(letter: Letter, _: Facts) -> Finding | None:
+    """source_attempts above 1 with source_topic: Karafka Pro gave up after so many (strategies/dlq); 1 may
+    also be a dispatch by hand"""
+    was = origin(letter)
+    if was is None or was.told_by not in (KARAFKA, KARAFKA_BEFORE):
+        return None
+    attempts = whole(first(letter.headers, "source_attempts", "original_attempts"))
+    return None if (attempts or 0) <= 1 else _died(letter, f"{attempts} attempts", attempts)
+
+
+def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+    """original-topic or x-original-topic with an error of an application's own (error-message, error-reason,
+    dead-letter-reason, x-error*, …)"""
+    was = origin(letter)
+    if was is None or was.told_by not in (BY_HAND, SPRING_CLOUD_STREAM):
+        return None
+    found = hand_written_error(letter, facts)
+    if found is not None:
+        place = _died(letter, found.evidence, found.attempts)
+        return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
+    return _failed(letter, _BY_HAND._replace(origin=was.told_by))
+
+
+def origin_alone(letter: Letter, _: Facts) -> Finding | None:
+    """headers say where it came from, and nothing says why"""
+    return None if origin(letter) is None else _died(letter, None)
+
+
+FIRST: tuple[Rule, ...] = (
+    Rule(retry_topic, "unknown", "none"),
+    Rule(share_reject, "poison_ack", "reject"),
+    Rule(share_limit, "redelivery_exhausted", "delivery_limit"),
+    Rule(share_group, "unknown", "none"),
+    Rule(spring_retry_unread, "unreadable", "deserialization"),
+    Rule(spring_retry, "application_error", "framework"),
+    Rule(spring_unread, "unreadable", "deserialization"),
+    Rule(spring_recoverer, "application_error", "framework"),
+    Rule(connect_converter, "unreadable", "deserialization"),
+    Rule(connect, "application_error", "framework"),
+    Rule(streams_unread, "unreadable", "deserialization"),
+    Rule(streams, "application_error", "framework"),
+    Rule(smallrye_unread, "unreadable", "deserialization"),
+    Rule(smallrye, "application_error", "framework"),
+    Rule(smallrye_retry, "application_error", "framework"),
+    Rule(spring_binder_unread, "unreadable", "deserialization"),
+    Rule(spring_binder, "application_error", "framework"),
+    Rule(brighter_unacceptable, "poison_ack", "framework"),
+    Rule(brighter_error, "application_error", "framework"),
+    Rule(wolverine_topic, "application_error", "framework"),
+    Rule(karafka, "redelivery_exhausted", "framework"),
+    Rule(parked_by_hand, "application_error", "framework"),
+)
+
+RULES: tuple[Rule, ...] = (Rule(origin_alone, "unknown", "none"),)
