@@ -1,6 +1,7 @@
 """ActiveMQ Classic and Artemis; the broker tells which of the two it is.
 
-Classic's letters are read and sent by OpenWire where the configuration says where."""
+Where the configuration has an address for OpenWire, Classic's letters are read and sent by it, and Artemis'
+are completed by it and sent."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -151,24 +152,23 @@ class ActiveMQConnector:
 
 
 def _by_stomp(broker: ActiveMQBroker) -> tuple[str, str]:
-    """Kind and version. Raises ConfigError, BrokerError."""
+    """Kind and version. Raises BrokerError."""
     with closing(Link(broker)) as link:
-        if link.artemis and broker.openwire_url:
-            raise ConfigError(
-                f"brokers.{broker.name}.openwire_url is for Classic; take it out, this is Artemis"
-            )
         return "artemis" if link.artemis else "activemq", link.version
 
 
 def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
-    """The same by OpenWire, which only Classic's letters are read by."""
+    """The same by OpenWire, which does not show Artemis' letters whole."""
     if broker.statistics_plugin:
         raise ConfigError(
             f"brokers.{broker.name}.statistics_plugin asks by STOMP, and url is of OpenWire; take it out"
         )
     with closing(OpenWireConnection(broker)) as connection:
         if connection.artemis:
-            raise ConfigError(f"brokers.{broker.name}.url: this is Artemis; write it like stomp://host:61613")
+            raise ConfigError(
+                f"brokers.{broker.name}.url: this is Artemis; write it like stomp://host:61613, and this as "
+                "openwire_url"
+            )
         return "activemq", connection.version
 
 

@@ -15,7 +15,7 @@ class ActiveMQBroker(Broker):
     jolokia_details: bool = False
     """Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
     openwire_url: str | None = None
-    """Classic: where its own protocol is spoken, which carries every class of message, with types."""
+    """Where OpenWire is spoken, which carries every class of message, with types."""
     statistics_plugin: bool = False
     """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth by STOMP."""
 

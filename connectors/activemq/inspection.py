@@ -17,8 +17,8 @@ _SHOWN = {
     "Paused": "paused",
 }
 _EMPTY_BODIES = (
-    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue. On "
-    "Classic, set openwire_url."
+    "Map, Stream and Object messages cannot be carried by STOMP; they are listed and stay in the queue. Set "
+    "openwire_url."
 )
 _NO_SIZE = "The queue's size cannot be asked, so the end of a pull is not proven: {}."
 _SIZE_WANTS = "set jolokia_url, or statistics_plugin = true where the broker has it"

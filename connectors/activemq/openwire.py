@@ -38,8 +38,9 @@ _BROKER_INFO, _CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 2, 5, 12, 22
 _MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = (
     110, 111, 120, 121, 122, 123,
 )  # fmt: skip
-_STANDARD_ACK, _UNSET = 2, -1
-"""MessageAck.STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no delivery is counted."""
+_DELIVERED_ACK, _STANDARD_ACK, _UNSET = 0, 2, -1
+"""MessageAck's DELIVERED_ACK_TYPE and STANDARD_ACK_TYPE; RemoveInfo.LAST_DELIVERED_UNSET: no delivery is
+counted."""
 _DESTINATIONS = {"queue": 100, "topic": 101, "temp-queue": 102, "temp-topic": 103}
 _STEPS = {"begin": 0, "commit": 2, "rollback": 4}
 """TransactionInfo.BEGIN, COMMIT_ONE_PHASE and ROLLBACK."""
@@ -106,21 +107,35 @@ def _typed(text: str, kind: str) -> bytes:
     return _text_value(text)
 
 
-def _text_value(text: str) -> bytes:
-    data = modified_utf8(text)
+def _text_value(text: str, for_artemis: bool = False) -> bytes:
+    """Artemis reads a value as plain UTF-8, and so damages what Java clients send it beyond U+FFFF (2.56.0,
+    OpenWireMessageConverter by way of UTF8Buffer#toString)."""
+    data = text.encode("utf-8", "replace") if for_artemis else modified_utf8(text)
     size = len(data)
     return (_STRING.pack(9, size) if size <= _LONGEST_SHORT else _BIG_STRING.pack(13, size)) + data
 
 
 def properties(
-    values: Mapping[str, str], types: Mapping[str, str], raw: Mapping[str, bytes] = MappingProxyType({})
+    values: Mapping[str, str],
+    types: Mapping[str, str],
+    raw: Mapping[str, bytes] = MappingProxyType({}),
+    for_artemis: bool = False,
 ) -> bytes:
     """A message's properties; `types` names those that are not text (boolean, byte, int, ...), `raw` has the
     values that are encoded already."""
     parts = [_COUNT.pack(len(values))]
     for name, text in values.items():
-        typed = _typed(text, types[name]) if name in types else _text_value(text)
+        typed = _typed(text, types[name]) if name in types else _text_value(text, for_artemis)
         parts += _name(name), raw.get(name, typed)
+    return b"".join(parts)
+
+
+def map_for_artemis(content: bytes) -> bytes:
+    """A MapMessage's content with the texts in it as Artemis reads them. Raises UnreadableError."""
+    entries = map_of(content)
+    parts = [_COUNT.pack(len(entries))]
+    for name, value in entries.items():
+        parts += _name(name), _text_value(value.value, True) if value.kind == "string" else value.raw
     return b"".join(parts)
 
 
@@ -268,13 +283,20 @@ class Writer:
 
     def acknowledge(self, number: int, queue: str, names: Sequence[bytes], receipt: int = 0) -> bytes:
         """MessageAck of messages that were dispatched in a row; `names` are their ids as they came."""
+        return self._ack(_STANDARD_ACK, number, queue, names, receipt)
+
+    def delivered(self, number: int, queue: str, name: bytes) -> bytes:
+        """MessageAck that says that a message has come, and acknowledges nothing."""
+        return self._ack(_DELIVERED_ACK, number, queue, [name], 0)
+
+    def _ack(self, kind: int, number: int, queue: str, names: Sequence[bytes], receipt: int) -> bytes:
         return _command(
             _MESSAGE_ACK,
             receipt,
             destination("queue", queue),
             NONE,  # transaction
             self._consumer(number),
-            struct.pack(">b", _STANDARD_ACK),
+            struct.pack(">b", kind),
             names[0],
             names[-1],
             struct.pack(">i", len(names)),

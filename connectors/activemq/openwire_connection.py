@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterator
 from itertools import count
 
 from dlq.connectors.activemq import openwire
@@ -19,6 +20,9 @@ from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachab
 
 _RECEIVE, _PIECE = 2**18, 2**17
 _REASON_SECONDS = 0.5
+_BROWSER, _ALL = 3, 2**31 - 1
+"""The number of the consumer that browses; a window without end."""
+_STALLED = 0.1
 _SPARE = 1000
 """Answers beyond those that we asked for."""
 _MOST_KEPT = 2**30
@@ -81,6 +85,11 @@ class OpenWireConnection:
         return self._reader.provider
 
     @property
+    def broker_id(self) -> str:
+        """What the broker calls itself."""
+        return self._reader.broker
+
+    @property
     def artemis(self) -> bool:
         """Whether the other side is Artemis: its broker id is the UUID of its node (seen on 2.56.0), that of
         Classic has the form ID:host-port-time."""
@@ -106,6 +115,33 @@ class OpenWireConnection:
         messages = list(self._reader.dispatched)
         self._reader.dispatched.clear()
         self._kept = 0
+        return messages
+
+    def browse(self, queue: str, limit: int | None, pause: float) -> Iterator[Dispatch]:
+        """The first `limit` messages of a queue (None: all), which changes nothing. It ends earlier when the
+        broker says so, or nothing for `pause` seconds. Raises BrokerError."""
+        started, ended, rest = self.new_receipt(), self.new_receipt(), limit or _ALL
+        self.send(self.writer.consume(_BROWSER, queue, rest, True, None, int(started)))
+        self.wait_for(started)
+        name = b""
+        while rest > 0 and (messages := self._browsed(queue, name, pause)):
+            shown = [message for message in messages if message.name]
+            rest -= len(shown)
+            yield from shown
+            if len(shown) < len(messages):
+                break
+            name = shown[-1].name
+        self.send(self.writer.stop(_BROWSER, int(ended)))
+        self.wait_for(ended)
+        self.receive(0)  # what came meanwhile
+
+    def _browsed(self, queue: str, last: bytes, pause: float) -> list[Dispatch]:
+        """Artemis shows no more once its side of the socket was full for a moment (2.56.0), until it hears
+        that something has come."""
+        until = time.monotonic() + pause
+        while not (messages := self.receive(min(pause, _STALLED))) and time.monotonic() < until:
+            if last and self.artemis:
+                self.send(self.writer.delivered(_BROWSER, queue, last))
         return messages
 
     def wait_for(self, receipt: str) -> None:

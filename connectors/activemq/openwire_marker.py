@@ -31,7 +31,7 @@ def check_rights(connection: OpenWireConnection, plan: str) -> None:
     try:
         connection.wait_for(written)
     except AccessDenied as error:
-        raise without_right(error, artemis=False) from error
+        raise without_right(error, connection.artemis) from error
     connection.send(writer.transaction("rollback", _TRANSACTION, int(done)))
     connection.wait_for(done)
 

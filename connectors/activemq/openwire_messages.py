@@ -389,6 +389,10 @@ def _unpacked_bytes(content: bytes) -> bytes:
     return _unpacked(content[4:])[: int.from_bytes(content[:4])]
 
 
+_FLUSHED = b"\0\0\xff\xff"
+"""How a stream ends that was flushed and not closed, as Artemis' are (OpenWireMessageConverter)."""
+
+
 def _unpacked(data: bytes) -> bytes:
     """ActiveMQ's Deflater writes zlib streams (ActiveMQTextMessage, ActiveMQBytesMessage#doCompress)."""
     unpacking = zlib.decompressobj()
@@ -396,7 +400,7 @@ def _unpacked(data: bytes) -> bytes:
         plain = unpacking.decompress(data, MAX_UNPACKED)
     except zlib.error as error:
         raise UnreadableError(f"its compressed content is damaged ({error})") from error
-    if not unpacking.eof:
+    if not (unpacking.eof or (data.endswith(_FLUSHED) and not unpacking.unconsumed_tail)):
         raise UnreadableError(f"its compressed content breaks off, or is above {MAX_UNPACKED} bytes")
     return plain
 

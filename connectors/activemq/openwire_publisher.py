@@ -1,53 +1,68 @@
-"""Replays to Classic by its own protocol, OpenWire: less work for the broker, and properties keep types.
+"""Replays by OpenWire, which Artemis speaks, too: every class of message, with the types of properties.
 
 Where there is an address for STOMP, too, a marker goes out by OpenWire before anything else and is looked for
 by STOMP: a plan that was begun by one way may go on by the other, and where the addresses are those of two
-brokers, what was sent would not be found.
+brokers, what was sent would not be found. Artemis is asked for markers by STOMP alone.
 """
 
 import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 
 from dlq.connectors.activemq import openwire, openwire_marker
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.marker import committed, marker_body
+from dlq.connectors.activemq.marker import committed, marker_body, remove
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, TEXT, is_value
+from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, MAP, TEXT, is_value
 from dlq.connectors.activemq.openwire_records import (
     BLOB_DELETED,
     BLOB_TYPE,
     BLOB_URL,
     CLASS,
-    MARSHALLED,
+    KINDS,
     NO_CONTENT,
     RAW_OF,
 )  # fmt: skip
+from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.republishing import content, types_of
 from dlq.connectors.activemq.sockets import is_openwire
 from dlq.connectors.activemq.stomp import text_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Inspection, Outgoing
-from dlq.core.errors import ConfigError, DlqError
+from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, DlqError
 from dlq.core.record import Record
 
 _CHECK = "1"
 """The transaction of `check`; those of a replay are numbered from there on, which the broker allows."""
 _REPLY_TO = {
-    "/queue/": "queue",
-    "/topic/": "topic",
-    "/remote-temp-queue/": "temp-queue",
-    "/remote-temp-topic/": "temp-topic",
-}
+    "/queue/": "queue", "/topic/": "topic", "/remote-temp-queue/": "temp-queue",
+    "/remote-temp-topic/": "temp-topic", "queue://": "queue", "topic://": "topic",
+    "temp-queue://": "temp-queue", "temp-topic://": "temp-topic",
+}  # fmt: skip
+"""As Classic's STOMP and Artemis' show destinations."""
 
 
 class OpenWireSender(OpenWireConnection):
     """One connection; see `Sender`."""
 
-    artemis = False
+    _committing = "0"
+    """The receipt of the last commit; 0 before the first."""
+
+    def wait_for(self, receipt: str) -> None:
+        """See `Sender`. Artemis says of a refused letter only at the commit, which then does nothing (2.56.0,
+        TransactionImpl#commit)."""
+        try:
+            super().wait_for(receipt)
+        except (ConnectionLost, CommitFailed):
+            raise
+        except BrokerError as error:
+            if self.artemis and self.was_refused(self._committing):
+                raise RolledBack(str(error)) from error
+            raise
 
     def check(self, plan: str) -> None:
         """Where the broker has an address for STOMP, too, it must be of the same broker: commit a marker by
@@ -74,12 +89,19 @@ class OpenWireSender(OpenWireConnection):
             link.close()
 
     def proven(self, plan: str) -> set[str]:
-        """By the markers, over this connection."""
-        return openwire_marker.committed(self, plan)
+        """By the markers, over this connection; of Artemis over one by STOMP."""
+        if not self.artemis:
+            return openwire_marker.committed(self, plan)
+        with closing(Link(self._broker)) as link:
+            return committed(link, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge the markers."""
-        openwire_marker.remove(self, plan)
+        if not self.artemis:
+            openwire_marker.remove(self, plan)
+            return
+        with closing(Link(self._broker)) as link:
+            remove(link, plan)
 
     def begin(self, transaction: str) -> bytes:
         """TransactionInfo that begins it."""
@@ -87,11 +109,12 @@ class OpenWireSender(OpenWireConnection):
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """TransactionInfo that commits in one phase; the broker answers it."""
+        self._committing = receipt
         return self.writer.transaction("commit", int(transaction), int(receipt))
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """The message with its types; the broker does not answer it, only the commit."""
-        return self.writer.message(message_of(letter), int(transaction))
+        return self.writer.message(message_of(letter, self.artemis), int(transaction))
 
     def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
         """A persistent message into the plan's queue; the broker answers it."""
@@ -106,33 +129,34 @@ def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:
     except DlqError as error:
         return replace(found, warnings=[*found.warnings, f"Nothing would be pulled or sent: {error}."])
     sender.close()
-    return replace(found, facts={**found.facts, "pulls and replays": f"by OpenWire, to {sender.node}"})
+    label = "replays, and what STOMP hides" if sender.artemis else "pulls and replays"
+    return replace(found, facts={**found.facts, label: f"by OpenWire, to {sender.node}"})
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def message_of(letter: Outgoing) -> openwire.Letter:
+def message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
     """A letter as a message: what STOMP calls headers goes into its fields, the rest are properties."""
     _, record, target, provenance, keep_headers = letter
-    headers, body, measured = content(record, target, provenance, keep_headers, to_artemis=False)
+    headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)
     field = {name: headers.pop(name) for name in _FIELDS if name in headers}
     is_text = not measured or field.get("amq-msg-type") == "text"
     known = record.properties
-    kind = MARSHALLED.get(known.get(CLASS, ""), TEXT if is_text else BYTES)
+    kind = KINDS.get(known.get(CLASS, ""), TEXT if is_text else BYTES)
     return openwire.Letter(
         openwire.destination(letter.target.kind, letter.target.name),
         kind,
-        _body(record, kind, body),
-        openwire.properties(headers, types_of(record), _raw_values(known)),
+        openwire.map_for_artemis(body) if to_artemis and kind == MAP else _body(record, kind, body),
+        openwire.properties(headers, types_of(record), _raw_values(known), to_artemis),
         _number(field.get("timestamp"), 0, 2**63 - 1) or _now(),
         _number(field.get("priority"), 4, 9),
         field.get("correlation-id"),
         _reply_to(field.get("reply-to", "")),
         field.get("type"),
         field.get("JMSXGroupID"),
-        _group_sequence(known.get("JMSXGroupSeq", "0")),
+        _group_sequence(known.get("JMSXGroupSeq") or record.headers.get("_AMQ_GROUP_SEQUENCE", "0")),
         _blob(known) if kind == BLOB else None,
     )
 
@@ -140,7 +164,8 @@ def message_of(letter: Outgoing) -> openwire.Letter:
 def _body(record: Record, kind: int, body: bytes) -> bytes | None:
     if not body and (kind not in (TEXT, BYTES) or NO_CONTENT in record.properties):
         return None
-    return openwire.modified_utf8(text_of(body) or "") if kind == TEXT else body
+    text = text_of(body) if kind == TEXT else None
+    return body if text is None else openwire.modified_utf8(text)
 
 
 def _group_sequence(text: str) -> int:
@@ -167,8 +192,8 @@ _HEX = re.compile(r"(?:[0-9a-f]{2})+")
 
 
 _FIELDS = (
-    "destination", "persistent", "amq-msg-type", "timestamp", "priority", "correlation-id", "reply-to",
-    "type", "JMSXGroupID",
+    "destination", "destination-type", "persistent", "amq-msg-type", "timestamp", "priority",
+    "correlation-id", "reply-to", "type", "JMSXGroupID",
 )  # fmt: skip
 
 
@@ -178,7 +203,7 @@ def _number(text: str | None, otherwise: int, most: int) -> int:
 
 @lru_cache(1024)
 def _reply_to(text: str) -> bytes:
-    """As the broker shows destinations to STOMP clients (its FrameTranslator); none for anything else."""
+    """None for anything else than a destination."""
     for prefix, kind in _REPLY_TO.items():
         if text.startswith(prefix):
             return openwire.destination(kind, text.removeprefix(prefix))

@@ -9,7 +9,6 @@ marshalled message without its content.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
 
 from dlq.connectors.activemq.jolokia import TYPE_OF
 from dlq.connectors.activemq.openwire_messages import (
@@ -43,7 +42,8 @@ CLASS, NO_CONTENT = "class", "no content"
 RAW_OF = "value of "
 """... and a property that has no text, as OpenWire writes it, in hexadecimal digits."""
 BLOB_URL, BLOB_TYPE, BLOB_DELETED = "blob url", "blob type", "blob deleted by broker"
-MARSHALLED = {CLASSES[kind]: kind for kind in CLASSES if kind not in (TEXT, BYTES)}
+KINDS = {name: kind for kind, name in CLASSES.items()}
+MARSHALLED = KINDS.keys() - {"text", "bytes"}
 """Classes that OpenWire alone carries."""
 _WITHOUT_TEXT = ("null", "bytes", "map", "list")
 _PAIR, _ASTRAL = b"\xed", re.compile("[\U00010000-\U0010ffff]")
@@ -87,7 +87,7 @@ def frame_of(letter: Dispatch) -> Frame:
         headers[name] = text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
     lines = [f"{_escaped_name(name)}:{escape(text)}" for name, text in headers.items() if text is not None]
     head = "\n".join(lines).encode("utf-8", "replace")
-    return Frame(MESSAGE, head, body, False, letter.marshalled, _details(letter.kind, message, properties))
+    return Frame(MESSAGE, head, body, False, letter.marshalled, hidden(letter.kind, message, properties))
 
 
 def _standard(message: Message) -> dict[str, str | None]:
@@ -125,7 +125,8 @@ def message_id(name: Structure | None) -> str:
     return f"{connection}:{session}:{value}:{number}"
 
 
-def _details(kind: int, message: Message, properties: Mapping[str, Value]) -> Mapping[str, Any]:
+def hidden(kind: int, message: Message, properties: Mapping[str, Value]) -> dict[str, str]:
+    """What STOMP does not show of a message, as a record's `properties`."""
     found: dict[str, str] = {CLASS: CLASSES[kind]}
     if message.group is not None:
         found |= {"JMSXGroupID": message.group, "JMSXGroupSeq": str(message.group_sequence)}

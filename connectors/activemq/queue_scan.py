@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from typing import Any
 
+from dlq.connectors.activemq.artemis_browse import browsed
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
 from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis, lossy_on_classic
@@ -50,7 +52,8 @@ _UNASKED = "Jolokia was not asked: {}."
 
 def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan | OpenWireScan:
     """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
-    return (_by_openwire if by_openwire(broker) else _by_stomp)(broker, queues, request, queue)
+    alone = by_openwire(broker) and not queues.artemis
+    return (_by_openwire if alone else _by_stomp)(broker, queues, request, queue)
 
 
 def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:
@@ -82,17 +85,8 @@ def _letters(mean_size: int) -> int:
 
 def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:
     """As `_mean_size`, by OpenWire."""
-    consumer, receipt = 3, connection.new_receipt()
-    connection.send(connection.writer.consume(consumer, queue, _FEW, True, None, int(receipt)))
-    connection.wait_for(receipt)
-    found: list[int] = []
-    while len(found) < _FEW and (letters := connection.receive(_PAUSE)):
-        found += [len(one.marshalled) + len((one.message and one.message.content) or b"") for one in letters]
-        if not letters[-1].name:
-            break
-    receipt = connection.new_receipt()
-    connection.send(connection.writer.stop(consumer, int(receipt)))
-    connection.wait_for(receipt)
+    letters = connection.browse(queue, _FEW, _PAUSE)
+    found = [len(one.marshalled) + len((one.message and one.message.content) or b"") for one in letters]
     return max(1, sum(found) // len(found)) if found else 1024
 
 
@@ -117,8 +111,11 @@ def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queu
             window, consumers = _spread(window)
         make = record_maker(request, Place(queue, kind, link.version, link.node))
         make = _with_details(make, queues, queue) if broker.jolokia_details else make
+        lossy = _lossy(queues, request, queue, depth)
+        if link.artemis and by_openwire(broker):
+            make, lossy = _with_hidden(broker, destination["destination"], limit, make, lossy)
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
-        return Started(link, {**destination, **window}, make, wake, consumers, cumulative)
+        return Started(link, {**destination, **window}, make, lossy, wake, consumers, cumulative)
 
     return Scan(
         request=request,
@@ -126,7 +123,6 @@ def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queu
         start=start,
         browse=browse,
         depth=depth,
-        lossy=_lossy(queues, request, queue, depth),
         topology={"queue": queue, **dict(facts.facts if facts else {})},
         notes=[_of_mode(queues.artemis, browse, request), *_of_size(queues, facts is not None)],
     )
@@ -187,9 +183,23 @@ def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
     return lambda frames: [detailed(record) for record in make(frames)]
 
 
-def _lossy(
-    queues: Queues, request: ReadRequest, queue: str, depth: int | None
-) -> Callable[[Frame], str | None]:
+Lossy = Callable[[Frame], str | None]
+"""Why a letter must stay in its queue, or None."""
+
+
+def _with_hidden(
+    broker: ActiveMQBroker, queue: str, limit: int | None, make: Maker, lossy: Lossy
+) -> tuple[Maker, Lossy]:
+    """The same with what Artemis tells by OpenWire alone."""
+    with closing(OpenWireConnection(broker, MAX_FRAME)) as connection:
+        found = browsed(connection, queue, limit)
+    return (
+        lambda frames: make([found.completed(frame) for frame in frames]),
+        lambda frame: found.why_lossy(frame, lossy),
+    )
+
+
+def _lossy(queues: Queues, request: ReadRequest, queue: str, depth: int | None) -> Lossy:
     if queues.management is not None:
         is_small = request.mode == "drain" or (depth is not None and depth <= _COPIED_WITH_CLASSES)
         class_of = ArtemisClasses(queues.management, queue) if is_small else lambda _frame: None

@@ -30,8 +30,9 @@ _BY_CLASS: Mapping[str, type[BrokerError]] = {
     "DestinationDoesNotExistException": NotFound,
     "InvalidDestinationException": NotFound,
     "TransactionRolledBackException": RolledBack,
+    "ActiveMQDuplicateIdException": CommitFailed,
 }
-"""Classic: the class of OpenWire's ExceptionResponse, or of a stack trace, without its package."""
+"""The class of OpenWire's ExceptionResponse, or on Classic of a stack trace, without its package."""
 _BY_TEXT: Mapping[str, type[BrokerError]] = {
     "not authorized": AccessDenied,
     "does not have permission": AccessDenied,

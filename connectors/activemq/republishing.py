@@ -107,7 +107,8 @@ _EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
 _TOPIC = "a topic: every subscriber gets it, not only the one that failed"
 _TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
 _UNKNOWN_TYPES = (
-    "STOMP showed every property as a string, and so it is sent, whatever it was; jolokia_details keeps types"
+    "STOMP showed every property as a string, and so it is sent, whatever it was; a pull by OpenWire or with "
+    "jolokia_details keeps types"
 )
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}

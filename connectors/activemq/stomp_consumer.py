@@ -190,8 +190,8 @@ _FULL = 1.0
 
 
 class Started(NamedTuple):
-    """A connection, what to subscribe with and how often, how its frames become records, and what wakes
-    the queue.
+    """A connection, what to subscribe with and how often, how its frames become records, why one of them must
+    stay in its queue, and what wakes the queue.
 
     Classic holds what a consumer has not acknowledged in an array, from whose front each acknowledgement
     takes one letter and moves all others (PrefetchSubscription#acknowledge). Where each is acknowledged by
@@ -202,6 +202,7 @@ class Started(NamedTuple):
     link: Link
     subscribe: Mapping[str, str]
     make: Maker
+    lossy: Callable[[Frame], str | None]
     nudge: bytes = b""
     consumers: int = 1
     cumulative: bool = False
@@ -216,7 +217,6 @@ class Scan:
     start: Callable[[int | None], Started]
     browse: bool
     depth: int | None
-    lossy: Callable[[Frame], str | None]
     topology: Mapping[str, Any]
     notes: Sequence[str]
 
@@ -234,7 +234,7 @@ class StompReading:
         bounds = [bound for bound in (scan.depth, limit) if bound is not None]
         self._goal = min(bounds) if bounds else None
         started = scan.start(self._goal)
-        self._link, self._subscribe, self._make, self._nudge, self._number, cumulative = started
+        self._link, self._subscribe, self._make, self._lossy, self._nudge, self._number, cumulative = started
         self._acks = Acks(self._link, cumulative)
         self._consumers: list[str] = []
         self._opened = 0
@@ -332,7 +332,7 @@ class StompReading:
         if self._scan.browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
-        reason = self._scan.lossy(frame)
+        reason = self._lossy(frame)
         if self._acks.cumulative and (reason is not None or frame.inner_nul):
             self._must_switch = True
             return

@@ -1,4 +1,4 @@
-"""ActiveMQ Classic, by STOMP and by OpenWire, and Artemis keep the way back of the connectors' contract."""
+"""ActiveMQ Classic and Artemis, by STOMP and by OpenWire, keep the way back of the connectors' contract."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support.archives import letter
-from support.brokers.activemq.fixtures import Place, on_all, on_classic
+from support.brokers.activemq.fixtures import Place, on_all
 from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
@@ -64,7 +64,7 @@ class TestByStomp(SendingContract):
         return sending(stomp, openwire=False)
 
 
-@on_classic
+@on_all
 class TestByOpenWire(SendingContract):
     @pytest.fixture
     def place(self, stomp: Place) -> SendingPlace:

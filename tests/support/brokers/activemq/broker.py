@@ -178,7 +178,8 @@ class ActiveMq:
     def java(
         self, source: str, *arguments: str, log: IO[bytes] | None = None, **properties: str | int
     ) -> subprocess.Popen[str]:
-        """Start a client program beside this file with the broker's own client jars; `log` gets its log."""
+        """Start a client program beside this file with the broker's own client jars, on Artemis with those of
+        Classic, unless the program is for Artemis; `log` gets its log."""
         text = (HERE / source).read_text()
         if not self.artemis and not self.version.startswith("5."):
             text = text.replace("javax.jms", "jakarta.jms")
@@ -190,7 +191,8 @@ class ActiveMq:
             **properties,
         }
         settings = [f"-D{name}={value}" for name, value in given.items()]
-        jars = install(CLASSIC[0]) if self.artemis else self.home
+        own = self.home / "lib" if self.artemis else self.home
+        jars = install(CLASSIC[0]) if self.artemis and not source.startswith("Artemis") else own
         program = _program(source.removesuffix(".java"), text, jars)
         command = ["java", *QUICK, *settings, *program, *arguments]
         return subprocess.Popen(

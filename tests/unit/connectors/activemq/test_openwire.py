@@ -139,6 +139,18 @@ def test_a_long_property_is_a_big_string() -> None:
     assert len(encoded) == 12 + 70_000
 
 
+def test_artemis_gets_texts_as_it_reads_them() -> None:
+    text = "a\0😀"
+    plain = b"\x09" + struct.pack(">H", len(text.encode())) + text.encode()
+    assert openwire.properties({"p": text}, {}, for_artemis=True) == b"\0\0\0\1\0\1p" + plain
+    assert openwire.properties({"p": "7"}, {"p": "int"}, for_artemis=True)[7:] == b"\5\0\0\0\7"
+    entries = openwire.properties({"p": text, "n": "7"}, {"n": "int"})
+    assert openwire.map_for_artemis(entries) == openwire.properties(
+        {"p": text, "n": "7"}, {"n": "int"}, {}, True
+    )
+    assert openwire.map_for_artemis(b"") == b"\0\0\0\0"
+
+
 def test_messages_of_a_connection_are_numbered_so_that_none_is_taken_for_another() -> None:
     sender = openwire.Writer("ID:x:1")
     letter = openwire.Letter(openwire.destination("queue", "q"), False, b"body", b"\0\0\0\0", 1)

@@ -222,6 +222,8 @@ def test_compressed_content_is_unpacked() -> None:
     assert body_of(BYTES, compressed(BYTES, bytes_of_buffer)) == b"abc"
     assert body_of(TEXT, compressed(TEXT, zlib.compress(stream(b"text")))) == b"text"
     assert body_of(MAP, compressed(MAP, zlib.compress(b"\0\0\0\0"))) == b"\0\0\0\0"
+    flushed = zlib.compressobj()
+    assert body_of(MAP, compressed(MAP, flushed.compress(b"x") + flushed.flush(zlib.Z_SYNC_FLUSH))) == b"x"
 
 
 @pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(b"a" * 5000)])

@@ -60,8 +60,8 @@ class Connection:
 
 def reading_of(link: Any, letters: int, cumulative: bool) -> StompReading:
     make = record_maker(REQUEST, Place("q", "activemq", "6", "n"))
-    started = Started(link, {"destination": "/queue/q"}, make, cumulative=cumulative)
-    scan = Scan(REQUEST, "DLQ", lambda _limit: started, False, letters, lambda _frame: None, {}, ())
+    started = Started(link, {"destination": "/queue/q"}, make, lambda _frame: None, cumulative=cumulative)
+    scan = Scan(REQUEST, "DLQ", lambda _limit: started, False, letters, {}, ())
     return StompReading(scan, None)
 
 
