@@ -1,9 +1,12 @@
 """What doctor says of real queues, with the management API and without."""
 
+import time
+
 import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, request
 
 from dlq.connectors.base import Inspection
+from dlq.connectors.rabbitmq import topology
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import NotFound, UsageError
 
@@ -42,6 +45,24 @@ def test_looking_takes_no_letter_and_leaves_no_trace(rabbit: Rabbit, managed: bo
         assert inspect(rabbit, queue, managed).depth == 3
     letters = rabbit.take(queue, 3)
     assert not any(method.redelivered for method, _, _ in letters)
+
+
+def test_letters_that_a_consumer_gives_back_meanwhile_are_counted(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = rabbit.dead_letters(3, "quorum")
+    holder = rabbit.connect()
+    assert [holder.basic_get(queue)[0] is not None for _ in range(3)] == [True] * 3
+    rabbit.wait_for(queue, 0)
+    wait = time.sleep
+
+    def give_back_and_wait(seconds: float) -> None:
+        if holder.is_open:
+            holder.connection.close()
+        wait(seconds)
+
+    monkeypatch.setattr(topology.time, "sleep", give_back_and_wait)
+    assert inspect(rabbit, queue).depth == 3
 
 
 @on_private_nodes
