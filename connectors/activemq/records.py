@@ -1,5 +1,6 @@
 """From STOMP MESSAGE frames to records, for ActiveMQ Classic and Artemis."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import repeat
@@ -90,6 +91,15 @@ def stable_lines(head: bytes) -> bytes:
     return b"\n".join(sorted([line for line in head.split(b"\n") if not line.startswith(_PER_DELIVERY)]))
 
 
+_ASTRAL, _SHOWN = re.compile(rb"[\xf0-\xf4][\x80-\xbf]{3}"), "\ufffd\ufffd".encode()
+
+
+def _as_stored(stable: bytes) -> bytes:
+    """Lines of which a letter's id is made, as Classic shows them once the letter has been in its store: two
+    U+FFFD for a character beyond U+FFFF of a property, which from its memory come as they are."""
+    return stable if stable.isascii() else _ASTRAL.sub(_SHOWN, stable)
+
+
 Maker = Callable[[Sequence[Frame]], Sequence[Record]]
 _NUMBERS = {str(n): n for n in range(256)}
 """Priorities; anything else is kept in the headers alone."""
@@ -176,6 +186,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         rows, of = len(frames), heads.of
         _, lines, bodies, inner_nuls, raw, properties = zip(*frames, strict=True)
         ids, origins = ids_of(heads), origins_of(heads)
+        stable = heads.stable if artemis else map_column(_as_stored, heads.stable)
         digests = [sha256(body).hexdigest() for body in bodies]
 
         def all_the(value: object) -> Constant:
@@ -184,8 +195,8 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         return Columns.of(
             rows,
             record_id=[
-                content_id(message_id.encode(), stable, digest.encode(), after=first_parts)
-                for message_id, stable, digest in zip(ids, heads.stable, digests, strict=True)
+                content_id(message_id.encode(), lines_of_it, digest.encode(), after=first_parts)
+                for message_id, lines_of_it, digest in zip(ids, stable, digests, strict=True)
             ],
             source=all_the(source),
             broker=all_the(broker),

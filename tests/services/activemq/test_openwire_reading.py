@@ -77,6 +77,15 @@ def test_a_letter_has_one_id_whichever_way_it_was_read(stomp: Place) -> None:
     assert [r.record_id for r in looked] == [r.record_id for r in seen] == [r.record_id for r in taken]
 
 
+@on_classic
+def test_a_property_still_in_memory_makes_the_id_that_it_will_make_when_stored(stomp: Place) -> None:
+    stomp.send(b"x", note="wört 😀", type="😀")
+    [looked] = stomp.pull("copy")[0]
+    [taken] = by_openwire(stomp).pull("drain")[0]
+    assert (looked.record_id, looked.headers["note"]) == (taken.record_id, taken.headers["note"])
+    assert taken.headers["note"] == "wört 😀"
+
+
 def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object]:
     """Headers and bodies that are not the same, but for those of each delivery."""
     of_delivery = {"ack", "subscription", "redelivered"}

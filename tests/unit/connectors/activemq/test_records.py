@@ -23,3 +23,12 @@ def test_a_time_after_the_calendar_is_left_to_the_headers(millis: str, micros: i
     [record] = MAKE([Frame(b"MESSAGE", b"message-id:1\ntimestamp:%s" % millis.encode(), b"")])
     assert record.published_at == micros
     assert record.headers["timestamp"] == millis
+
+
+def test_what_classic_shows_of_a_property_in_memory_and_from_its_store_is_one_letter() -> None:
+    in_memory, stored, other = (
+        MAKE([Frame(b"MESSAGE", f"message-id:1\nnote:{text}".encode(), b"")])[0]
+        for text in ("a😀é", "a\ufffd\ufffdé", "a\ufffdé")
+    )
+    assert in_memory.record_id == stored.record_id != other.record_id
+    assert in_memory.headers["note"] == "a😀é"
