@@ -7,15 +7,13 @@ Spark is installed in its lowest version, and does its work without a broker.
 
 import json
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
-from importlib import util
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from packaging.requirements import Requirement
+from support.environments import environment, install, release_script
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -52,30 +50,18 @@ LETTER = {
 }
 
 
-def _dist() -> ModuleType:
-    spec = util.spec_from_file_location("release_dist", ROOT / "release" / "dist.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of an environment with nothing but the lowest versions and `dlq`."""
-    work, dist = tmp_path_factory.mktemp("lowest"), _dist()
-    source = dist.committed(work)
-    installer = dist.environment(work / "uv", "uv").with_name("uv")
-    dist.run(installer, "venv", "--quiet", "--python", sys.executable, work / "venv")
-    found: Path = work / "venv" / dist.PYTHON
+    work = tmp_path_factory.mktemp("lowest")
+    source: Path = release_script("dist").committed(work)
     (source / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
-    install = (installer, "pip", "install", "--quiet", "--python", found)
     extras = [word for extra in EXTRAS for word in ("--extra", extra)]
-    dist.run(*install, "--resolution", "lowest-direct", *extras, "--requirements", source / "pyproject.toml")
-    dist.run(*install, "--no-deps", source)
-    dist.run(*install, "pytest", "pytest-timeout", "hypothesis", "prometheus-client")
-    return found
+    lowest = ("--resolution", "lowest-direct", *extras, "--requirements", source / "pyproject.toml")
+    python = environment(work / "venv", *lowest)
+    install(python, "--no-deps", source)
+    install(python, "pytest", "pytest-timeout", "hypothesis", "prometheus-client")
+    return python
 
 
 @pytest.fixture

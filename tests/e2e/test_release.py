@@ -1,6 +1,5 @@
 """What is given away: the same bytes each time, with all that a user needs and nothing of this machine."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -8,30 +7,18 @@ import tarfile
 import zipfile
 from email import message_from_bytes
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from support.environments import environment, release_script
 
 ROOT = Path(__file__).parents[2]
 MOMENT = 1_700_000_000
-
-
-def script(name: str) -> ModuleType:
-    """A module of the folder `release`, which is no package."""
-    spec = importlib.util.spec_from_file_location(f"release_{name}", ROOT / "release" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-DIST, MAN = script("dist"), script("man")
+DIST, MAN = release_script("dist"), release_script("man")
 
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return DIST.environment(tmp_path_factory.mktemp("tools"), "build", "setuptools>=77", "twine")
+    return environment(tmp_path_factory.mktemp("tools") / "venv", "build", "setuptools>=77", "twine")
 
 
 @pytest.fixture(scope="module")
@@ -101,9 +88,7 @@ def other_pythons() -> list[Path]:
 def test_the_wheel_is_installed_and_works_on_each_python(
     program: Path, wheels: list[Path], tmp_path: Path
 ) -> None:
-    subprocess.run([program, "-m", "venv", tmp_path / "venv"], check=True)
-    python = tmp_path / "venv" / DIST.PYTHON
-    DIST.run(python, "-m", "pip", "install", "--quiet", "--no-compile", wheels[0])
+    python = environment(tmp_path / "venv", wheels[0], python=program)
     (tmp_path / "letters.jsonl").write_text('{"broker_kind": "rabbitmq", "queue": "q", "body_text": "a"}\n')
     for words in (["import", "letters.jsonl"], ["ls"], ["report"]):
         done = subprocess.run(
@@ -114,7 +99,7 @@ def test_the_wheel_is_installed_and_works_on_each_python(
 
 @pytest.mark.spark
 def test_the_wheel_alone_runs_the_demo(wheels: list[Path], tmp_path: Path) -> None:
-    python = DIST.environment(tmp_path / "venv", f"{wheels[0]}[spark]")
+    python = environment(tmp_path / "venv", f"{wheels[0]}[spark]")
     words = [python.with_name("dlq"), "demo", "--folder", "tour"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

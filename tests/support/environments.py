@@ -1,0 +1,34 @@
+"""Virtual environments of tests' own, and the programs of `release/`, which is no package."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[2]
+_UV = Path(sys.executable).with_name("uv")
+
+
+def environment(folder: Path, *requirements: object, python: object = sys.executable) -> Path:
+    """The Python of a new one with some packages, by uv, which takes a tenth of pip's processor time."""
+    subprocess.run([_UV, "venv", "--quiet", "--no-project", "--python", str(python), folder], check=True)
+    found = folder / "bin" / "python"
+    install(found, *requirements)
+    return found
+
+
+def install(python: Path, *requirements: object) -> None:
+    """Packages, into the environment of a Python."""
+    words = map(str, requirements)
+    subprocess.run([_UV, "pip", "install", "--quiet", "--python", python, *words], check=True)
+
+
+def release_script(name: str) -> ModuleType:
+    """`release/NAME.py` as a module."""
+    spec = importlib.util.spec_from_file_location(f"release_{name}", ROOT / "release" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
