@@ -44,11 +44,13 @@ KARAFKA_BEFORE = _prefixed("original_", group="original_consumer_group")
 BRIGHTER = OriginHeaders("OriginalTopic")
 WOLVERINE = OriginHeaders("original-destination", "original-partition", "original-offset")
 WOLVERINE_RETRY = OriginHeaders("wolverine-kafka-retry-source")
-BY_HAND = _prefixed("original-")
+BY_HAND = tuple(
+    map(_prefixed, ("original-", "dlq.original.", "dlq.original-", "dlq.source_", "dlq-original-"))
+)
 """What many write who write it themselves."""
 ORIGINS = (
     OF_SHARE_GROUP, SPRING, SPRING_RETRY, SPRING_CLOUD_STREAM, CONNECT, STREAMS, SMALLRYE, SMALLRYE_RETRY,
-    KARAFKA, KARAFKA_BEFORE, BRIGHTER, WOLVERINE, WOLVERINE_RETRY, BY_HAND,
+    KARAFKA, KARAFKA_BEFORE, BRIGHTER, WOLVERINE, WOLVERINE_RETRY, *BY_HAND,
 )  # fmt: skip
 _BY_TOPIC = {known.topic: known for known in ORIGINS}
 

@@ -41,11 +41,11 @@ them: what serializes throws it, too."""
 _READS_RECORDS = "RecordDeserializer.deserialize("
 """The frame of Streams that reads a record of a topic; its state stores have other ones."""
 _RETRY_TOPICS = {
-    "retry_topic-attempts": re.compile(r"-retry(?:-\d+)?\Z", re.ASCII),
-    "delayed-retry-count": re.compile(r"_retry_\d+\Z", re.ASCII),
-    "wolverine-kafka-retry-tier": re.compile(r"\.retry\.\d+[smh]\Z", re.ASCII),
+    re.compile(r"-retry(?:-\d+)?\Z", re.ASCII): ("retry_topic-attempts", "kafka_exception-message"),
+    re.compile(r"_retry_\d+\Z", re.ASCII): ("delayed-retry-count",),
+    re.compile(r"\.retry\.\d+[smh]\Z", re.ASCII): ("wolverine-kafka-retry-tier",),
 }
-"""A header that counts retries -> what the names of the topics end with that it is retried from."""
+"""What the names of a framework's retry topics end with -> its headers that are there."""
 
 
 class _Framework(NamedTuple):
@@ -92,12 +92,19 @@ _STREAMS = _Framework(
 _SMALLRYE = _smallrye(SMALLRYE, "dead-letter")
 _SMALLRYE_RETRY = _smallrye(SMALLRYE_RETRY, "delayed-retry")
 _BY_HAND = _Framework(
-    BY_HAND,
+    BY_HAND[0],
     ("error-type", "error-class", "exception-class", "exception-type"),
     ("error-message", "error-reason", "error", "exception-message", "exception", "dead-letter-reason"),
     ("error-stacktrace", "exception-stacktrace", "stacktrace"),
 )
-"""What people call them who write them themselves."""
+"""What people call them who write them themselves, beside where it was."""
+_BELOW_DLQ = _Framework(
+    BY_HAND[0],
+    ("dlq.error.class", "dlq.error.type", "dlq.error_class", "dlq.exception.class"),
+    ("dlq.error.message", "dlq.error.reason", "dlq.error_message", "dlq.error", "dlq.exception.message"),
+    ("dlq.error.stacktrace", "dlq.exception.stacktrace"),
+)
+"""The same of those who begin all their names so, and may not say where it was."""
 _WOLVERINE = _Framework(WOLVERINE, ("exception-type",), ("exception-message",), ("exception-stack",))
 
 
@@ -149,9 +156,10 @@ def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) 
 def retry_topic(letter: Letter, _: Facts) -> Finding | None:
     """it lies in a retry topic of Spring, SmallRye or Wolverine, by its name and its headers: its consumer
     tries it again, and it is not dead"""
-    for header, pattern in _RETRY_TOPICS.items():
-        if letter.headers.get(header) is not None and pattern.search(letter.dead_letter_queue):
-            return _died(letter, f"{header} {letter.headers[header]}, in a retry topic: it is tried again")
+    for pattern, names in _RETRY_TOPICS.items():
+        told = next((name for name in names if name in letter.headers), None)
+        if told is not None and pattern.search(letter.dead_letter_queue):
+            return _died(letter, f"{told} {letter.headers[told]}, in a retry topic: it is tried again")
     return None
 
 
@@ -328,16 +336,18 @@ def karafka(letter: Letter, _: Facts) -> Finding | None:
 
 
 def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
-    """original-topic or x-original-topic with an error of an application's own (error-message, error-reason,
-    dead-letter-reason, x-error*, …)"""
+    """an error in an application's own headers: dlq.error*, or beside original-topic and the like x-error*,
+    error-message, dead-letter-reason, …"""
     was = origin(letter)
-    if was is None or was.told_by not in (BY_HAND, SPRING_CLOUD_STREAM):
-        return None
+    if was is None:
+        return _failed(letter, _BELOW_DLQ)
     found = hand_written_error(letter, facts)
     if found is not None:
-        place = _died(letter, found.evidence, found.attempts)
+        place = _died(letter, found.evidence)
         return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
-    return _failed(letter, _BY_HAND._replace(origin=was.told_by))
+    own = (_BELOW_DLQ, _BY_HAND) if was.told_by in BY_HAND else ()
+    failures = (_failed(letter, names._replace(origin=was.told_by)) for names in own)
+    return next((failure for failure in failures if failure is not None), None)
 
 
 def origin_alone(letter: Letter, _: Facts) -> Finding | None:

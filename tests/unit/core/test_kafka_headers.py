@@ -34,6 +34,7 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
     ({**placed("original_"), "original_consumer_group": "billing"}, ("orders", "3", "41", "billing")),
     (placed("x-original-"), ("orders", "3", "41", None)),
     (placed("original-"), ("orders", "3", "41", None)),
+    (placed("dlq.source_"), ("orders", "3", "41", None)),
     ({"OriginalTopic": "orders"}, ("orders", None, None, None)),
     ({"original-destination": "kafka://topic/orders"}, ("orders", None, None, None)),
     (
