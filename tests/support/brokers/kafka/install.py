@@ -1,6 +1,6 @@
 """The jars of Kafka that tests use, from Maven Central.
 
-python tests/support/brokers/kafka/install.py [VERSION]   into .brokers/kafka-<version>/, once
+python tests/support/brokers/kafka/install.py [VERSION]   a node and the frameworks, into .brokers, once
 """
 
 import shutil
@@ -13,18 +13,28 @@ VERSIONS = ("4.4.0",)
 _HERE = Path(__file__).resolve().parent
 _BROKERS = _HERE.parents[3] / ".brokers"
 _POM = _HERE / "pom.xml"
-
-
-def folder(version: str) -> Path:
-    """Where the jars of `version` lie; other jars go elsewhere."""
-    return _BROKERS / f"kafka-{version}-{sha256(_POM.read_bytes()).hexdigest()[:8]}"
+_FRAMEWORKS = _HERE / "frameworks-pom.xml"
 
 
 def install(version: str) -> Path:
-    """Fetch the jars by Maven; returns at once when they are there."""
-    target = folder(version)
+    """Fetch the jars of a node by Maven; returns at once when they are there."""
+    return _fetched(_POM, f"kafka-{version}", f"-Dkafka.version={version}")
+
+
+def install_frameworks() -> Path:
+    """The same for those of Spring, Streams and Connect."""
+    return _fetched(_FRAMEWORKS, "kafka-frameworks")
+
+
+def _folder(pom: Path, name: str) -> Path:
+    """Other jars go elsewhere."""
+    return _BROKERS / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:8]}"
+
+
+def _fetched(pom: Path, name: str, *properties: str) -> Path:
+    target = _folder(pom, name)
     if not (target / ".complete").exists():
-        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Dkafka.version={version}"]
+        command = ["mvn", "-q", "-B", "-f", str(pom), *properties]
         goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
         subprocess.run([*command, *goal], check=True, stdin=subprocess.DEVNULL)
         (target / ".complete").touch()
@@ -35,7 +45,8 @@ def why_missing(version: str) -> str | None:
     """Why `version` cannot be started here; None when it can."""
     if shutil.which("java") is None:
         return "there is no java"
-    if not (folder(version) / ".complete").exists() and shutil.which("mvn") is None:
+    wanted = (_folder(_POM, f"kafka-{version}"), _folder(_FRAMEWORKS, "kafka-frameworks"))
+    if shutil.which("mvn") is None and not all((jars / ".complete").exists() for jars in wanted):
         return "neither its jars nor mvn are here"
     return None
 
@@ -43,3 +54,4 @@ def why_missing(version: str) -> str | None:
 if __name__ == "__main__":
     for each in sys.argv[1:] or VERSIONS:
         print(install(each))
+    print(install_frameworks())
