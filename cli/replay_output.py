@@ -59,6 +59,8 @@ def show_plan(
     pace = f" at {header.rate:g} a second" if header.rate else ""
     changed = f", {edited:,} of them edited" if edited else ""
     out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
+    if header.reason:
+        out(for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
     _section(context, "goes to", header.targets, receivers)
     _section(context, "stripped", header.stripped, {})
@@ -70,7 +72,9 @@ def show_plan(
         for line in differences:
             out(f"  {line}")
     out("")
-    if header.letters:
+    if header.letters and context.settings.replay.approval:
+        out(f"Next: another person: dlq replay approve {header.plan}; then dlq replay apply {header.plan}")
+    elif header.letters:
         out(f"Next: dlq replay apply {header.plan}")
     else:
         out("Nothing to send. Next: dlq ls, or choose other letters with --where")

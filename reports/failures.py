@@ -7,7 +7,7 @@ from dlq.archive.user_sql import run
 from dlq.core.causes import spoken
 from dlq.core.clock import from_iso, iso
 from dlq.core.errors import UsageError
-from dlq.core.failures import ORDER, Deaths, Event, by_fingerprint, life
+from dlq.core.failures import ORDER, Deaths, Event, State, by_fingerprint, life
 
 if TYPE_CHECKING:
     import duckdb
@@ -22,35 +22,47 @@ COLUMNS = (
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
 the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
 `previewed`: no analysis has seen any of them."""
+_DIED = "max(coalesce(dead_at, published_at, captured_at))"
 # A judged record without a cause is evidence beside a letter, no letter.
+_COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND NOT (cause IS NULL AND rule IS NOT NULL)"
 _WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"
 _SQL = f"""
     WITH found AS (
         SELECT fingerprint, count(*) AS letters, count(*) FILTER ({_WAITS}) AS waiting,
-               min(dead_at) AS first, max(dead_at) AS last, max(coalesce(dead_at, published_at)) AS died,
+               min(dead_at) AS first, max(dead_at) AS last, {_DIED} AS died,
                min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(record_id) AS example, arg_min(source, record_id) AS lies_in,
                bool_and(analysis = 'preview') AS previewed
         FROM letters
-        WHERE fingerprint IS NOT NULL AND replay_state IS DISTINCT FROM 'dismissed'
-              AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY 1)
+        WHERE fingerprint IS NOT NULL AND {_COUNTS} GROUP BY 1)
     SELECT found.*, v.cause, v.advice, v.exception_class, v.exception_message, v.origin
     FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
+
+
+def states(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, State]:
+    """Fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
+    spoken_of = by_fingerprint(events)
+    sql = f"""
+        SELECT fingerprint, count(*), epoch_us({_DIED}) FROM letters
+        WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
+    found = run(connection, sql, [list(spoken_of)]).rows if spoken_of else ()
+    deaths = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
+    return {one: life(said, deaths.get(one, Deaths()), now).state for one, said in spoken_of.items()}
 
 
 def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
     """Source -> when the first of its letters died that wait, in microseconds since the epoch."""
     sql = f"""
         SELECT source, epoch_us(min(dead_at)) FROM letters
-        WHERE {_WAITS} AND NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY 1"""
+        WHERE {_WAITS} AND {_COUNTS} GROUP BY 1"""
     return {source: died for source, died in run(connection, sql).rows if died is not None}
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> list[Row]:
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
-    when it died was alive when it was published."""
+    when it died was alive when it was published; of one that says neither, the capture is what is known."""
     found = run(connection, _SQL)
     known = {row["fingerprint"]: row for row in _objects(found.columns, found.rows)}
     spoken_of = by_fingerprint(events)

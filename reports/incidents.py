@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
+from dlq.core.failures import ORDER, State
 from dlq.core.text import listed
 from dlq.reports.headline import failure, minutes
 
@@ -12,19 +13,23 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
+_ALL_NEW: Mapping[str, State] = {}
 _GROWING = 10
 """What goes on counts so many times: it costs more with each minute."""
+_NEW, _RESOLVED = ORDER.index("new"), ORDER.index("resolved")
 # Retention may have taken letters away since the analysis, so they are counted here.
 _SQL = f"""
-    WITH hit AS (
+    WITH lives AS (SELECT unnest(?::VARCHAR[]) AS fingerprint, unnest(?::INTEGER[]) AS rank),
+    hit AS (
         SELECT incident_id, count(*)::BIGINT AS size, count(DISTINCT fingerprint)::BIGINT AS failures,
                coalesce(bool_or(dead_at IS NOT NULL
                    OR record_id IN (SELECT record_id FROM client_log)), false) AS dated,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                count(*) FILTER (coalesce(replay_state, 'planned') IN ('planned', 'returned', 'refused'))
                    AS waiting,
-               coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services
-        FROM letters WHERE incident_id IS NOT NULL GROUP BY 1),
+               coalesce(list_sort(list(DISTINCT coalesce(origin, dead_letter_queue))), []) AS services,
+               min(coalesce(rank, {_NEW})) AS rank
+        FROM letters LEFT JOIN lives USING (fingerprint) WHERE incident_id IS NOT NULL GROUP BY 1),
     failures AS (
         SELECT incident_id, count(*) AS letters, min(record_id) AS example
         FROM letters WHERE incident_id IS NOT NULL GROUP BY incident_id, fingerprint),
@@ -37,18 +42,26 @@ _SQL = f"""
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id
     JOIN most ON most.incident_id = i.incident_id
     LEFT JOIN told ON told.record_id = most.example
-    ORDER BY waiting * if(ongoing, {_GROWING}, 1) DESC, size DESC, start DESC, i.incident_id"""
+    ORDER BY rank >= {_RESOLVED}, waiting * if(ongoing, {_GROWING}, 1) DESC,
+             size DESC, start DESC, i.incident_id"""
 
 
-def gather(connection: "duckdb.DuckDBPyConnection", most: int = 0) -> list[dict[str, Any]]:
-    """By how many of their letters wait, those that go on before what is over. `most` 0: all."""
-    found = run(connection, _SQL + (f" LIMIT {most}" if most else ""))
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+def gather(
+    connection: "duckdb.DuckDBPyConnection", most: int = 0, states: Mapping[str, State] = _ALL_NEW
+) -> list[dict[str, Any]]:
+    """By how many of their letters wait, those that go on before what is over, and last those whose failures
+    are all resolved or snoozed. `most` 0: all. `states`: how failures stand that somebody spoke of;
+    `state` of an incident is that of its failures which needs a person first."""
+    ranks = [ORDER.index(state) for state in states.values()]
+    found = run(connection, _SQL + (f" LIMIT {most}" if most else ""), [list(states), ranks])
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    return [{**row, "state": ORDER[row.pop("rank")]} for row in rows]
 
 
 def marks(row: Document) -> list[str]:
     """What is special about an incident, in words."""
-    return [mark for mark in ("ongoing", "new") if row[mark]]
+    said = [row["state"]] if row["state"] not in ("new", "open") else []
+    return [mark for mark in ("ongoing", "new") if row[mark]] + said
 
 
 def what(row: Document) -> str:

@@ -209,7 +209,7 @@ def gather(
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
         **{name: objects(connection, sql) for name, sql in _LISTS.items()},
-        "incidents": incidents.gather(connection, TOP),
+        "incidents": incidents.gather(connection, TOP, {row["fingerprint"]: row["state"] for row in lives}),
         "timeline": timeline.gather(connection, first, last, step),
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }

@@ -24,6 +24,7 @@ As = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why.")]
 _LONGEST = 2_000
+_EMPTY = "no failures: nothing is captured yet, or nothing of it is judged; dlq pull, then dlq analyze"
 
 
 def register(app: typer.Typer) -> None:
@@ -75,7 +76,7 @@ def ls(
     else:
         context.emit_rows(COLUMNS, ([row[name] for name in COLUMNS] for row in found))
     if not found:
-        context.say("no failures")
+        context.say(_EMPTY if state is None and owner is None else "no failures")
 
 
 def show(ctx: typer.Context, fingerprint: Failure) -> None:

@@ -16,6 +16,7 @@ _MORE = (
     "exception_class",
     "exception_message",
     "first_record_id",
+    "state",
 )
 
 
@@ -27,19 +28,23 @@ def register(app: typer.Typer) -> None:
 def incidents(ctx: typer.Context) -> None:
     """List incidents: letters that died in a burst, for the same kind of reason, whatever queue they lay in.
 
-    First those of which most letters wait; what still goes on counts ten times.
+    First those of which most letters wait; what still goes on counts ten times. Last are those whose failures
+    are all resolved or snoozed (dlq failures).
 
     Example: dlq incidents -o json
     """
     from dlq.archive import analyses
-    from dlq.cli.views import open_views
+    from dlq.cli.views import events, open_views
+    from dlq.core.clock import now
     from dlq.core.errors import UsageError
+    from dlq.reports.failures import states
     from dlq.reports.incidents import gather
 
     context: Context = ctx.obj
     if analyses.latest(context.store) is None:
         raise UsageError("no analysis yet: run dlq analyze")
-    found = gather(open_views(context))
+    connection = open_views(context)
+    found = gather(connection, states=states(connection, events(context), now()))
     if context.output == "json":
         shown = [{name: row[name] for name in (*_COLUMNS, *_MORE)} for row in found]
         context.emit({"incidents": shown})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "exception_class", "exception_message", "origin", "advice",
-    "attempts", "replay_state", "analysis", "broker_kind",
+    "attempts", "replay_state", "analysis", "broker_kind", "fingerprint",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
@@ -51,6 +51,9 @@ def ls(
 ) -> None:
     """List letters, the newest dead first.
 
+    A table shows how their failures stand, once somebody has said anything of one (dlq failures): letters of
+    regressed and new ones on top, of snoozed ones last.
+
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
     body_size, laps, replay_state, analysis (the one that judged it, or preview); and every other column of
@@ -80,10 +83,13 @@ def ls(
     every: Iterable[tuple[Any, ...]] = chain([first] if first else [], found.rows)
     shown = islice(every, most) if most else every
     if for_eyes:
-        _draw(context, shown, note is not None)
+        letters = [dict(zip(FOR_EYES, row, strict=True)) for row in shown]
+        is_more = most and next(found.rows, None)
+        _draw(context, _standing(context, connection, letters), note is not None)
     else:
         context.emit_rows(chosen, shown)
-    if most and next(found.rows, None):
+        is_more = most and next(found.rows, None)
+    if is_more:
         context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
     if note and context.output == "table":
         context.say(note)
@@ -99,14 +105,29 @@ def _chosen(columns: str) -> Sequence[str]:
     return names
 
 
-def _draw(context: Context, rows: Iterable[Sequence[Any]], previews: bool) -> None:
+def _standing(
+    context: Context, connection: "duckdb.DuckDBPyConnection", letters: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The letters with the `state` of their failures, what needs a person first, if anybody spoke of one."""
+    from dlq.cli.views import events
+    from dlq.core.clock import now
+    from dlq.core.failures import ORDER
+    from dlq.reports.failures import states
+
+    if not (said := events(context)):
+        return letters
+    known = states(connection, said, now())
+    told = [{**letter, "state": known.get(letter["fingerprint"], "new")} for letter in letters]
+    return sorted(told, key=lambda letter: ORDER.index(letter["state"]))
+
+
+def _draw(context: Context, letters: Sequence[Mapping[str, Any]], previews: bool) -> None:
     from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
-    letters = [dict(zip(FOR_EYES, row, strict=True)) for row in rows]
-    left_out = _WHERE_WIDE if context.console.width < _WIDE_FROM else ()
-    if not previews:
-        left_out = ("analysis", *left_out)
+    left_out = {"state"} - set(letters[0] if letters else ())
+    left_out |= set(_WHERE_WIDE) if context.console.width < _WIDE_FROM else set()
+    left_out |= set() if previews else {"analysis"}
     shown = {name: text for name, text in _SHOWN.items() if name not in left_out}
     texts = [[for_terminal(text(letter)) for text in shown.values()] for letter in letters]
     draw(context.console, list(shown), texts)
@@ -131,6 +152,7 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "source": _plain("source"),
     "cause": _plain("cause"),
     "failure": _failure,
+    "state": _plain("state"),
     "advice": _plain("advice"),
     "attempts": _plain("attempts"),
     "replay_state": _plain("replay_state"),

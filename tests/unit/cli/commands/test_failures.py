@@ -98,6 +98,48 @@ def test_a_letter_that_dies_after_it_was_resolved_makes_a_failure_regressed(
     assert failures(dlq)[-1] == (TIMEOUT, "open", None)
 
 
+def test_a_letter_that_says_no_time_and_is_pulled_after_that_makes_it_regressed(
+    dlq: Dlq, store: LocalStore
+) -> None:
+    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed in 2.4.1")
+    again = "e" * 32
+    write_segment(store, "p-1", [letter(9, record_id=again, dead_at=None, captured_at=now() + 1)])
+    analyze(store, {again: TIMEOUT}, "20260102T000000")
+    assert failures(dlq)[0] == (TIMEOUT, "regressed", None)
+
+
+def test_ls_shows_how_failures_stand_once_somebody_has_spoken_of_one(dlq: Dlq) -> None:
+    _code, out, _err = dlq("ls", "-o", "table")
+    assert "state" not in out.splitlines()[0].split()
+    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    _code, out, _err = dlq("ls", "-o", "table")
+    head, *rows = out.splitlines()
+    at = head.index(" state ")
+    assert [row[at:].split()[0] for row in rows] == ["new", "new", "new", "snoozed"]
+    assert rows[-1].startswith(IDS[3][:12])  # the newest of all
+
+
+def test_incidents_of_snoozed_failures_alone_come_last(dlq: Dlq, store: LocalStore) -> None:
+    verdicts = [
+        {"record_id": one, "fingerprint": TIMEOUT if n < 3 else NULL, "incident_id": "i1" if n < 3 else "i2"}
+        for n, one in enumerate(IDS)
+    ]
+    found = [{"incident_id": name, "size": 1, "sources": ["orders"], "causes": []} for name in ("i1", "i2")]
+    write_analysis(store, "20260102T000000", verdicts, incidents=found)
+
+    def stand() -> list[tuple[str, str]]:
+        code, out, err = dlq("incidents", "-o", "json")
+        assert code == 0, err
+        return [(row["incident_id"], row["state"]) for row in json.loads(out)["incidents"]]
+
+    assert stand() == [("i1", "new"), ("i2", "new")]
+    dlq("failures", "snooze", TIMEOUT, "--until", "3d", "--reason", "known")
+    assert stand() == [("i2", "new"), ("i1", "snoozed")]
+    _code, out, _err = dlq("incidents", "-o", "table")
+    assert out.index("i2") < out.index("i1")
+    assert "snoozed" in out
+
+
 def test_a_snoozed_failure_is_below_all_others_until_it_has_too_many_letters(dlq: Dlq) -> None:
     dlq("failures", "snooze", TIMEOUT, "--letters", "4", "--reason", "known")
     assert failures(dlq)[-1] == (TIMEOUT, "snoozed", None)
