@@ -1,0 +1,77 @@
+"""README's way with a failure on a real RabbitMQ: find it, take it, send its letters back, resolve it."""
+
+import shlex
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_rabbitmq_4, rabbit, rabbit_node
+
+__all__ = ["rabbit", "rabbit_node"]
+
+Dlq = Callable[..., Any]
+README = Path(__file__).resolve().parents[2] / "README.md"
+FAILURE, PLAN = "1f0c2d3e", "PLAN"
+"""What README writes where a fingerprint and a plan belong."""
+PARKED = {
+    "x-original-exchange": "",
+    "x-exception-message": "Read timed out",
+    "x-exception-stacktrace": "java.net.SocketTimeoutException: Read timed out\n\tat shop.Bank.pay(B.java:4)",
+}
+"""As Spring AMQP parks a message."""
+
+
+def commands() -> Iterator[list[str]]:
+    """The words of each command in README's example of a failure."""
+    example = README.read_text(encoding="utf-8").partition("A failure is all letters")[2]
+    for line in example.partition("```sh\n")[2].partition("```")[0].splitlines():
+        yield shlex.split(line, comments=True)[1:]
+
+
+@on_rabbitmq_4
+@pytest.mark.spark
+def test_readme_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is_seen(
+    rabbit: Rabbit, tmp_path: Path, dlq: Dlq
+) -> None:
+    letters, work = rabbit.queue(), rabbit.queue()
+    headers = {**PARKED, "x-original-routingKey": work}
+    rabbit.fill(letters, 3, b"order %d", headers=headers)
+    url = rabbit.broker().url
+    (tmp_path / "dlq.toml").write_text(
+        f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
+        f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
+    )
+
+    def call(*words: str) -> Any:
+        done = dlq(*words, "-o", "json")
+        assert done.code == 0, (words, done.err)
+        return done.json
+
+    call("pull")
+    call("analyze")
+    [found] = call("failures")
+    assert (found["state"], found["waiting"], found["exception_class"]) == (
+        "new", 3, "java.net.SocketTimeoutException",
+    )  # fmt: skip
+    known = {FAILURE: found["fingerprint"][:8]}
+    said = {}
+    for words in commands():
+        filled = [known.get(word, word) for word in words]
+        said[" ".join(words[:2])] = answer = call(*filled)
+        if words[:2] == ["replay", "plan"]:
+            known[PLAN] = answer["plan"]
+    assert list(said) == [
+        "failures", "failures assign", "ls --failure", "replay plan", "replay apply", "failures resolve",
+    ]  # fmt: skip
+    assert (said["replay plan"]["reason"], said["replay apply"]["sent"]) == ("fixed in 2.4.1", 3)
+    assert rabbit.depth(work) == 3
+    resolved = said["failures resolve"]
+    assert (resolved["state"], resolved["waiting"], resolved["note"]) == ("resolved", 0, "fixed in 2.4.1")
+    assert [one["action"] for one in resolved["history"]] == ["assign", "resolve"]
+    assert resolved["owner"] == resolved["history"][0]["actor"]
+
+    rabbit.fill(letters, 1, b"another %d", headers=headers)
+    call("pull")
+    [regressed] = call("failures")
+    assert (regressed["state"], regressed["waiting"]) == ("regressed", 1)
