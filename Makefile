@@ -7,9 +7,11 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Where it is set, each of the thousand processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.set-up
 
-.PHONY: setup brokers demo check test lint bench corpus site dist clean
+.PHONY: setup brokers demo check test lint test-without-brokers test-all bench corpus site dist clean
 
 setup: $(STAMP)
 
@@ -38,10 +40,16 @@ lint: setup
 # of tests/unit come last, so that no worker is left alone with a long one.
 TEST_WORKERS ?= 5
 
-check: lint
+check: setup
+	@$(MAKE) --no-print-directory --jobs 2 lint test-without-brokers
+
+test: brokers
+	@$(MAKE) --no-print-directory --jobs 2 lint test-all
+
+test-without-brokers: setup
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadfile -m "not spark" tests/unit
 
-test: brokers lint
+test-all: setup
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
 		tests/services tests/e2e tests/unit/analyzers/spark tests/unit
 
