@@ -27,8 +27,25 @@ def _begins(text: str) -> re.Pattern[str]:
     return _pattern("^" + text.replace(" ", r"\s+"), re.DOTALL)
 
 
-_AROUND = " \t\r\n\"'`\u00ab\u00bb\u2018\u2019\u201c\u201d"
+_AROUND = " \t\r\n\"'`\u00a0\u00ab\u00bb\u2018\u2019\u200b\u201c\u201d\ufeff"
 """What consoles and people put around a text."""
+_BEFORE = "> \u201e"
+_PAIRS = {"(": ")", "[": "]", "<": ">", "*": "*", "\\": "\\", "\u300c": "\u300d", "\u300e": "\u300f"}
+"""The same, where a text may end with it by itself."""
+_BLANKS = {**dict.fromkeys((0xA0, 0x2007, 0x202F, 0x3000), " "), 0xFEFF: None, 0x200B: None}
+"""What word processors and pages put in place of a blank, and what nobody sees."""
+_LINE_ENDS = _pattern(r"\\r?\\n|\\n|<br\s{0,3}/?>|\n\s{0,8}>")
+"""The end of a line as pages, programs and mails write it."""
+_LABEL = _pattern(
+    r"^(?:dlqDeliveryFailureCause|(?:(?:delivery |dlq )?failure |dlq )?(?:cause|reason)|caused by"
+    r"|exception in thread \S{1,80})(?:\s*[:=]|\s)\s*",
+    re.IGNORECASE,
+)
+"""What stands before a text where it was copied with its name."""
+_THROWABLE = ("java.lang.Throwable", "Throwable")
+_WRAPPERS = (*_THROWABLE, "javax.jms.JMSException", "jakarta.jms.JMSException", "JMSException")
+"""Classes that say nothing, and stand before one another."""
+_MOST_WRAPPERS = 4
 _TO_STRING = _pattern(rf"^({_NAME})(?::\s+(.*))?$", re.DOTALL)
 _MAXIMUM = _pattern(r"\bmaximumRedeliveries\s*=\s*(-?\d+)")
 _OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
@@ -48,18 +65,20 @@ _OTHER_CLIENTS = _begins(
     r"Exceeded RedeliveryPolicy (?:max redelivery )?limit(?:: (-?\d+)(?: cause: (?:Exception -> )?(.*))?)?"
 )
 _BEFORE_DISPATCH = _begins(
-    r"(?:listener dispatch|[Dd]ispatch)(?:\[(\d+)\])? to (\S+) exceeds (?:redelivery policy|RedeliveryPolicy)"
+    r"(?:listener |)[Dd]ispatch(?:\[(\d+)\] to (ID:\S+)| to (\S+) exceeds (?:redelivery|RedeliveryPolicy))"
 )
 _LIMIT = _pattern(r"limit:\s{0,4}(-?\d+)")
 _EXPIRED = _begins(r"Message Expired(?:\.|$)")
 _EXPIRED_AT = _begins(rf"(?:{_NAME}: )?Message Expired\. Expiration:\s*(\d+)$")
 _STORED_TWICE = _begins(r"duplicate (?:from store|paged in from (?:store|cursor))\b")
 _DISCARDED = _begins(
-    r"(?:(?:TopicSubDiscard|Subscription discard)\b(?:\.(?: ID:(\S+))?)?|Message discarded$)"
+    r"(?:(?:TopicSubDiscard|Subscription discard)\b(?:\.(?: ID:(\S+))?)?|Message discarded(?:[.\u2026\n]|$))"
 )
 _WRAPPED = _pattern(r"^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+(?:: |$)")
 """An exception whose class the broker does not have arrives as a Throwable that says its name. Any other
 Throwable is made by client or broker: with an unknown text it proves nothing."""
+_CLASS = _pattern(r"[.:]|(?:Exception|Error|Throwable)$")
+"""What tells a class from a word."""
 _OLD = _pattern(r"^(?:4|5\.[0-8])(?:\.|$)")
 
 _FORMAT_EXCEPTION = "org.apache.activemq.ActiveMQMessageFormatException"
@@ -84,16 +103,43 @@ def _told(letter: Letter) -> str | None:
     return letter.headers.get(OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
 
 
+def _bare(text: str) -> str:
+    """A text without quotation marks and brackets around it."""
+    text = text.strip(_AROUND).lstrip(_BEFORE)
+    for _ in range(_MOST_WRAPPERS):
+        if len(text) > 1 and _PAIRS.get(text[0]) == text[-1]:
+            text = text[1:-1].strip(_AROUND)
+    return text
+
+
+def _unwrapped(told: str) -> str:
+    """A text as the client or the broker wrote it, without what copying it has added. The exception that it
+    ends in stays as it is."""
+    text = _bare(_LABEL.sub("", _bare(told[:LONGEST_TEXT]), count=1))
+    words, mark, cause = text.partition("cause:")
+    return _LINE_ENDS.sub("\n", words.translate(_BLANKS)) + mark + cause
+
+
+def _taken_apart(text: str) -> tuple[str | None, str]:
+    """Class and text of `class: text`; of several classes that say nothing the last."""
+    of_class, rest = None, text
+    for _ in range(_MOST_WRAPPERS):
+        of_class, rest = part(_TO_STRING, text), part(_TO_STRING, text, 2) or ""
+        if of_class not in _WRAPPERS or part(_TO_STRING, rest) not in _WRAPPERS:
+            break
+        text = rest
+    return (None, text) if of_class is None else (of_class, rest)
+
+
 @derived
 def failure(letter: Letter) -> Failure:
     """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
     told = _told(letter)
-    text = None if told is None else told[:LONGEST_TEXT].strip(_AROUND)
+    text = "" if told is None else _unwrapped(told)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
         return Failure(None, None, True)
-    of_class = part(_TO_STRING, text)
-    return Failure(of_class, (text or "") if of_class is None else part(_TO_STRING, text, 2) or "", False)
+    return Failure(*_taken_apart(text), False)
 
 
 def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
@@ -176,8 +222,8 @@ def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
     known = (whole(told[1]), *(plus(limit, 1) for limit in limits))
     return _died(letter)._replace(
         attempts=next((n for n in known if n is not None), None),
-        consumer_id=told[2],
-        connection_id=part(_OF_CONSUMER, told[2]),
+        consumer_id=told[2] or told[3],
+        connection_id=part(_OF_CONSUMER, told[2] or told[3]),
     )
 
 
@@ -215,7 +261,9 @@ def amq_bridge(letter: Letter, _: Facts) -> Finding | None:
 def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
     """a poison ack with the application's own exception (clients to 5.8: the listener threw at the limit)"""
     of_class = failure(letter).of_class
-    if of_class is None or (of_class == "java.lang.Throwable" and not _matched(_WRAPPED, letter)):
+    if of_class is None or not _CLASS.search(of_class):
+        return None
+    if of_class in _THROWABLE and not _matched(_WRAPPED, letter):
         return None
     return _died(letter)._replace(error_text=_told(letter))
 
