@@ -197,6 +197,24 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
 
 
+_BY_CONDITION: Mapping[str, type[BrokerError]] = {
+    "amqp:unauthorized-access": AccessDenied,
+    "amqp:not-allowed": AccessDenied,
+    "amqp:resource-locked": AccessDenied,
+    "amqp:not-found": NotFound,
+    "amqp:resource-deleted": NotFound,
+}
+
+
+def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
+    """The same of AMQP 1.0's name and text of an error."""
+    first = text.strip().partition("\n")[0]  # Erlang's traces follow
+    said = " ".join(for_terminal(part) for part in (first, f"({condition})") if part)
+    kind = _BY_CONDITION.get(condition, ConnectionLost)
+    hint = f"; {_HINTS[403]}" if kind is AccessDenied else ""
+    return kind(f"{place_of(broker)}: {said}{hint}")
+
+
 def as_our_error(error: BaseException, broker: RabbitBroker) -> DlqError:
     """An exception of pika or of the socket as one of our errors; raise it `from error`."""
     if isinstance(error, exceptions.ConnectionClosedByBroker | exceptions.ChannelClosedByBroker):

@@ -19,7 +19,7 @@ from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.core.errors import DlqError
 
 _WRITE_BYTES = 256 * 1024
-_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class DuplexLink(Link):
@@ -93,5 +93,5 @@ class DuplexLink(Link):
         """
         self.dead = True
         with contextlib.suppress(OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self._socket.close()

@@ -57,7 +57,7 @@ class Link:
         self.dead = False
         self.server_version = ""
         self.frame_max = MAX_FRAME
-        self._socket, chosen = _connected(choices)
+        self._socket, chosen = connected(choices)
         self.heartbeat = float(chosen.heartbeat)
         try:
             self._shake_hands(chosen)
@@ -185,9 +185,10 @@ class Link:
         self._socket.close()
 
 
-def _connected(
+def connected(
     choices: Sequence[pika.ConnectionParameters],
 ) -> tuple[socket.socket, pika.ConnectionParameters]:
+    """A socket to the first of `choices` that lets us, and which that is. Raises OSError."""
     for parameters in choices:
         try:
             return _one_connected(parameters), parameters

@@ -1,4 +1,4 @@
-"""The four wire readers, given what no broker should send: bounded, and one clear error."""
+"""The wire readers, given what no broker should send: bounded, and one clear error."""
 
 import contextlib
 import random
@@ -15,11 +15,12 @@ from dlq.connectors.activemq import openwire, stomp
 from dlq.connectors.activemq.openwire import MAGIC
 from dlq.connectors.rabbitmq.amqp import frames
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
+from dlq.connectors.rabbitmq.amqp10 import frames as amqp10
 from dlq.connectors.rocketmq import remoting
 from dlq.connectors.rocketmq.message import decode
 from dlq.core.errors import ConnectionLost
 
-ERRORS = (FrameError, ConnectionLost, remoting.ProtocolError)
+ERRORS = (FrameError, amqp10.FrameError, ConnectionLost, remoting.ProtocolError)
 
 
 def greeting(version: int) -> bytes:
@@ -30,8 +31,13 @@ def greeting(version: int) -> bytes:
 STOMPED = b"MESSAGE\nsubscription:t\n\nbody\0\nRECEIPT\nreceipt-id:t\n\n\0"
 ANSWERED = greeting(11) + struct.pack(">iBi?i", 10, 30, 0, False, 5)
 DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
+OUTCOME = amqp10.frame(amqp10.SASL_OUTCOME, [b"\x50\x00"])
+TRANSFERRED = amqp10.SASL_HEADER + OUTCOME + amqp10.AMQP_HEADER + amqp10.HEARTBEAT
+TRANSFERRED += amqp10.attach("name", 0, amqp10.RECEIVER, "/queues/q")
+TRANSFERRED += amqp10.transfer(0, 1, b"x", more=False, first=True)
 READERS: dict[str, tuple[Callable[[], Callable[[bytes], object]], bytes]] = {
     "amqp": (lambda: frames.FrameReader().feed, DELIVERED),
+    "amqp 1.0": (lambda: amqp10.FrameReader().feed, TRANSFERRED),
     "stomp": (lambda: stomp.FrameReader("t").feed, STOMPED),
     "openwire": (lambda: openwire.Reader().feed, ANSWERED),
     "remoting": (lambda: remoting.FrameReader().feed, remoting_frame(3, {"a": "b"}, b"body")),
@@ -72,6 +78,8 @@ def test_no_change_of_a_stored_rocketmq_message_is_anything_but_an_error_of_ours
     [
         ("amqp", struct.pack(">BHIB", 3, 1, 2**31, 0), "a frame of 2147483648 bytes"),
         ("amqp", amqp_delivery(b"", 2**40), "a message of 1099511627776 bytes"),
+        ("amqp 1.0", amqp10.SASL_HEADER + struct.pack(">II", 2**31, 0), "a frame of 2147483648 bytes"),
+        ("amqp 1.0", b"AMQP\0\0\x09\x01", "does the node speak AMQP 1.0"),
         ("openwire", struct.pack(">i", 2**31 - 1), "no OpenWire"),
         ("remoting", struct.pack(">i", 2**31 - 1), "a frame of 2147483647 bytes"),
         ("remoting", struct.pack(">iI", 2**24, 2**23) + bytes(2**24), "a header of"),

@@ -1,0 +1,187 @@
+"""Frames of AMQP 1.0 and what they say: bytes in, performatives out, and the way back. No I/O.
+
+A frame is its size, where its body begins, its type (AMQP or SASL) and its channel; its body is a described
+list, the performative, and after a transfer some octets of a message (OASIS AMQP 1.0, parts 2 and 5).
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import Any, NamedTuple
+
+from dlq.connectors.rabbitmq.amqp10.values import (
+    NULL,
+    binary,
+    boolean,
+    described,
+    plain,
+    read,
+    sequence,
+    string,
+    symbol,
+    ubyte,
+    uint,
+    ushort,
+)
+
+SASL_HEADER, AMQP_HEADER = b"AMQP\x03\x01\x00\x00", b"AMQP\x00\x01\x00\x00"
+MAX_FRAME = 131_072
+"""Octets: what we agree to, as over 0-9-1."""
+HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
+
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
+RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
+_SOURCE, _TARGET = 0x28, 0x29
+SENDER, RECEIVER = False, True
+"""Roles."""
+_UNLIMITED = 2**31 - 1
+_FIRST = 0
+_frame = Struct(">IBBH")
+_AMQP, _SASL = 0, 1
+_LEAST = 8
+
+
+class FrameError(Exception):
+    """The bytes are no AMQP 1.0."""
+
+
+class Frame(NamedTuple):
+    """A performative: its code, its fields without types (those at the end may be absent), and what follows
+    it. `code` 0 is a heartbeat."""
+
+    code: int
+    fields: list[Any]
+    payload: bytes
+
+    def field(self, place: int, default: Any = None) -> Any:
+        """A field, or `default` where it is absent or null."""
+        found = self.fields[place] if place < len(self.fields) else None
+        return default if found is None else found
+
+
+class FrameReader:
+    """Cuts one connection's bytes into frames."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._header = SASL_HEADER
+
+    def expect(self, header: bytes) -> None:
+        """What begins the next layer: it comes before its first frame."""
+        self._header = header
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that are whole now. Raises FrameError."""
+        data = self._rest + data if self._rest else data
+        at, frames = 0, []
+        while True:
+            if self._header:
+                if len(data) - at < len(self._header):
+                    break
+                at = self._take_header(data, at)
+            elif (end := self._end(data, at)) is None:
+                break
+            else:
+                frames.append(_parsed(data, at, end))
+                at = end
+                if frames[-1].code == SASL_OUTCOME:
+                    self._header = AMQP_HEADER
+        self._rest = data[at:]
+        return frames
+
+    def _take_header(self, data: bytes, at: int) -> int:
+        came, end = data[at : at + len(self._header)], at + len(self._header)
+        if came != self._header:
+            raise FrameError(f"it answers with {came!r}; does the node speak AMQP 1.0?")
+        self._header = b""
+        return end
+
+    def _end(self, data: bytes, at: int) -> int | None:
+        if len(data) - at < _LEAST:
+            return None
+        size = int.from_bytes(data[at : at + 4], "big")
+        if not _LEAST <= size <= MAX_FRAME:
+            raise FrameError(f"a frame of {size} bytes, more than was agreed on; is this the AMQP port?")
+        return at + size if len(data) - at >= size else None
+
+
+def _parsed(data: bytes, at: int, end: int) -> Frame:
+    begin = at + 4 * data[at + 4]
+    if begin == end:
+        return Frame(0, [], b"")
+    try:
+        value, stop = read(data[begin:end])
+        code, fields = plain(value)
+    except (ValueError, TypeError) as error:
+        raise FrameError(f"a frame that cannot be read: {error}") from error
+    if not isinstance(code, int) or not isinstance(fields, list):
+        raise FrameError("a frame without a performative")
+    return Frame(code, fields, data[begin + stop : end])
+
+
+def frame(code: int, fields: Iterable[bytes], payload: bytes = b"", kind: int = _AMQP) -> bytes:
+    """The frame of a performative, on channel 0."""
+    body = described(code, sequence(fields))
+    return _frame.pack(8 + len(body) + len(payload), 2, kind, 0) + body + payload
+
+
+def sasl_plain(user: str, password: str) -> bytes:
+    """Who asks."""
+    return frame(SASL_INIT, [symbol("PLAIN"), binary(f"\0{user}\0{password}".encode())], kind=_SASL)
+
+
+def open_connection(container: str, vhost: str, idle_milliseconds: int) -> bytes:
+    """A connection to a virtual host, which RabbitMQ reads from the host name."""
+    return frame(
+        OPEN,
+        [string(container), string(f"vhost:{vhost}"), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)],
+    )
+
+
+def begin_session(most_links: int) -> bytes:
+    """The one session of a connection."""
+    return frame(BEGIN, [NULL, uint(_FIRST), uint(_UNLIMITED), uint(_UNLIMITED), uint(most_links)])
+
+
+def attach(name: str, handle: int, role: bool, address: str) -> bytes:
+    """A link by which we receive from, or send to, an address; each letter is settled by itself."""
+    there = sequence([string(address)])
+    source = described(_SOURCE, there if role is RECEIVER else sequence([]))
+    target = described(_TARGET, there if role is SENDER else sequence([]))
+    first_settle_mode = ubyte(0)
+    fields = [string(name), uint(handle), boolean(role), ubyte(0), first_settle_mode, source, target]
+    return frame(ATTACH, [*fields, NULL, NULL, uint(0) if role is SENDER else NULL])
+
+
+def flow(next_incoming: int, next_outgoing: int, link: Iterable[bytes] = ()) -> bytes:
+    """The state of the session, and of one link (`credit`)."""
+    window = uint(_UNLIMITED)
+    return frame(FLOW, [uint(next_incoming), window, uint(next_outgoing), window, *link])
+
+
+def credit(handle: int, delivery_count: int, letters: int) -> list[bytes]:
+    """So many letters may come; the sender answers when they have, or when it has no more (drain)."""
+    return [uint(handle), uint(delivery_count), uint(letters), NULL, boolean(True)]
+
+
+def transfer(handle: int, number: int, payload: bytes, more: bool, first: bool) -> bytes:
+    """A part of a message, unsettled."""
+    tag = binary(number.to_bytes(4, "big"))
+    known = [uint(number), tag, uint(0), boolean(False)] if first else [NULL, NULL, NULL, NULL]
+    return frame(TRANSFER, [uint(handle), *known, boolean(more)], payload)
+
+
+def disposition(first: int, last: int, outcome: int, settled: bool) -> bytes:
+    """What became of letters that we received; one that is not settled is answered."""
+    state = described(outcome, sequence([]))
+    return frame(DISPOSITION, [boolean(RECEIVER), uint(first), uint(last), boolean(settled), state])
+
+
+def detach(handle: int) -> bytes:
+    """The end of a link."""
+    return frame(DETACH, [uint(handle), boolean(True)])
+
+
+def farewell(code: int) -> bytes:
+    """END or CLOSE."""
+    return frame(code, [])

@@ -1,0 +1,265 @@
+"""A message of AMQP 1.0 in its sections: kept as it came, read, edited and put together again. No I/O.
+
+A message is header, annotations, properties, application properties, body and footer, each a described value
+(OASIS AMQP 1.0, part 3.2). The *block* of a letter is the encoded message without its content: of a body
+that is one data section the octets are taken out and all else stays, the section's size too; any other body
+is taken out whole, and stays encoded. Whatever is not edited stays byte for byte.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from dlq.connectors.rabbitmq.amqp10.values import (
+    NOTHING,
+    NULL,
+    TRUE,
+    Value,
+    as_text,
+    described,
+    long,
+    mapping,
+    read,
+    sequence,
+    sized_32,
+    span,
+    string,
+    symbol,
+    ubyte,
+)
+
+HEADER, DELIVERY, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
+_BODY = (DATA, SEQUENCE, VALUE)
+_SYMBOLS = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY,
+    "amqp:message-annotations:map": ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
+}
+PROPERTY_NAMES = (
+    "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type",
+    "content_encoding", "absolute_expiry_time", "creation_time", "group_id",
+    "group_sequence", "reply_to_group_id",
+)  # fmt: skip
+_MARK = b"\x00\x53"
+"""How a block begins: with a section whose code is small. No block of AMQP 0-9-1 does: bits of its flags that
+are set then are reserved."""
+_NO_HEADER = described(HEADER, sequence([]))
+
+
+class _Section(NamedTuple):
+    code: int
+    start: int
+    value: int
+    """Where the value begins, behind the descriptor."""
+    end: int
+
+
+class Parts(NamedTuple):
+    """What a block says, with types; of maps the pairs in their order."""
+
+    header: list[Value]
+    annotations: list[tuple[Value, Value]]
+    properties: dict[str, Value]
+    application: list[tuple[Value, Value]]
+
+
+def is_block(block: bytes | None) -> bool:
+    """Whether these are sections of AMQP 1.0, and no property block of AMQP 0-9-1."""
+    return block is not None and block.startswith(_MARK)
+
+
+def split(message: bytes) -> tuple[bytes, bytes, bool]:
+    """(block, body, whether the body is encoded) of a whole message. Raises ValueError."""
+    found = [section for section in _sections(message, whole=True) if section.code in _BODY]
+    if len(found) == 1 and found[0].code == DATA:
+        begin, end = _content(message, found[0].value), found[0].end
+    else:
+        begin, end = (found[0].start, found[-1].end) if found else (len(message), len(message))
+    block = message[:begin] + message[end:]
+    encoded = not found or begin == found[0].start
+    return block if is_block(block) else _NO_HEADER + block, message[begin:end], encoded
+
+
+def joined(block: bytes, body: bytes) -> bytes:
+    """The whole message again; a body that was edited has another size. Raises ValueError."""
+    place = len(block)
+    for section in _sections(block, whole=False):
+        if section.code == DATA:
+            at, size = section.end, _size(block, section.value)
+            known = block[:at] if size == len(body) else block[: section.value] + sized_32(0xB0, len(body))
+            return known + body + block[at:]
+        if section.code == FOOTER:
+            place = section.start
+    if any(section.code not in _BODY for section in _sections(body, whole=True)):
+        raise ValueError("its body must be encoded sections of AMQP 1.0")
+    return block[:place] + body + block[place:]
+
+
+def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
+    """`whole`: a data section is followed by its octets; in a block it is not."""
+    at = 0
+    while at < len(data):
+        if data[at]:
+            raise ValueError("no section of an AMQP 1.0 message")
+        descriptor, begin = read(data, at + 1)
+        code = _SYMBOLS.get(descriptor.value, 0) if descriptor.kind == "symbol" else descriptor.value
+        end = _content(data, begin) if code == DATA and not whole else span(data, begin)
+        yield _Section(code, at, begin, end)
+        at = end
+
+
+def _content(data: bytes, at: int) -> int:
+    """Where the octets of the binary at `at` begin."""
+    if data[at] not in (0xA0, 0xB0):
+        raise ValueError("a data section that holds no binary")
+    return at + 1 + (4 if data[at] == 0xB0 else 1)
+
+
+def _size(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at + 1 : _content(data, at)], "big")
+
+
+def parts(block: bytes) -> Parts:
+    """What a block says. Raises ValueError."""
+    found: dict[int, Value] = {}
+    for section in _sections(block, whole=False):
+        if section.code not in (*_BODY, FOOTER):
+            found[section.code] = read(block, section.value)[0]
+    return Parts(
+        _list(found.get(HEADER)),
+        _pairs(found.get(ANNOTATIONS)),
+        dict(zip(PROPERTY_NAMES, _list(found.get(PROPERTIES)), strict=False)),
+        _pairs(found.get(APPLICATION)),
+    )
+
+
+def _list(value: Value | None) -> list[Value]:
+    return list(value.value) if value is not None and value.kind == "list" else []
+
+
+def _pairs(value: Value | None) -> list[tuple[Value, Value]]:
+    return list(value.value) if value is not None and value.kind == "map" else []
+
+
+def body_of(encoded: bytes) -> list[Value]:
+    """The values of encoded body sections. Raises ValueError."""
+    return [read(encoded, section.value)[0] for section in _sections(encoded, whole=True)]
+
+
+def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
+    """What stays the same at each delivery, for a letter's identity: the bare message, and its annotations in
+    the order of their names, but for those that change. Raises ValueError."""
+    kept: list[bytes] = []
+    for section in _sections(block, whole=False):
+        if section.code == ANNOTATIONS:
+            pairs = _raw_pairs(block[section.value : section.end])
+            kept += sorted(pair for name, pair in pairs if not changes(name))
+        elif section.code not in (HEADER, DELIVERY):
+            kept.append(block[section.start : section.end])
+    return kept
+
+
+def _raw_pairs(data: bytes) -> Iterator[tuple[str, bytes]]:
+    """(name, encoded key and value) of an encoded map."""
+    if not data or data[0] not in (0xC1, 0xD1):
+        raise ValueError("a section that should hold a map holds none")
+    at = 9 if data[0] == 0xD1 else 3
+    while at < len(data):
+        start = at
+        key, at = read(data, at)
+        at = span(data, at)
+        yield as_text(key), data[start:at]
+
+
+def _raw_items(data: bytes) -> Iterator[bytes]:
+    """The encoded elements of an encoded list."""
+    at = {0xD0: 9, 0xC0: 3}.get(data[0], 1)
+    while at < len(data):
+        start, at = at, span(data, at)
+        yield data[start:at]
+
+
+def edit(
+    block: bytes,
+    drop_headers: Callable[[str], bool] = lambda _name: False,
+    set_headers: Mapping[str, str | int] = MappingProxyType({}),
+) -> bytes:
+    """The block with some annotations and application properties taken out or set; all others byte for byte.
+    What is set replaces an annotation of its name, else it is an application property. Raises ValueError."""
+    annotations = {as_text(key) for key, _ in parts(block).annotations}
+    annotated = {name: value for name, value in set_headers.items() if name in annotations}
+    others = {name: value for name, value in set_headers.items() if name not in annotations}
+    return _rebuilt(
+        block,
+        {
+            ANNOTATIONS: _map_with(ANNOTATIONS, symbol, drop_headers, annotated),
+            APPLICATION: _map_with(APPLICATION, string, drop_headers, others),
+        },
+    )
+
+
+def to_send(block: bytes, drop_headers: Callable[[str], bool], provenance: Mapping[str, str]) -> bytes:
+    """The block of a replay: durable, without expiry, user and what a hop left on it. Raises ValueError."""
+    known = parts(block)
+    changes = {
+        HEADER: lambda _value: _durable(known.header),
+        DELIVERY: lambda _value: b"",
+        ANNOTATIONS: _map_with(ANNOTATIONS, symbol, drop_headers, {}),
+        APPLICATION: _map_with(APPLICATION, string, drop_headers, provenance),
+    }
+    if any(known.properties.get(name, NOTHING) != NOTHING for name in NOT_SENT):
+        changes[PROPERTIES] = _without_properties
+    return _rebuilt(block, changes)
+
+
+NOT_SENT = ("user_id", "absolute_expiry_time")
+"""Properties that the broker would refuse, or that end the letter at once."""
+_Change = Callable[[bytes], bytes]
+"""The encoded value of a section, empty where there is none -> the whole section anew."""
+
+
+def _rebuilt(block: bytes, changes: Mapping[int, _Change]) -> bytes:
+    """The sections in their order, some of them changed, or made where they are missing."""
+    found = {section.code: section for section in _sections(block, whole=False)}
+    built = []
+    for code in sorted({*found, *changes}):
+        section = found.get(code)
+        if code in changes:
+            built.append(changes[code](block[section.value : section.end] if section else b""))
+        elif section:
+            built.append(block[section.start : section.end])
+    return b"".join(built)
+
+
+def _map_with(
+    code: int, key: Callable[[str], bytes], drop: Callable[[str], bool], given: Mapping[str, str | int]
+) -> _Change:
+    def change(value: bytes) -> bytes:
+        pairs = _raw_pairs(value) if value else ()
+        kept = [pair for name, pair in pairs if name not in given and not drop(name)]
+        kept += [key(name) + _encoded(wanted) for name, wanted in given.items()]
+        return described(code, mapping(kept)) if kept else b""
+
+    return change
+
+
+def _encoded(value: str | int) -> bytes:
+    return string(value) if isinstance(value, str) else long(value)
+
+
+def _durable(header: list[Value]) -> bytes:
+    """Of the header only the priority goes back."""
+    priority = header[1] if len(header) > 1 else NOTHING
+    return described(HEADER, sequence([TRUE, NULL if priority == NOTHING else ubyte(priority.value)]))
+
+
+def _without_properties(value: bytes) -> bytes:
+    names = dict(enumerate(PROPERTY_NAMES))
+    items = [NULL if names.get(n) in NOT_SENT else item for n, item in enumerate(_raw_items(value))]
+    return described(PROPERTIES, sequence(items))

@@ -1,0 +1,279 @@
+"""A blocking connection of AMQP 1.0 with one session: links, credit, letters and what became of them.
+
+Like `dlq.connectors.rabbitmq.amqp.link` it reads the socket only when it is asked to.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import pika
+
+from dlq.connectors.rabbitmq.amqp.duplex import RESET_ON_CLOSE
+from dlq.connectors.rabbitmq.amqp.link import LinkLostError, connected
+from dlq.connectors.rabbitmq.amqp10 import frames
+from dlq.connectors.rabbitmq.amqp10.frames import Frame, FrameError, FrameReader
+from dlq.core.errors import DlqError
+
+ANSWER_SECONDS = 60.0
+MOST_LINKS = 255
+MAX_MESSAGE = 512 * 2**20
+"""RabbitMQ's own hard limit."""
+_MOST_KEPT = MAX_MESSAGE + 2**28
+_MOST_ANSWERS = 1000
+_UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
+"""What fields of other types than AMQP's lead to."""
+_RECEIVE_BYTES = 256 * 1024
+_TRANSFER_OVERHEAD = 64
+_WRAP = 2**32
+"""Numbers of deliveries and transfers begin anew behind it (RFC 1982)."""
+_ERROR_AT = {frames.DETACH: 2, frames.END: 0, frames.CLOSE: 0}
+"""Performative -> which of its fields is an error."""
+Refusal = Callable[[str, str], DlqError]
+"""(AMQP's name of an error, its text) -> our error."""
+
+
+class Delivery(NamedTuple):
+    """A letter as it came. `number` is what its outcome names."""
+
+    number: int
+    message: bytes
+
+
+class Outcome(NamedTuple):
+    """What became of the letters from `first` to `last` that we sent, or of our outcomes of those we got."""
+
+    first: int
+    last: int
+    code: int
+    detail: str
+
+
+class Link:
+    """One link. `credit` is how many letters may still go over it; `most_bytes` what a letter may have."""
+
+    def __init__(self, handle: int, delivery_count: int, most_bytes: int) -> None:
+        self.handle, self.delivery_count, self.most_bytes = handle, delivery_count, most_bytes
+        self.credit = 0
+        self.drained = False
+        """The broker has answered our credit: nothing more comes of it."""
+
+
+class Session:
+    """One connection. `refusal` makes our error of AMQP's; every method may raise it, or LinkLostError, and
+    the session is `dead` then."""
+
+    def __init__(self, choices: Sequence[pika.ConnectionParameters], refusal: Refusal) -> None:
+        """Connect to the first of `choices` that lets us. Raises OSError when none is reachable."""
+        self._refusal, self._reader = refusal, FrameReader()
+        self._deliveries: list[Delivery] = []
+        self._outcomes: list[Outcome] = []
+        self._parts: list[bytes] = []
+        self._kept = 0
+        self._links: dict[int, Link] = {}
+        self._answers: list[Frame] = []
+        self._next_incoming = self._next_outgoing = self.window = 0
+        self._next_delivery = self._next_handle = self._receiving = 0
+        self.dead = False
+        self._last_sent = time.monotonic()
+        self._beat_seconds = ANSWER_SECONDS
+        self._socket, chosen = connected(choices)
+        try:
+            self._shake_hands(chosen)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _shake_hands(self, chosen: pika.ConnectionParameters) -> None:
+        patience, who = chosen.stack_timeout, chosen.credentials
+        self._send(frames.SASL_HEADER + frames.sasl_plain(who.username, who.password))
+        if self._answer(frames.SASL_OUTCOME, patience).field(0) != 0:
+            raise self._refusal("amqp:unauthorized-access", "the user or the password is refused")
+        idle = int(chosen.heartbeat) * 1000
+        opening = frames.open_connection("dlq", chosen.virtual_host, idle)
+        self._send(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
+        opened = self._answer(frames.OPEN, patience)
+        self._beat_seconds = opened.field(4, 2000 * ANSWER_SECONDS) / 2000
+        self.frame_max = min(opened.field(2, frames.MAX_FRAME), frames.MAX_FRAME)
+        begun = self._answer(frames.BEGIN, patience)
+        self._next_incoming, self.window = begun.field(1, 0), begun.field(2, 0)
+
+    def attach(self, role: bool, address: str) -> Link:
+        """A link to receive from, or send to, an address of RabbitMQ (version 2)."""
+        handle, self._next_handle = self._next_handle, self._next_handle + 1
+        self._send(frames.attach(f"dlq-{handle}", handle, role, address))
+        self._answer(frames.ATTACH)
+        return self._links[handle]
+
+    def detach(self, link: Link) -> None:
+        """End a link; what it has received and not settled goes back."""
+        self._links.pop(link.handle, None)
+        self._send(frames.detach(link.handle))
+        self._answer(frames.DETACH)
+
+    def ask(self, link: Link, letters: int) -> None:
+        """Let so many letters come, as far as there are; `link.drained` says that they have."""
+        link.drained = False
+        wanted = frames.credit(link.handle, link.delivery_count, letters)
+        self._send(frames.flow(self._next_incoming, self._next_outgoing, wanted))
+
+    def take(self) -> list[Delivery]:
+        """The letters that have come, in order."""
+        taken, self._deliveries, self._kept = self._deliveries, [], sum(map(len, self._parts))
+        return taken
+
+    def settle(self, first: int, last: int, outcome: int) -> None:
+        """Say what became of letters; the broker's answer is among the `outcomes`."""
+        self._send(frames.disposition(first, last, outcome, settled=False))
+
+    def outcomes(self) -> list[Outcome]:
+        """What has been answered since the last time."""
+        taken, self._outcomes = self._outcomes, []
+        return taken
+
+    def send(self, link: Link, message: bytes) -> int:
+        """Send a letter over a link that has credit; the number that its outcome will name."""
+        number, self._next_delivery = self._next_delivery, (self._next_delivery + 1) % _WRAP
+        size = self.frame_max - _TRANSFER_OVERHEAD
+        for at in range(0, max(len(message), 1), size):
+            while self.window <= 0:
+                self.turn(ANSWER_SECONDS, must=True)
+            part, more = message[at : at + size], at + size < len(message)
+            self._send(frames.transfer(link.handle, number, part, more, first=at == 0))
+            self._next_outgoing, self.window = (self._next_outgoing + 1) % _WRAP, self.window - 1
+        link.credit -= 1
+        link.delivery_count = (link.delivery_count + 1) % _WRAP
+        return number
+
+    def turn(self, seconds: float, must: bool = False) -> bool:
+        """Read the socket once, waiting at most `seconds`; whether anything came. It `must`: else the
+        session is lost."""
+        if time.monotonic() - self._last_sent > self._beat_seconds / 2:
+            self._send(frames.HEARTBEAT)
+        try:
+            self._socket.settimeout(max(seconds, 0.001))
+            data = self._socket.recv(_RECEIVE_BYTES)
+            if not data:
+                raise LinkLostError("the broker closed the connection without a word")
+            for frame in self._reader.feed(data):
+                self._heed(frame)
+            if len(self._answers) > _MOST_ANSWERS:
+                raise FrameError("the broker says more than it was asked")
+        except TimeoutError as error:
+            if must:
+                raise self._lost(f"no answer within {seconds:g} s") from error
+            return False
+        except (OSError, FrameError) as error:
+            raise self._lost(str(error)) from error
+        except _UNREADABLE as error:
+            raise self._lost(f"a frame that cannot be read ({type(error).__name__})") from error
+        except BaseException:
+            self.dead = True
+            raise
+        return True
+
+    def _lost(self, why: str) -> LinkLostError:
+        self.dead = True
+        return LinkLostError(why)
+
+    def _heed(self, frame: Frame) -> None:
+        if frame.code in _HEEDED:
+            _HEEDED[frame.code](self, frame)
+        elif frame.code in _ERROR_AT and (error := frame.field(_ERROR_AT[frame.code])):
+            self.dead = True
+            raise self._refusal(*_said(error))
+        elif frame.code:
+            self._answers.append(frame)
+
+    def _on_attach(self, frame: Frame) -> None:
+        """Its credit may come right behind it."""
+        handle = frame.field(1, 0)
+        self._links[handle] = Link(handle, frame.field(9, 0), frame.field(10, 0) or MAX_MESSAGE)
+        self._answers.append(frame)
+
+    def _on_transfer(self, frame: Frame) -> None:
+        self._next_incoming = (self._next_incoming + 1) % _WRAP
+        link = self._links.get(frame.field(0))
+        self._kept += len(frame.payload) + _TRANSFER_OVERHEAD
+        if link is None or self._kept > _MOST_KEPT:
+            raise FrameError("the broker sends more than it was asked for")
+        if not self._parts:
+            self._receiving = frame.field(1, 0)
+        self._parts.append(frame.payload)
+        if not frame.field(5, False):
+            parts, self._parts = self._parts, []
+            self._deliveries.append(Delivery(self._receiving, b"".join(parts)))
+
+    def _on_flow(self, frame: Frame) -> None:
+        self.window = (frame.field(0, 0) + frame.field(1, 0) - self._next_outgoing) % _WRAP
+        link = self._links.get(frame.field(4, -1))
+        if link is None:
+            return
+        link.drained = bool(frame.field(8, False))
+        if link.drained:
+            link.delivery_count = frame.field(5, 0)
+        else:
+            link.credit = (frame.field(5, 0) + frame.field(6, 0) - link.delivery_count) % _WRAP
+
+    def _on_disposition(self, frame: Frame) -> None:
+        first, state = frame.field(1, 0), frame.field(4)
+        code, fields = state if isinstance(state, tuple) else (0, [])
+        detail = _said(fields[0])[1] if fields and isinstance(fields[0], tuple) else ""
+        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail))
+
+    def _answer(self, code: int, patience: float = ANSWER_SECONDS) -> Frame:
+        """The next frame with this code; letters and outcomes that come before it are kept."""
+        deadline = time.monotonic() + patience
+        while True:
+            found = next((frame for frame in self._answers if frame.code == code), None)
+            if found is not None:
+                self._answers.remove(found)
+                return found
+            if time.monotonic() > deadline:
+                raise self._lost(f"no answer within {patience:g} s")
+            self.turn(1.0)
+
+    def _send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(ANSWER_SECONDS)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise self._lost(str(error)) from error
+        except BaseException:
+            self.dead = True
+            raise
+        self._last_sent = time.monotonic()
+
+    def cut(self) -> None:
+        """End the connection without a word, and drop what the kernel has not sent yet."""
+        self.dead = True
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self._socket.close()
+
+    def close(self) -> None:
+        """Close the connection; never raises."""
+        if not self.dead:
+            with contextlib.suppress(LinkLostError, DlqError):
+                self._send(frames.farewell(frames.CLOSE))
+                self._answer(frames.CLOSE)
+        self.dead = True
+        self._socket.close()
+
+
+def _said(error: object) -> tuple[str, str]:
+    """AMQP's name of an error, and its text."""
+    fields = error[1] if isinstance(error, tuple) else []
+    known = [str(field or "") for field in fields[:2]] if isinstance(fields, list) else []
+    condition, text, *_ = [*known, "", ""]
+    return condition, text
+
+
+_HEEDED: Mapping[int, Callable[[Session, Frame], None]] = {
+    frames.ATTACH: Session._on_attach,
+    frames.TRANSFER: Session._on_transfer,
+    frames.FLOW: Session._on_flow,
+    frames.DISPOSITION: Session._on_disposition,
+}

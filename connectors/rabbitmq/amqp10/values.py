@@ -1,0 +1,319 @@
+"""The values of AMQP 1.0, with their types: bytes in, values out, and the few that we write. No I/O.
+
+A value begins with a constructor, whose first half says how wide it is: nothing, 1, 2, 4, 8 or 16 octets, or
+a size of one octet or of four (OASIS AMQP 1.0, part 1). A value keeps the name of its type, because some
+types (uuid, char, ...) are such as AMQP 0-9-1 lacks.
+"""
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from dlq.core.clock import datable, iso
+
+_DEPTH = 32
+_MOST_EMPTY = 65_536
+"""Elements of an array that take no octets: nothing else bounds how many an array says it has."""
+
+
+class Value(NamedTuple):
+    """One value. `value` is a Python value; of a list or array a list of values, of a map a list of pairs, of
+    a described value its descriptor and itself."""
+
+    kind: str
+    value: Any
+
+
+NOTHING = Value("null", None)
+Read = Callable[[bytes], Any]
+
+
+def _number(form: str) -> Read:
+    unpack = struct.Struct(f">{form}").unpack
+
+    def read(data: bytes) -> Any:
+        return unpack(data)[0]
+
+    return read
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")
+
+
+def _always(value: object) -> Read:
+    return lambda _data: value
+
+
+_PLAIN: Mapping[int, tuple[str, Read]] = {
+    0x40: ("null", _always(None)),
+    0x41: ("boolean", _always(True)),
+    0x42: ("boolean", _always(False)),
+    0x43: ("uint", _always(0)),
+    0x44: ("ulong", _always(0)),
+    0x50: ("ubyte", _number("B")),
+    0x51: ("byte", _number("b")),
+    0x52: ("uint", _number("B")),
+    0x53: ("ulong", _number("B")),
+    0x54: ("int", _number("b")),
+    0x55: ("long", _number("b")),
+    0x56: ("boolean", _number("?")),
+    0x60: ("ushort", _number("H")),
+    0x61: ("short", _number("h")),
+    0x70: ("uint", _number("I")),
+    0x71: ("int", _number("i")),
+    0x72: ("float", _number("f")),
+    0x73: ("char", _number("I")),
+    0x74: ("decimal32", bytes),
+    0x80: ("ulong", _number("Q")),
+    0x81: ("long", _number("q")),
+    0x82: ("double", _number("d")),
+    0x83: ("timestamp", _number("q")),
+    0x84: ("decimal64", bytes),
+    0x94: ("decimal128", bytes),
+    0x98: ("uuid", bytes),
+    0xA0: ("binary", bytes),
+    0xA1: ("string", _text),
+    0xA3: ("symbol", _text),
+    0xB0: ("binary", bytes),
+    0xB1: ("string", _text),
+    0xB3: ("symbol", _text),
+}
+_COMPOUND = {0x45: "list", 0xC0: "list", 0xD0: "list", 0xC1: "map", 0xD1: "map", 0xE0: "array", 0xF0: "array"}
+_WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
+"""First half of a constructor -> octets of the value, for those of a fixed width."""
+_UNREADABLE = (IndexError, KeyError, ValueError, struct.error)
+
+
+def read(data: bytes, at: int = 0) -> tuple[Value, int]:
+    """The value that begins at `at`, and where it ends. Raises ValueError."""
+    try:
+        return _read(data, at, 0)
+    except _UNREADABLE as error:
+        raise ValueError(f"a value of AMQP 1.0 that cannot be read: {error!r}") from error
+
+
+def span(data: bytes, at: int) -> int:
+    """Where the value that begins at `at` ends; it is not read. Raises ValueError."""
+    try:
+        while data[at] == 0:
+            at = _body(data, at + 1, data[at + 1])[1]
+        return _body(data, at, data[at])[1]
+    except IndexError as error:
+        raise ValueError("a value of AMQP 1.0 is cut off") from error
+
+
+def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:
+    if data[at] == 0:
+        descriptor, at = _read(data, at + 1, _deeper(depth))
+        described, at = _read(data, at, _deeper(depth))
+        return Value("described", (descriptor, described)), at
+    return _value(data, at, data[at], depth)
+
+
+def _deeper(depth: int) -> int:
+    if depth >= _DEPTH:
+        raise ValueError(f"it is nested deeper than {_DEPTH} levels")
+    return depth + 1
+
+
+def _value(data: bytes, at: int, code: int, depth: int) -> tuple[Value, int]:
+    """The value of a known constructor, which stands in the octet before its body."""
+    begin, end = _body(data, at, code)
+    if code in _PLAIN:
+        kind, convert = _PLAIN[code]
+        return Value(kind, convert(data[begin:end])), end
+    kind = _COMPOUND[code]
+    if code == 0x45:
+        return Value(kind, []), end
+    size = 4 if code & 0x10 else 1
+    count = int.from_bytes(data[begin : begin + size], "big")
+    read_items = _array if kind == "array" else _items
+    items = read_items(data[begin + size : end], count, _deeper(depth))
+    if kind != "map":
+        return Value(kind, items), end
+    if count % 2:
+        raise ValueError("a map with a key that has no value")
+    return Value(kind, list(zip(items[::2], items[1::2], strict=True))), end
+
+
+def _body(data: bytes, at: int, code: int) -> tuple[int, int]:
+    """Where the body of the value begins and ends; `at` is where its constructor stands."""
+    width = _WIDTHS.get(code >> 4)
+    if width is not None:
+        begin, end = at + 1, at + 1 + width
+    elif code >> 4 >= 0xA:
+        size = 4 if code & 0x10 else 1
+        begin = at + 1 + size
+        end = begin + int.from_bytes(data[at + 1 : begin], "big")
+    else:
+        raise ValueError(f"a constructor {code:#04x}, which AMQP 1.0 has not")
+    if end > len(data):
+        raise ValueError("it is cut off")
+    return begin, end
+
+
+def _items(data: bytes, count: int, depth: int) -> list[Value]:
+    items, at = [], 0
+    for _ in range(count):
+        item, at = _read(data, at, depth)
+        items.append(item)
+    _ends(at, data)
+    return items
+
+
+def _array(data: bytes, count: int, depth: int) -> list[Value]:
+    """All elements have one constructor, which stands before the first."""
+    descriptor, at = (None, 0) if data[0] else _read(data, 1, depth)
+    code, items = data[at], []
+    if count > max(len(data), _MOST_EMPTY):
+        raise ValueError(f"an array of {count} elements in {len(data)} bytes")
+    for _ in range(count):
+        item, end = _value(data, at, code, depth)
+        at = end - 1
+        items.append(item if descriptor is None else Value("described", (descriptor, item)))
+    _ends(at + 1, data)
+    return items
+
+
+def _ends(at: int, data: bytes) -> None:
+    if at != len(data):
+        raise ValueError("a value that does not end where it says")
+
+
+def plain(value: Value) -> Any:
+    """The value as Python has it, without types; of a described one (code, value)."""
+    kind, inner = value
+    if kind in ("list", "array"):
+        return [plain(item) for item in inner]
+    if kind == "map":
+        return {str(plain(key)): plain(item) for key, item in inner}
+    if kind == "described":
+        return (plain(inner[0]), plain(inner[1]))
+    return inner
+
+
+def shown(value: Value) -> Any:
+    """The value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in hex."""
+    kind, inner = value
+    if kind in ("list", "array"):
+        return [shown(item) for item in inner]
+    if kind == "map":
+        return {as_text(key): shown(item) for key, item in inner}
+    if kind == "described":
+        return {as_text(inner[0]): shown(inner[1])}
+    return _SHOWN[kind](inner) if kind in _SHOWN else inner
+
+
+def as_text(value: Value) -> str:
+    """The value as text: strings as they are, all else as JSON."""
+    found = shown(value)
+    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+
+
+def _shown_char(code: int) -> str:
+    return chr(code) if code < 0x110000 and not 0xD800 <= code < 0xE000 else f"\\U{code:08x}"
+
+
+def _shown_time(milliseconds: int) -> str | int:
+    return milliseconds if datable(milliseconds * 1000) is None else iso(milliseconds * 1000)
+
+
+def _shown_real(number: float) -> float | str:
+    return number if isfinite(number) else str(number)
+
+
+_SHOWN: Mapping[str, Callable[[Any], Any]] = {
+    "binary": _text,
+    "char": _shown_char,
+    "uuid": lambda octets: str(UUID(bytes=octets)),
+    "timestamp": _shown_time,
+    "float": _shown_real,
+    "double": _shown_real,
+    "decimal32": lambda octets: f"0x{octets.hex()}",
+    "decimal64": lambda octets: f"0x{octets.hex()}",
+    "decimal128": lambda octets: f"0x{octets.hex()}",
+}
+
+NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
+
+
+def uint(number: int) -> bytes:
+    """An unsigned integer of 32 bits."""
+    return b"\x52" + bytes((number,)) if number < 256 else b"\x70" + number.to_bytes(4, "big")
+
+
+def ubyte(number: int) -> bytes:
+    """One of 8 bits."""
+    return b"\x50" + bytes((number,))
+
+
+def ushort(number: int) -> bytes:
+    """One of 16 bits."""
+    return b"\x60" + number.to_bytes(2, "big")
+
+
+def _sized(small: int, content: bytes) -> bytes:
+    """After a constructor with a size of one octet, or the one 16 above it, with four."""
+    size = len(content)
+    return bytes((small, size)) + content if size < 256 else sized_32(small + 0x10, size) + content
+
+
+def sized_32(code: int, size: int) -> bytes:
+    """A constructor with a size of four octets, and the size."""
+    return bytes((code,)) + size.to_bytes(4, "big")
+
+
+def long(number: int) -> bytes:
+    """A signed integer of 64 bits. Raises ValueError."""
+    try:
+        return b"\x81" + number.to_bytes(8, "big", signed=True)
+    except OverflowError as error:
+        raise ValueError(f"{number} is too large for a number of AMQP") from error
+
+
+def binary(content: bytes) -> bytes:
+    """Bytes."""
+    return _sized(0xA0, content)
+
+
+def string(text: str) -> bytes:
+    """Text."""
+    return _sized(0xA1, text.encode())
+
+
+def symbol(text: str) -> bytes:
+    """A name."""
+    return _sized(0xA3, text.encode())
+
+
+def boolean(value: bool) -> bytes:
+    """True or false."""
+    return TRUE if value else FALSE
+
+
+def sequence(items: Iterable[bytes]) -> bytes:
+    """A list of encoded values; null at its end means the same as nothing."""
+    kept = list(items)
+    while kept and kept[-1] == NULL:
+        kept.pop()
+    return _counted(0xC0, len(kept), b"".join(kept)) if kept else b"\x45"
+
+
+def mapping(pairs: Sequence[bytes]) -> bytes:
+    """A map of pairs, each an encoded key and its encoded value."""
+    return _counted(0xC1, 2 * len(pairs), b"".join(pairs))
+
+
+def _counted(small: int, count: int, content: bytes) -> bytes:
+    if len(content) < 255 and count < 256:
+        return bytes((small, len(content) + 1, count)) + content
+    return sized_32(small + 0x10, len(content) + 4) + count.to_bytes(4, "big") + content
+
+
+def described(code: int, value: bytes) -> bytes:
+    """A value with a code of AMQP's own as its descriptor."""
+    return bytes((0, 0x53, code)) + value

@@ -1,0 +1,193 @@
+"""A message of AMQP 1.0 keeps its bytes, whatever is taken out of it and put back."""
+
+import contextlib
+import random
+import uuid
+from typing import Any
+
+import pytest
+
+from dlq.connectors.rabbitmq.amqp10 import message, values
+from dlq.connectors.rabbitmq.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
+from dlq.connectors.rabbitmq.amqp10.message import Parts
+from dlq.connectors.rabbitmq.amqp10.values import Value, described, mapping, sequence, string, symbol, uint
+from dlq.connectors.rabbitmq.amqp10_records import deaths, headers_of, properties_of, readable
+
+UUID = uuid.UUID(int=7)
+_UUID = b"\x98" + UUID.bytes
+HEADER = described(
+    message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.FALSE, uint(3)])
+)
+HOP = described(message.DELIVERY, mapping([symbol("hop") + uint(1)]))
+ANNOTATIONS = described(
+    message.ANNOTATIONS,
+    mapping(
+        [
+            symbol("x-delivery-count") + values.long(3),
+            symbol("x-opt-mine") + _UUID,
+            symbol("x-opt-deaths") + uint(1),
+            symbol("x-exchange") + string("shop"),
+        ]
+    ),
+)
+PROPERTIES = described(
+    message.PROPERTIES, sequence([_UUID, values.binary(b"me"), values.NULL, string("subject"), string("r")])
+)
+APPLICATION = described(message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + uint(5)]))
+FOOTER = described(message.FOOTER, mapping([symbol("crc") + uint(1)]))
+BARE = PROPERTIES + APPLICATION
+
+
+def data(content: bytes) -> bytes:
+    return described(message.DATA, values.binary(content))
+
+
+BODIES = {
+    "one data section": (data(b"hello"), b"hello", False),
+    "a large one": (data(b"x" * 300), b"x" * 300, False),
+    "an empty one": (data(b""), b"", False),
+    "two data sections": (data(b"one") + data(b"two"), data(b"one") + data(b"two"), True),
+    "a value": (described(message.VALUE, _UUID), described(message.VALUE, _UUID), True),
+    "sequences": (described(message.SEQUENCE, sequence([uint(1)])) * 2, None, True),
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize("footer", [FOOTER, b""])
+def test_a_body_is_taken_out_and_put_back_byte_for_byte(name: str, footer: bytes) -> None:
+    sections, body, encoded = BODIES[name]
+    whole = HEADER + HOP + ANNOTATIONS + BARE + sections + footer
+    block, found, is_encoded = message.split(whole)
+    assert (found, is_encoded) == (sections if body is None else body, encoded)
+    assert message.is_block(block)
+    assert message.joined(block, found) == whole
+    bare = HEADER + BARE + sections + footer
+    assert message.joined(message.split(bare)[0], found) == bare
+
+
+def test_a_body_that_was_edited_has_its_own_size() -> None:
+    block, _, _ = message.split(HEADER + BARE + data(b"hello") + FOOTER)
+    assert message.split(message.joined(block, b"y" * 1000))[1] == b"y" * 1000
+    block, _, _ = message.split(HEADER + BARE + described(message.VALUE, uint(1)))
+    with pytest.raises(ValueError, match="encoded sections"):
+        message.joined(block, HEADER)
+
+
+def test_a_replay_is_durable_and_leaves_out_what_the_hop_the_broker_and_the_user_put_there() -> None:
+    block, body, _ = message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"hello") + FOOTER)
+    of_the_broker = ("x-opt-deaths", "x-exchange", "x-delivery-count")
+    sent = message.to_send(block, of_the_broker.__contains__, {"b": "new"})
+    assert message.joined(sent, body) == (
+        described(message.HEADER, sequence([values.TRUE, values.ubyte(7)]))
+        + described(message.ANNOTATIONS, mapping([symbol("x-opt-mine") + _UUID]))
+        + described(
+            message.PROPERTIES, sequence([_UUID, values.NULL, values.NULL, string("subject"), string("r")])
+        )
+        + described(message.APPLICATION, mapping([string("a") + b"\x73\0\0\0c", string("b") + string("new")]))
+        + data(b"hello")
+        + FOOTER
+    )
+    alone = message.to_send(message.split(HEADER + data(b""))[0], lambda _name: False, {"n": "v"})
+    assert headers_of(message.parts(alone)) == {"n": "v"}
+
+
+def test_an_edit_changes_annotations_and_properties_where_they_stand() -> None:
+    block, _, _ = message.split(HEADER + ANNOTATIONS + BARE + data(b""))
+    edited = headers_of(message.parts(message.edit(block, "a".__eq__, {"x-opt-mine": "you", "new": 5})))
+    assert edited == {
+        "x-delivery-count": "3", "x-opt-deaths": "1", "x-opt-mine": "you", "b": "5", "new": "5",
+    }  # fmt: skip
+
+
+def test_an_identity_is_of_what_stays_the_same_at_each_delivery() -> None:
+    other = ANNOTATIONS.replace(values.long(3), values.long(4))
+    again = described(message.HEADER, sequence([values.FALSE, values.ubyte(7), uint(600), values.TRUE]))
+    counts = "x-delivery-count".__eq__
+    first = message.stable(message.split(HEADER + HOP + ANNOTATIONS + BARE + data(b"x"))[0], counts)
+    assert first == message.stable(message.split(again + other + BARE + data(b"x"))[0], counts)
+    assert first != message.stable(message.split(HEADER + ANNOTATIONS + PROPERTIES + data(b"x"))[0], counts)
+
+
+def test_values_are_shown_with_what_their_types_mean() -> None:
+    parts = message.parts(message.split(HEADER + ANNOTATIONS + BARE + data(b""))[0])
+    assert headers_of(parts) == {
+        "x-delivery-count": "3", "x-opt-deaths": "1", "x-opt-mine": str(UUID), "a": "c", "b": "5",
+    }  # fmt: skip
+    assert properties_of(parts, is_encoded=True) == {
+        "message_id": f"urn:uuid:{UUID}", "user_id": "me", "subject": "subject", "reply_to": "r",
+        "delivery_mode": "1", "priority": "7", "expiration": "600", "type": "amqp-1.0",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("encoded", "shown"),
+    [
+        ("83000001a20d47bffa", "2026-11-24T11:19:25.050Z"),
+        ("837fffffffffffffff", 2**63 - 1),
+        ("827ff8000000000000", "nan"),
+        ("a002ff41", "\\xffA"),
+        ("73 0000d800".replace(" ", ""), "\\U0000d800"),
+        ("8422380000000000 05".replace(" ", ""), "0x2238000000000005"),
+        ("e0050350010203", [1, 2, 3]),
+        ("45", []),
+        ("c10802a1016b 5254 4041".replace(" ", ""), None),
+        ("005377a10178", {"119": "x"}),
+    ],
+)
+def test_odd_values_have_a_json_value_or_are_refused(encoded: str, shown: Any) -> None:
+    octets = bytes.fromhex(encoded)
+    if shown is None:
+        with pytest.raises(ValueError, match="cannot be read"):
+            values.read(octets)
+    else:
+        value, end = values.read(octets)
+        assert (end, values.span(octets, 0)) == (len(octets), len(octets))
+        assert values.shown(value) == shown or shown == "2026-11-24T11:19:25.050Z"
+
+
+def test_hostile_values_take_neither_memory_nor_the_stack() -> None:
+    for octets in (
+        b"\xf0\0\0\0\x05\xff\xff\xff\xff\x40",
+        b"\xc0\x7f\x01" * 500,
+        b"\0" * 5000,
+        b"\xd0\xff\xff\xff\xff\0\0\0\x01",
+    ):
+        with pytest.raises(ValueError, match="cannot be read"):
+            values.read(octets)
+
+
+def test_no_change_of_some_bytes_of_a_message_is_anything_but_a_value_error() -> None:
+    sound = HEADER + HOP + ANNOTATIONS + BARE + data(b"hello") + FOOTER
+    chance = random.Random(1)
+    for _ in range(3000):
+        octets = bytearray(sound)
+        octets[chance.randrange(len(octets))] = chance.choice((0, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+        with contextlib.suppress(ValueError):
+            block, body, is_encoded = message.split(bytes(octets))
+            parts = message.parts(block)
+            headers_of(parts), properties_of(parts, is_encoded)
+            message.joined(message.to_send(block, lambda _name: False, {"n": "v"}), body)
+
+
+def test_a_history_is_read_whatever_stands_in_it() -> None:
+    entry = Value("map", [(Value("symbol", "reason"), Value("symbol", "rejected"))])
+    assert [death.reason for death in deaths(Value("array", [entry, Value("uint", 1)]))] == ["rejected"]
+    assert deaths(Value("uint", 5)) == ()
+
+
+def test_an_encoded_body_is_readable() -> None:
+    body = described(message.VALUE, mapping([string("id") + _UUID]))
+    assert readable(body, {"type": "amqp-1.0"}) == ({"id": str(UUID)}, "an encoded AMQP 1.0 section")
+    assert readable(b"\xff", {"type": "amqp-1.0"}) == (None, "an encoded AMQP 1.0 section")
+    assert readable(body, {}) is None
+    assert message.parts(b"") == Parts([], [], {}, [])
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_frames_are_the_same_however_the_bytes_are_cut(size: int) -> None:
+    opening = frame(OPEN, [string("name"), values.NULL, uint(5)])
+    stream = SASL_HEADER + frame(0x44, [values.ubyte(0)], kind=1) + AMQP_HEADER + opening + opening
+    reader = FrameReader()
+    found = [one for at in range(0, len(stream), size) for one in reader.feed(stream[at : at + size])]
+    assert [(one.code, one.fields) for one in found] == [(0x44, [0]), *[(OPEN, ["name", None, 5])] * 2]
+    assert found[1].field(1, "default") == found[1].field(7, "default") == "default"
