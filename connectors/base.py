@@ -78,7 +78,8 @@ class ReadRequest:
     batch_rows: int = BATCH_ROWS
     batch_bytes: int = BATCH_BYTES
     careful: bool = False
-    """After a poisoned connection: ask for one letter at a time, so that no neighbour is harmed."""
+    """After a poisoned connection: read so that no neighbour is harmed. What poisoned it is read by another
+    protocol where there is one; else letters are asked for one at a time."""
 
     def key_reader(self) -> KeyReader:
         """The source's business key as a function."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pika
 from pika import spec
@@ -24,7 +25,15 @@ from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_patt
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.connection import as_our_error, open_connection, parameters, place_of, refusal
+from dlq.connectors.rabbitmq.amqp10_publisher import Amqp10Publisher, TwoWayPublisher, opened
+from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
+from dlq.connectors.rabbitmq.connection import (
+    as_our_error,
+    open_connection,
+    parameters,
+    place_of,
+    refusal,
+)
 from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
@@ -38,6 +47,11 @@ from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
+_AMQP_1_0 = (4,)
+"""Since then every node speaks it."""
+_RELEASE_COUNTS_NOT = (4, 3)
+"""Before, whatever goes back to a quorum queue counts towards its limit."""
+_ENOUGH_DELIVERIES = 10
 
 
 class RabbitConnector:
@@ -95,12 +109,13 @@ class RabbitConnector:
         seen.close()
         depth = seen.snapshot or 0
 
-        def begin(limit: int | None) -> RabbitReading:
-            return RabbitReading(self._link(), replace(alone, limit=limit), depth, seen.topology, seen.notes)
+        def begin(limit: int | None) -> RabbitReading | TwoWayReading:
+            wanted = replace(alone, limit=limit)
+            return self._scanning(self._link(), wanted, depth, seen.topology, seen.notes)
 
         return queue_pattern.QueueScan(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
 
-    def _read_one(self, request: ReadRequest) -> RabbitReading | StreamReading:
+    def _read_one(self, request: ReadRequest) -> RabbitReading | TwoWayReading | StreamReading:
         link = self._link()
         try:
             return self._reading(link, request)
@@ -119,7 +134,7 @@ class RabbitConnector:
             return error
         return NotFound(f"{error}{discovery.meant(self._broker, source.queue or '')}")
 
-    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading | StreamReading:
+    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading | TwoWayReading | StreamReading:
         queue = request.source.queue or ""
         found = _state(link, queue)
         version = link.server_version
@@ -139,7 +154,15 @@ class RabbitConnector:
         depth = found.message_count
         if topology.kind == "quorum":
             depth = lasting(lambda: int(_state(link, queue).message_count))
-        return RabbitReading(link, request, depth, topology.document(), notes)
+        return self._scanning(link, request, depth, topology.document(), notes)
+
+    def _scanning(
+        self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
+    ) -> RabbitReading | TwoWayReading:
+        """After a poisoned connection by both protocols, where what goes back does not count or may."""
+        if not request.careful or not _may_be_looked_at(topology, version_of(link.server_version)):
+            return RabbitReading(link, request, depth, topology, notes)
+        return TwoWayReading(link, opened(self._broker), request, depth, topology, notes)
 
     def _learn(self, queue: str, version: str) -> Topology:
         """What must fail closes its channel, so it gets a connection of its own."""
@@ -153,7 +176,7 @@ class RabbitConnector:
 
         def refused(code: int, text: str) -> DlqError:
             if code == 541 and versions and version_of(versions[0]) >= _MESSAGE_CONTAINERS:
-                return _poison(self._broker)
+                return _poison(self._broker, version_of(versions[0]))
             return refusal(code, text, self._broker)
 
         try:
@@ -186,9 +209,11 @@ class RabbitConnector:
         return rabbitmq_consumption.consumption(self._broker, targets)
 
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
-        """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived."""
+        """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived. What
+        only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
         made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
-        return made_as(self._broker, plan, window)
+        by_0_9_1 = made_as(self._broker, plan, window)
+        return TwoWayPublisher(by_0_9_1, lambda: Amqp10Publisher(self._broker, window))
 
     def find(
         self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
@@ -213,9 +238,22 @@ def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
     return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
 
 
-def _poison(broker: RabbitBroker) -> PoisonMessage:
-    return PoisonMessage(
+def _may_be_looked_at(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
+    """Whether all letters may be taken by AMQP 1.0 and released again."""
+    if version < _AMQP_1_0 or version >= _RELEASE_COUNTS_NOT or topology.get("queue_type") == "classic":
+        return version >= _AMQP_1_0
+    limit = topology.get("delivery_limit")
+    return limit >= _ENOUGH_DELIVERIES if isinstance(limit, int) else bool(topology.get("policies_known"))
+
+
+def _poison(broker: RabbitBroker, version: tuple[int, ...]) -> PoisonMessage:
+    said = (
         f"{place_of(broker)}: the broker closed the connection (541) over a letter that it cannot convert to "
-        "AMQP 0-9-1: an AMQP 1.0 message with a uuid or char property. Trying again in a loop removes the "
+        "AMQP 0-9-1"
+    )
+    if version >= _AMQP_1_0:
+        return PoisonMessage(f"{said}: such letters are read by AMQP 1.0, or stay in the queue")
+    return PoisonMessage(
+        f"{said}: an AMQP 1.0 message with a uuid or char property. Trying again in a loop removes the "
         "letters beside it from a quorum queue. Take it out with an AMQP 1.0 client or an amqp10 shovel"
     )

@@ -60,7 +60,8 @@ RABBITMQ = Kind(
         "rabbitmqadmin": "dlq.connectors.rabbitmq.prints:management",
     },
     why_no_text=lambda flags: "an encoded AMQP 1.0 section" if flags & FLAG_AMQP10_BODY else None,
+    readable="dlq.connectors.rabbitmq.amqp10_records:readable",
     sent_columns=("body", "body_size"),
-    edit_headers="dlq.connectors.rabbitmq.amqp.edits:edit",
+    edit_headers="dlq.connectors.rabbitmq.republishing:edit_headers",
     tells_more=lambda broker: "" if broker.management_url else "management_url would",
 )

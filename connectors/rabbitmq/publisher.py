@@ -87,6 +87,9 @@ class RabbitPublisher:
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises ConnectionLost, or what made the broker close the channel."""
+        if self._failure is not None:
+            raise self._failure
+        self._over = False
         while not self._over or self._confirms or self._large:
             self._take(outgoing)
             self._turn()

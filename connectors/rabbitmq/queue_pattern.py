@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dlq.connectors.base import Inspection
+from dlq.connectors.chain import Part
 from dlq.connectors.rabbitmq import inspection
-from dlq.connectors.rabbitmq.consumer import RabbitReading
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management
 from dlq.connectors.rabbitmq.patterns import matches
@@ -35,9 +35,9 @@ class QueueScan:
     depth: int | None
     topology: Mapping[str, Any]
     notes: Sequence[str]
-    open: Callable[[int | None], RabbitReading]
+    open: Callable[[int | None], Part]
 
-    def begin(self, limit: int | None) -> RabbitReading:
+    def begin(self, limit: int | None) -> Part:
         """Connect anew for this queue, and read at most `limit` letters."""
         return self.open(limit)
 

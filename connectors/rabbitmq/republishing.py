@@ -12,6 +12,8 @@ from functools import lru_cache
 
 from dlq.connectors.base import SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table
+from dlq.connectors.rabbitmq.amqp10 import message
+from dlq.connectors.rabbitmq.amqp10.values import NOTHING, as_text
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
@@ -30,6 +32,12 @@ _BROKER_OWNED = re.compile(
     r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-opt-.*|x-stream-offset|CC|BCC",
     re.DOTALL,
 )
+_BROKER_OWNED_10 = re.compile(
+    r"x-death|x-(first|last)-death-.*|x-(delivery|acquired)-count|x-exchange|x-routing-key|x-stream-offset"
+    r"|x-cc|x-opt-deaths|x-opt-rabbitmq-.*",
+    re.DOTALL,
+)
+"""By AMQP 1.0: other annotations with x-opt- are the sender's."""
 _FAILURE = re.compile(
     r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|x-shovelled.*"
     r"|MT-Fault-.*|MT-Reason|MT-Redelivery-Count"
@@ -58,6 +66,18 @@ def is_stripped(name: str) -> bool:
 
 def _stripper(keep_headers: bool) -> Callable[[str], bool]:
     return is_broker_owned if keep_headers else is_stripped
+
+
+def _is_broker_owned_10(name: str) -> bool:
+    return _BROKER_OWNED_10.fullmatch(name) is not None
+
+
+def _is_stripped_10(name: str) -> bool:
+    return _is_broker_owned_10(name) or _FAILURE.fullmatch(name) is not None
+
+
+def _stripper_10(keep_headers: bool) -> Callable[[str], bool]:
+    return _is_broker_owned_10 if keep_headers else _is_stripped_10
 
 
 def target_of(record: Record, to: str) -> Target | None:
@@ -115,6 +135,18 @@ def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: b
     )
 
 
+def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: bool) -> bytes:
+    """The whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
+    block = message.to_send(record.raw_properties or b"", _stripper_10(keep_headers), provenance)
+    return message.joined(block, record.body)
+
+
+def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, str | int]) -> bytes:
+    """The block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError."""
+    edited_as = message.edit if message.is_block(block) else edits.edit
+    return edited_as(block, drop, changed)
+
+
 _PERSISTENT: Mapping[str, str | int] = {"delivery_mode": 2}
 
 
@@ -145,6 +177,8 @@ def _encoded(record: Record) -> bytes:
 
 def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> SendPreview:
     """See `Connector.preview`. Knows `record.body_size`; needs no body."""
+    if message.is_block(record.raw_properties):
+        return _preview_10(record, target, provenance, keep_headers)
     try:
         properties, headers = _seen(record)
         block = block_to_send(record, provenance, keep_headers)
@@ -159,6 +193,31 @@ def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_
     return SendPreview(stripped, _problem(record, target, block), warnings)
 
 
+def _preview_10(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+) -> SendPreview:
+    block, strip = record.raw_properties or b"", _stripper_10(keep_headers)
+    try:
+        parts = message.parts(block)
+        message.to_send(block, strip, provenance)
+    except ValueError as error:
+        return SendPreview(problem=f"its sections cannot be sent: {error}")
+    names = [as_text(key) for key, _ in (*parts.annotations, *parts.application)]
+    stripped = [name for name in names if strip(name)]
+    stripped += [name for name in message.NOT_SENT if parts.properties.get(name, NOTHING) != NOTHING]
+    return SendPreview(stripped, _problem(record, target), [_ONLY_1_0, *_large(record)])
+
+
+_ONLY_1_0 = (
+    "only AMQP 1.0 carries it: a consumer of its target that speaks AMQP 0-9-1 loses its connection over it "
+    "(541)"
+)
+
+
+def _large(record: Record) -> list[str]:
+    return [_TOO_LARGE_FOR_4] if record.body_size > CAUTIOUS_BODY else []
+
+
 def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
     if record.raw_properties is None:
         return record.properties, record.headers
@@ -166,7 +225,7 @@ def _seen(record: Record) -> tuple[Mapping[str, str], Mapping[str, str]]:
     return decoded.properties, decoded.headers
 
 
-def _problem(record: Record, target: Target, block: bytes) -> str | None:
+def _problem(record: Record, target: Target, block: bytes = b"") -> str | None:
     if any(len(name.encode("utf-8", "surrogatepass")) > 255 for name in address_of(target)):
         return "the name of its target is longer than the 255 bytes that AMQP allows"
     if len(block) + _FRAME_OVERHEAD > MAX_FRAME:
@@ -179,6 +238,10 @@ def _problem(record: Record, target: Target, block: bytes) -> str | None:
     return None
 
 
+_TOO_LARGE_FOR_4 = (
+    "a body larger than 16 MiB is refused by RabbitMQ 4 unless max_message_size was raised; "
+    "such letters are sent one at a time"
+)
 _Applies = Callable[[Record, Mapping[str, str], Mapping[str, str], Target], bool]
 _WARNINGS: tuple[tuple[_Applies, str], ...] = (
     (
@@ -190,8 +253,7 @@ _WARNINGS: tuple[tuple[_Applies, str], ...] = (
     ),
     (
         lambda record, _properties, _headers, _target: record.body_size > CAUTIOUS_BODY,
-        "a body larger than 16 MiB is refused by RabbitMQ 4 unless max_message_size was raised; "
-        "such letters are sent one at a time",
+        _TOO_LARGE_FOR_4,
     ),
     (
         lambda _record, _properties, headers, target: target.kind == "exchange" and "x-delay" in headers,

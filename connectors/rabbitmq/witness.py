@@ -8,7 +8,8 @@ either queue may then hold some that the other lost. The same is so after a clus
 for a while, which nothing tells of later.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
-route, and the broker would confirm them instead of returning them.
+route, and the broker would confirm them instead of returning them. So do letters that only AMQP 1.0 carries:
+the witness is read over 0-9-1, and ends at them.
 """
 
 import time
@@ -21,6 +22,7 @@ from pika import exceptions, spec
 from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp10.message import is_block
 from dlq.connectors.rabbitmq.connection import as_our_error, connect, parameters, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
@@ -115,7 +117,7 @@ def find(
 ) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
-    asked = [letter for letter in outgoing if letter.target.kind == "queue"]
+    asked = [letter for letter in outgoing if _leaves_proof(letter)]
     if not broker.management_url:
         return found
     with closing(Management(broker)) as management:
@@ -131,6 +133,10 @@ def find(
             there: Presence = "unknown" if letter.target.name in doubtful else "sent"
             found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else "not_sent"
     return found
+
+
+def _leaves_proof(letter: Outgoing) -> bool:
+    return letter.target.kind == "queue" and not is_block(letter.record.raw_properties)
 
 
 def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:

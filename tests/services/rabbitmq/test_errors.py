@@ -180,13 +180,7 @@ def test_a_letter_that_the_broker_cannot_convert_is_a_poison_message(rabbit: Rab
     rabbit.wait_for(queue, 10)
     reading = RabbitConnector(rabbit.broker()).read(request(queue))
     seen: list[bytes] = []
-    with pytest.raises(PoisonMessage, match=r"AMQP 1.0 message with a uuid"):
+    with pytest.raises(PoisonMessage, match=r"read by AMQP 1\.0, or stay in the queue"):
         seen.extend(record.body for batch in reading.batches() for record in batch.records)
     reading.close()
     assert seen == [b"%d" % i for i in range(5)]
-    careful = RabbitConnector(rabbit.broker()).read(request(queue, careful=True, limit=5))
-    for batch in careful.batches():
-        careful.acknowledge(batch.position)
-    assert careful.settled() == 5
-    careful.close()
-    rabbit.wait_for(queue, 5)

@@ -5,7 +5,14 @@ import time
 from typing import Any
 
 import pytest
-from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
+from support.brokers.rabbitmq.fixtures import (
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_3,
+    on_rabbitmq_4,
+    request,
+)
 from support.connector_contract import Place, ReadingContract, drained, letters
 
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -186,6 +193,7 @@ def test_other_consumers_end_the_reading_incomplete(rabbit: Rabbit) -> None:
     assert 2 < time.monotonic() - started < 10
 
 
+@on_rabbitmq_3
 def test_a_careful_reading_asks_for_one_letter_at_a_time(rabbit: Rabbit) -> None:
     queue = rabbit.queue("quorum")
     rabbit.fill(queue, 5)

@@ -202,8 +202,8 @@ def request(queue: str, mode: Mode = "drain", **changes: Any) -> ReadRequest:
     return ReadRequest(**settings)
 
 
-def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int) -> None:
-    """Messages by AMQP 1.0; the poisoned one has a property that AMQP 0-9-1 has no type for."""
+def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int, first: int = 0) -> None:
+    """Messages by AMQP 1.0, numbered; the poisoned one has a property that AMQP 0-9-1 has no type for."""
     from proton import Message
     from proton.utils import BlockingConnection
 
@@ -214,7 +214,7 @@ def send_amqp_1(rabbit: Rabbit, queue: str, number: int, poisoned: int) -> None:
     sender = connection.create_sender(f"/queues/{queue}")
     for i in range(number):
         properties = {"poison": uuid.UUID(int=7)} if i == poisoned else {}
-        sender.send(Message(body=b"%d" % i, inferred=True, properties=properties, durable=True))
+        sender.send(Message(body=b"%d" % (first + i), inferred=True, properties=properties, durable=True))
     connection.close()
 
 

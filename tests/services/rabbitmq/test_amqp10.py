@@ -1,0 +1,313 @@
+"""Letters that RabbitMQ 4 delivers by AMQP 1.0 alone: captured beside letters of 0-9-1, and sent back."""
+
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pika
+import pytest
+from pika.exceptions import ConnectionClosedByBroker
+from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, ulong
+from proton.utils import BlockingConnection
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_rabbitmq_4, request
+from support.brokers.rabbitmq.letters import new_plan, record, to_queue
+from support.connector_contract import Place, ReadingContract, drained, letters
+from support.sending_contract import Cut, SendingContract, SendingPlace, said
+from support.servers.cutter import Cutter
+
+from dlq.analyzers.rules import judge
+from dlq.analyzers.rules.letter import Facts
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.connectors.base import Outgoing, Reading, ReadRequest, Sent, Target
+from dlq.connectors.rabbitmq.amqp10 import frames, message
+from dlq.connectors.rabbitmq.amqp10_publisher import opened
+from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import AccessDenied
+from dlq.core.record import Record
+from dlq.core.settings import Source
+
+pytestmark = [pytest.mark.rabbitmq, on_rabbitmq_4]
+each_kind = pytest.mark.parametrize("kind", KINDS)
+SEVEN = uuid.UUID(int=7)
+
+
+@contextmanager
+def connected(rabbit: Rabbit) -> Iterator[Any]:
+    """A client of other hands."""
+    with closing(
+        BlockingConnection(
+            f"amqp://127.0.0.1:{rabbit.node.port}", user="guest", password="guest", allowed_mechs="PLAIN",
+            timeout=20, virtual_host=f"vhost:{rabbit.vhost}",
+        )
+    ) as connection:  # fmt: skip
+        yield connection
+
+
+def send(rabbit: Rabbit, queue: str, *messages: Message) -> None:
+    with connected(rabbit) as connection:
+        sender = connection.create_sender(f"/queues/{queue}")
+        for one in messages:
+            sender.send(one)
+
+
+def poison(body: object = b"x", **more: Any) -> Message:
+    properties = {"poison": SEVEN, **more.pop("properties", {})}
+    return Message(body=body, inferred=True, durable=True, properties=properties, **more)
+
+
+def received(rabbit: Rabbit, queue: str) -> Message:
+    with connected(rabbit) as connection:
+        receiver = connection.create_receiver(f"/queues/{queue}")
+        found = receiver.receive(timeout=20)
+        receiver.accept()
+        return found
+
+
+class Careful(RabbitConnector):
+    """As a pull reads after a poisoned connection."""
+
+    def read(self, request: ReadRequest) -> Reading:
+        return super().read(replace(request, careful=True))
+
+
+def captured(rabbit: Rabbit, queue: str) -> list[Record]:
+    return drained(Place(Careful(rabbit.broker()), request(queue).source, lambda _n: []))
+
+
+class TestReading(ReadingContract):
+    """The contract, where every letter is of the kind."""
+
+    @pytest.fixture
+    def place(self, rabbit: Rabbit) -> Place:
+        queue = rabbit.queue("quorum")
+        sent = iter(range(1000))
+
+        def fill(number: int) -> list[bytes]:
+            before = rabbit.depth(queue)
+            bodies = [b"letter %d" % next(sent) for _ in range(number)]
+            send(rabbit, queue, *map(poison, bodies))
+            rabbit.wait_for(queue, before + number)
+            return bodies
+
+        return Place(Careful(rabbit.broker()), request(queue).source, fill)
+
+
+LONG = "k" * 256
+VALUES: Sequence[tuple[Any, bool]] = (
+    ("text", True), (5, True), (ulong(2**63), True), (0.5, True), (True, True), (None, True), (b"\xff", True),
+    (decimal64(5), True), (Array(UNDESCRIBED, Data.INT, 1), True), ([1, "a"], True), ({"k": ulong(7)}, True),
+    ([decimal64(5)], True), ({b"k": 1}, True), ([{"k": ulong(7)}], True), (SEVEN, False), (char("c"), False),
+    ([ulong(7)], False), ([SEVEN], False), ({"k": SEVEN}, False), ({5: "v"}, False), ({LONG: 1}, False),
+    ([Array(UNDESCRIBED, Data.INT, 1)], False), (Array(UNDESCRIBED, Data.UUID, SEVEN), False),
+)  # fmt: skip
+
+
+def test_what_is_read_by_1_0_is_exactly_what_closes_0_9_1_connections(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    messages = [
+        *[(Message(b"x", inferred=True, properties={"k": value}), fits) for value, fits in VALUES],
+        *[(Message(b"x", inferred=True, annotations={symbol("x-k"): v}), fits) for v, fits in VALUES if v],
+        (Message(b"x", inferred=True, content_type=symbol("c" * 255), properties={LONG: SEVEN}), True),
+        (Message(b"x", inferred=True, content_type=symbol("c" * 256)), False),
+        (Message(b"x", inferred=True, annotations={symbol("x-opt-deaths"): SEVEN}), True),
+    ]
+    for sent, fits in messages:
+        send(rabbit, queue, sent)
+        assert is_carried_by_0_9_1(message.parts(message.split(_raw(rabbit, queue))[0])) is fits, sent
+        channel = pika.BlockingConnection(pika.URLParameters(rabbit.url)).channel()
+        if fits:
+            assert channel.basic_get(queue, auto_ack=True)[0], sent
+            channel.connection.close()
+        else:
+            with pytest.raises(ConnectionClosedByBroker, match="541"):
+                channel.basic_get(queue)
+            received(rabbit, queue)
+
+
+def _raw(rabbit: Rabbit, queue: str) -> bytes:
+    """The letter in front, which goes back."""
+    session = opened(rabbit.broker())
+    link = session.attach(frames.RECEIVER, f"/queues/{queue}")
+    while not (found := session.take()):
+        session.ask(link, 1)
+        session.turn(1)
+    session.settle(found[0].number, found[0].number, frames.RELEASED)
+    while not session.outcomes():
+        session.turn(1)
+    session.close()
+    return found[0].message
+
+
+@each_kind
+def test_a_drain_after_a_copy_adds_nothing_twice_and_each_letter_has_its_own_form(
+    rabbit: Rabbit, kind: str, tmp_path: Path
+) -> None:
+    queue = rabbit.queue(kind)
+    nested = {"headers": {"table": {"array": [1, 2]}}}
+    rabbit.publish(queue, [b"a", b"b"], **nested)
+    send(rabbit, queue, poison(b"c"), Message(b"d", inferred=True, subject="s"), poison(b"c"))
+    rabbit.publish(queue, [b"e"], **nested)
+    store, source = LocalStore(str(tmp_path)), Source("orders", "shop", queue=queue)
+
+    def pulled(mode: Any) -> PullResult:
+        result = pull(store, RabbitConnector(rabbit.broker()), source, PullOptions(mode, force=True))
+        assert (result.error, result.partial, result.left) == (None, False, 0)
+        return result
+
+    assert pulled("copy").captured == 6
+    rabbit.wait_for(queue, 6)
+    assert (pulled("drain").captured, rabbit.depth(queue)) == (0, 0)
+
+
+def test_a_dead_letter_says_what_it_died_of_and_what_is_in_it(rabbit: Rabbit) -> None:
+    dead = rabbit.queue("quorum")
+    work = rabbit.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=dead)
+    sent = poison(
+        {"order": [1, SEVEN]}, id=SEVEN, correlation_id=ulong(5), subject="s", reply_to="/queues/r",
+        priority=7, creation_time=1_700_000_000.5, content_type=symbol("application/json"), group_id="g",
+        properties={"n": 5, "who": "me"}, annotations={symbol("x-opt-mine"): char("c")},
+    )  # fmt: skip
+    sent.inferred = False
+    send(rabbit, work, sent)
+    with connected(rabbit) as connection:
+        receiver = connection.create_receiver(f"/queues/{work}")
+        receiver.receive(timeout=20)
+        receiver.reject()
+    rabbit.wait_for(dead, 1)
+    [found] = captured(rabbit, dead)
+    assert (found.exchange, found.routing_key, found.origin, found.attempts) == ("", dead, work, 1)
+    assert found.dead_at == found.deaths[0].time == found.first_dead_at
+    assert found.published_at == 1_700_000_000_500_000
+    assert (found.message_id, found.correlation_id, found.priority) == (f"urn:uuid:{SEVEN}", "5", 7)
+    wanted = {"poison": str(SEVEN), "n": "5", "who": "me", "x-opt-mine": "c", "x-first-death-queue": work}
+    assert wanted.items() <= found.headers.items()
+    assert {"subject": "s", "type": "amqp-1.0", "group_id": "g"}.items() <= found.properties.items()
+    verdict = judge(found, Facts())
+    assert (verdict.cause, verdict.mechanism, verdict.origin) == ("poison_ack", "reject", work)
+
+
+def test_what_is_sent_back_equals_what_was_sent_and_bodies_of_many_frames_arrive(rabbit: Rabbit) -> None:
+    queue, target = rabbit.queue(), rabbit.queue("quorum")
+    large = bytes(range(256)) * 12_000
+    known = {"id": SEVEN, "subject": "s", "priority": 7, "user_id": b"guest", "expiry_time": 1_900_000_000.0}
+    annotations = {symbol("x-opt-mine"): "v", symbol("x-cust"): 5}
+    for body, inferred in ((large, True), ({"a": [1, SEVEN]}, False), ([1, "two"], True), (b"", True)):
+        sent = poison(body, annotations=annotations, **known)
+        sent.inferred = inferred
+        send(rabbit, queue, sent)
+        [found] = captured(rabbit, queue)
+        assert sent_back(rabbit, found, to_queue(target)).outcome == "confirmed"
+        back = received(rabbit, target)
+        assert bytes(back.body) == body if isinstance(body, bytes) else back.body == body
+        assert (back.id, back.subject, back.priority, back.durable) == (SEVEN, "s", 7, True)
+        assert (back.user_id, back.expiry_time) == (b"", 0.0)
+        assert back.properties == {"poison": SEVEN, "dlq_replay_id": "i", "dlq_replay_lap": "1"}
+        assert {symbol("x-opt-mine"): "v", symbol("x-cust"): 5}.items() <= back.annotations.items()
+
+
+def sent_back(rabbit: Rabbit, what: Record, target: Target) -> Sent:
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    outgoing = Outgoing(1, what, target, {"dlq_replay_id": "i", "dlq_replay_lap": "1"})
+    [sent] = publisher.publish(iter([outgoing]))
+    publisher.close()
+    return sent
+
+
+def test_letters_of_both_kinds_go_to_queues_and_exchanges_with_odd_names(rabbit: Rabbit) -> None:
+    source, odd = rabbit.queue(), "a b/ü%"
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+    rabbit.channel.queue_declare(odd, durable=True)
+    rabbit.channel.exchange_declare(odd, "direct")
+    rabbit.channel.queue_bind(odd, odd, odd)
+    targets = [to_queue(odd), Target("exchange", odd, odd), Target("exchange", odd, "none"), to_queue("none")]
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    outgoing = [
+        Outgoing(
+            number, found if number % 3 else record(), targets[number % 4], {"dlq_replay_id": str(number)}
+        )
+        for number in range(24)
+    ]
+    answers = {sent.number: sent.outcome for sent in publisher.publish(iter(outgoing))}
+    publisher.close()
+    assert answers == {n: "confirmed" if n % 4 < 2 else "returned" for n in range(24)}
+    rabbit.wait_for(odd, 12)
+    drain = pull_all(rabbit, odd)
+    assert Counter(message.is_block(one.raw_properties) for one in drain) == {True: 8, False: 4}
+
+
+def pull_all(rabbit: Rabbit, queue: str) -> list[Record]:
+    return letters(Careful(rabbit.broker()).read(request(queue)))
+
+
+def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabbit: Rabbit) -> None:
+    source = rabbit.queue()
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    targets = [to_queue(source), Target("exchange", "none", "k"), to_queue(source)]
+    sent, error = said(publisher, (Outgoing(n, found, t, {}) for n, t in enumerate(targets)))
+    publisher.close()
+    assert [answer.outcome for answer in sent] == ["confirmed", "returned", "confirmed"]
+    assert error is None
+
+
+def test_missing_rights_are_access_denied(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = rabbit.queue()
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+    send(rabbit, source, poison())
+    monkeypatch.setenv("WRITER", "secret-word")
+    rabbit.node.api("PUT", "users", "writer", password="secret-word", tags="monitoring")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "writer", configure="^$", write="^no$", read="^no$")
+    url = rabbit.broker().url.replace("guest@", "writer@")
+    broker = rabbit.broker(password_env="WRITER", url=url)
+    publisher = RabbitConnector(broker).publisher(new_plan(), 10)
+    for denied in (
+        lambda: list(publisher.publish(iter([Outgoing(1, found, to_queue(source), {})]))),
+        lambda: letters(Careful(replace(broker, management_url=None)).read(request(source))),
+    ):
+        with pytest.raises(AccessDenied) as caught:
+            denied()
+        assert "\n" not in str(caught.value)
+    publisher.close()
+
+
+class TestSending(SendingContract):
+    """The way back of the contract, by AMQP 1.0."""
+
+    @pytest.fixture
+    def place(self, rabbit: Rabbit) -> SendingPlace:
+        source, queue = rabbit.queue(), rabbit.queue("quorum")
+        send(rabbit, source, poison())
+        [found] = captured(rabbit, source)
+
+        def refused() -> tuple[Record, Target]:
+            full = rabbit.queue(x_max_length=1, x_overflow="reject-publish")
+            rabbit.publish(full, [b"first"])
+            return found, to_queue(full)
+
+        @contextmanager
+        def cutting() -> Iterator[tuple[RabbitConnector, Cut]]:
+            url = urlsplit(rabbit.url)
+            with Cutter(f"{url.hostname}:{url.port}") as cutter:
+                broker = rabbit.broker(url=f"amqp://{url.username}@{cutter.address}{url.path}")
+                yield RabbitConnector(broker), lambda _given: cutter.loses_answers.set()
+
+        return SendingPlace(
+            RabbitConnector(rabbit.broker()),
+            to_queue(queue),
+            lambda number: found._replace(body=b"%03d" % number, body_size=3),
+            lambda: [one.headers["dlq_replay_id"] for one in pull_all(rabbit, queue)],
+            nowhere=to_queue("nowhere"),
+            refused=refused,
+            cutting=cutting,
+            cannot={"find": "a witness is read over 0-9-1, and ends at such letters"},
+        )
