@@ -15,13 +15,14 @@ from dlq.core.text import listed
 
 Place = Mapping[str, Any]
 """What a source reads, whatever its name: {kind, url} of the broker, and the key that names it there."""
+_NAMES = ("queue", "topic", "group", "transactions")
 _NEWEST = 200
 """Pulls in which sources of other names are looked for."""
 
 
 def named(source: Source) -> Mapping[str, Any]:
     """What names a source's letters at its broker, as `topology/<pull>.json` keeps it."""
-    return {key: value for key in ("queue", "group", "transactions") if (value := getattr(source, key))}
+    return {key: value for key in _NAMES if (value := getattr(source, key))}
 
 
 def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Iterator[str]:
@@ -52,10 +53,10 @@ def _place(broker: Broker, reads: Mapping[str, Any]) -> Place:
 
 
 def _meet(one: Place, other: Place) -> bool:
-    """Whether a letter can be of both places; a queue's name may be a pattern."""
-    if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue"}):
+    """Whether a letter can be of both places; the name of a queue or a topic may be a pattern."""
+    if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue", "topic"}):
         return False
-    mine, its = one.get("queue"), other.get("queue")
+    mine, its = (place.get("queue") or place.get("topic") for place in (one, other))
     means = kind_of(one["kind"]).means
     return mine == its or (mine is not None and its is not None and (means(mine, its) or means(its, mine)))
 

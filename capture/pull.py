@@ -170,6 +170,7 @@ class _Pull:
         self._awaits("broker")
         reading = self._connector.read(self._request)
         result, before = self.result, self._total
+        expected = reading.snapshot or 0
         try:
             if not self.begun:
                 self.begun = True
@@ -187,6 +188,8 @@ class _Pull:
                 self._last_number = attempt.last_number
             result.partial = result.partial or not reading.complete
         finally:
+            if result.snapshot is not None:
+                result.snapshot -= expected - (reading.snapshot or 0)
             reading.close()
 
     def _next_request(self, lost: Exception | None, tally: Tally) -> ReadRequest:

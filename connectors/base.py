@@ -16,7 +16,7 @@ The suites `tests/support/connector_contract.py` and `sending_contract.py` run o
 the contract's other half.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -90,7 +90,8 @@ class Reading(Protocol):
     """One scan of a source. Not safe for several threads."""
 
     snapshot: int | None
-    """Letters that were there at the start (None: the broker cannot say). Never more are read."""
+    """Letters that were there at the start (None: the broker cannot say). Never more are read. It shrinks
+    while places of a log come by that hold no letter."""
 
     complete: bool
     """After `batches` ended: everything of the snapshot was shown. False: a capped browse, other
@@ -158,6 +159,9 @@ class SendPreview(NamedTuple):
     problem: str | None = None
     """Why it must not be sent as it is (it would kill the channel, it is no message any more)."""
     warnings: Sequence[str] = ()
+    unless_named: Mapping[Literal["letter", "target"], str] = MappingProxyType({})
+    """What the user must name for it to be sent (the letter, by its id; the target, as in topic:NAME) -> why
+    it is not sent otherwise."""
 
 
 class Outgoing(NamedTuple):
@@ -325,13 +329,25 @@ class Connector(Protocol):
         """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can."""
         ...
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """Where the targets end now. It is asked before the first letter of a plan is sent, and kept for
+        `find`; empty for a broker that finds without."""
+        ...
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """For reconcile: number -> whether the broker holds, or held, that replay.
 
-        `since` is when the first of them was sent (microseconds): a node that restarted since proves nothing.
-        `last` is when the last was (None: perhaps just now): what a broker tells late, it may not tell yet.
+        `before` is what `bounds` said of the plan's targets, before anything was sent; empty where that is
+        lost. `since` is when the first of them was sent (microseconds): a node that restarted since proves
+        nothing. `last` is when the last was (None: perhaps just now): what a broker tells late, it may not
+        tell yet.
         """
         ...
 

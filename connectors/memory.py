@@ -10,12 +10,14 @@ It proves nothing about a real broker.
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
     Batch,
+    Checkpoint,
     Consumption,
     DeadLetterPlace,
     Gauge,
@@ -275,8 +277,17 @@ class MemoryConnector:
         """A publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """`find` needs none."""
+        return NO_CHECKPOINT
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")

@@ -16,6 +16,7 @@ REGISTRY: Mapping[str, str] = {
     "activemq": "dlq.connectors.activemq.description:CLASSIC",
     "artemis": "dlq.connectors.activemq.description:ARTEMIS",
     "rocketmq": "dlq.connectors.rocketmq.description:ROCKETMQ",
+    "kafka": "dlq.connectors.kafka.description:KAFKA",
     "memory": "dlq.connectors.memory:MEMORY",
 }
 """`kind` of a broker in the configuration, and `broker_kind` of its records -> its description. A package is
@@ -112,7 +113,7 @@ class Kind:
     sent_columns: tuple[str, ...] | None = None
     """Columns of a record that are sent beside its id and `raw_properties`; None: all."""
     edit_headers: str = ""
-    """Names the function (raw_properties, keeps, changed) -> raw_properties, in which what stays keeps its
+    """Names the function (raw_properties, drops, changed) -> raw_properties, in which what stays keeps its
     bytes; raises ValueError."""
     transaction: str = ""
     """Names the function (record) -> the transaction that it is a half message of, or None."""

@@ -19,7 +19,7 @@ from dlq.core.settings import (
 from dlq.core.suggestions import suggest
 
 _MODES = ("copy", "drain")
-_NAMED_BY = ("queue", "group", "transactions")
+_NAMED_BY = ("queue", "topic", "group", "transactions")
 _REDIS = ("redis", "rediss")
 _DATABASES = ("postgresql", "postgres", "mysql", "mariadb", "sqlite")
 _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {

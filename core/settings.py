@@ -37,6 +37,7 @@ class Source:
     name: str
     broker: str
     queue: str | None = None
+    topic: str | None = None
     group: str | None = None
     transactions: bool = False
     key: str = "message_id"

@@ -169,7 +169,10 @@ class _Sender:
 
     def send(self, store: Store, broker: str, connector: Connector, progress: Progress) -> None:
         """Send the plan's letters for `broker`; whatever ends it, the ledger knows."""
-        letters = (letter for letter in planfile.letters(store, self._header.plan) if letter.broker == broker)
+        plan = self._header.plan
+        letters = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
+        targets = (letter.target for letter in planfile.letters(store, plan) if letter.broker == broker)
+        planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
         publisher = connector.publisher(self._header.plan, self._in_flight, self._header.witness)
         outcomes = self._run.outcomes
         try:

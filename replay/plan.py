@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -72,9 +73,20 @@ class Wanted:
         return edited if self.where is None else f"({self.where}\n) or {edited}"
 
     def takes(self, record_id: str) -> bool:
-        """The user insists, or names this letter, also by editing it: advice does not leave it out."""
-        is_named = record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
-        return self.any_advice or is_named
+        """The user insists, or names this letter: advice does not leave it out."""
+        return self.any_advice or self.names(record_id)
+
+    def names(self, record_id: str) -> bool:
+        """The user means this letter, by its id or by editing it."""
+        return record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
+
+    def unnamed(self, unless_named: Mapping[Any, str], record_id: str) -> str | None:
+        """Why a letter is not sent, and what the user would have to name for it; None where that is named."""
+        named = {"letter": self.names(record_id), "target": ":" in self.to}
+        how = {"letter": "name it by its id", "target": "name the target with --to"}
+        return next(
+            (f"{why}; {how[what]} to send it" for what, why in unless_named.items() if not named[what]), None
+        )
 
     def to_for(self, record: Record) -> str:
         """`to` as this letter's broker reads it."""
@@ -239,6 +251,10 @@ class Planner:
             self._tally.warn(warning)
         if preview.problem is not None:
             self._tally.warn(f"left out as risky: {preview.problem}")
+            return "risky"
+        unnamed = wanted.unnamed(preview.unless_named, record.record_id)
+        if unnamed is not None:
+            self._tally.warn(f"left out as risky: {unnamed}")
             return "risky"
         self._tally.stripped.update(preview.stripped)
         return None

@@ -17,13 +17,14 @@ from typing import IO, Any
 from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
-from dlq.connectors.base import Target
+from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
 from dlq.core.errors import ArchiveError, UsageError
 from dlq.replay.letters import Letter
 
 _FOLDER = "plans/"
 _SUFFIX = ".jsonl"
 _EDITS_SUFFIX = ".edits.jsonl"
+_BOUNDS_SUFFIX = ".bounds.json"
 _COPY_BYTES = 2**20
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
@@ -91,6 +92,31 @@ def find(store: Store, prefix: str) -> str:
     if near:
         raise UsageError(f"plan {prefix!r} is not unique: {', '.join(near[:5])}")
     raise UsageError(f"there is no plan {prefix!r}; `dlq replay status` lists them")
+
+
+def _bounds_name(plan: str, broker: str) -> str:
+    return f"{_FOLDER}{plan}.{broker}{_BOUNDS_SUFFIX}"
+
+
+def keep_bounds(store: Store, plan: str, broker: str, bounds: Checkpoint) -> None:
+    """Remember where a plan's targets ended before anything was sent to them; what is known already, from an
+    earlier apply, stays."""
+    known = bounds_of(store, plan, broker)
+    if not bounds.keys() <= known.keys():
+        document = {"format": FORMAT_VERSION, "bounds": {**bounds, **known}}
+        store.put(_bounds_name(plan, broker), json.dumps(document).encode())
+
+
+def bounds_of(store: Store, plan: str, broker: str) -> Checkpoint:
+    """What `keep_bounds` has remembered; nothing where it was never called. Raises ArchiveError,
+    FormatTooNew."""
+    name = _bounds_name(plan, broker)
+    try:
+        content = store.get(name)
+    except UsageError:
+        return NO_CHECKPOINT
+    found: Checkpoint = built(name, content, lambda document: document["bounds"])
+    return found
 
 
 class Draft:

@@ -141,7 +141,7 @@ def _on_brokers(
     for broker, sent in by_broker.items():
         try:
             connector = brokers.get(broker)
-            shown = connector.find(header.plan, sent, *span)
+            shown = connector.find(header.plan, sent, *span, planfile.bounds_of(store, header.plan, broker))
             if "unknown" in shown.values():
                 why = connector.obstacles(header.witness, header.plan, span[0]) or [_SILENT]
                 notes += [f"{broker}: {reason}" for reason in why]

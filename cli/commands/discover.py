@@ -101,12 +101,15 @@ def _look(context: Context, brokers: Sequence[str]) -> tuple[Found, list[DlqErro
 
 def is_configured(settings: "Settings", broker: str, place: "DeadLetterPlace") -> bool:
     """Whether a source reads it already."""
-    wanted = {"queue": None, "group": None, "transactions": False, **place.source}
+    wanted = {"queue": None, "topic": None, "group": None, "transactions": False, **place.source}
     return any(
         source.broker == broker
         and (
             all(getattr(source, name) == value for name, value in wanted.items())
-            or (source.queue and kind_of(settings.brokers[broker].kind).means(source.queue, place.name))
+            or any(
+                pattern and kind_of(settings.brokers[broker].kind).means(pattern, place.name)
+                for pattern in (source.queue, source.topic)
+            )
         )
         for source in settings.sources.values()
     )

@@ -112,7 +112,7 @@ def in_turns(take: "Take", sources: "Sequence[Source]") -> "Take":
 
 def _place(source: "Source") -> tuple[str, str]:
     """Sources of one queue take turns: a copy holds its letters, and another reading would see none."""
-    return source.broker, source.queue or f"{source.name} alone"
+    return source.broker, source.queue or source.topic or f"{source.name} alone"
 
 
 def _pull_one(

@@ -3,7 +3,7 @@
 Where the configuration has an address for OpenWire, Classic's letters are read and sent by it, and Artemis'
 are completed by it and sent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 
 from dlq.connectors.activemq import republishing
@@ -21,6 +21,8 @@ from dlq.connectors.activemq.sockets import by_openwire, is_openwire
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    Checkpoint,
     Consumption,
     DeadLetterPlace,
     Gauge,
@@ -125,11 +127,21 @@ class ActiveMQConnector:
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """`find` needs none."""
+        del targets
+        return NO_CHECKPOINT
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all."""
-        del since, last  # markers are persistent: they outlive a restart of the broker
+        del before, since, last  # markers are persistent: they outlive a restart of the broker
         with closing(self._sender()) as sender:
             sent = sender.proven(plan)
         return {o.number: "sent" if o.provenance[REPLAY_ID] in sent else "not_sent" for o in outgoing}

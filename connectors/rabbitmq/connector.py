@@ -1,6 +1,6 @@
 """RabbitMQ: the connector. `consumer` reads, `publisher` sends."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +8,8 @@ import pika
 from pika import spec
 
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    Checkpoint,
     Consumption,
     DeadLetterPlace,
     Gauge,
@@ -215,10 +217,21 @@ class RabbitConnector:
         by_0_9_1 = made_as(self._broker, plan, window)
         return TwoWayPublisher(by_0_9_1, lambda: Amqp10Publisher(self._broker, window))
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """`find` needs none."""
+        del targets
+        return NO_CHECKPOINT
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """By the witness alone: RabbitMQ cannot be asked what it took."""
+        del before
         return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:

@@ -1,7 +1,7 @@
 """Apache RocketMQ 4.x and 5.x: dead letters of consumer groups, and half messages of transactions."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import (
@@ -133,11 +133,21 @@ class RocketConnector:
         del plan, witness
         return RocketPublisher(self._cluster, window)
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        """`find` needs none."""
+        del targets
+        return NO_CHECKPOINT
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """Look each replay up by its unique key, on every broker."""
-        del plan, last
+        del before, plan, last
         self._obstacles.clear()
         return find(self._cluster, outgoing, since, self._obstacles)
 

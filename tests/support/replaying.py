@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +17,8 @@ from support.archives import letter, write_analysis
 from dlq.archive import segments
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
+    Checkpoint,
     Connector,
     Consumption,
     DeadLetterPlace,
@@ -69,6 +71,8 @@ class QueueFile:
         self.forgotten: list[tuple[str, bool]] = []
         self.keeps_what_was_left = False
         self.problem: str | None = None
+        self.unless_named: dict[Any, str] = {}
+        self.before: Checkpoint = NO_CHECKPOINT
         self.not_there: set[str] = set()
 
     def arrived(self) -> list[str]:
@@ -86,7 +90,8 @@ class QueueFile:
     def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> SendPreview:
-        return SendPreview(("x-death",), problem="the body is too large" if record.body_size > 100 else None)
+        problem = "the body is too large" if record.body_size > 100 else None
+        return SendPreview(("x-death",), problem, unless_named=self.unless_named)
 
     def gauge(self, source: Source) -> Gauge:
         return Gauge(len(self.arrived()))
@@ -131,9 +136,18 @@ class QueueFile:
         outcome = self.fate(number)
         return Sent(number, outcome, None if outcome == "confirmed" else f"it was {outcome}")
 
+    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
+        return {str(target): len(self.arrived()) for target in set(targets)}
+
     def find(
-        self, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
+        self,
+        plan: str,
+        outgoing: Sequence[Outgoing],
+        since: int,
+        last: int | None = None,
+        before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
+        self.before = before
         if plan not in self.witnesses:
             return {one.number: "unknown" for one in outgoing}
         there = set(self.arrived())

@@ -120,6 +120,7 @@ class Interrupted:
         assert place.cutting is not None
         place.before_proof()
         self.plan, self.since = new_plan(), now()
+        self.before = place.connector.bounds([place.target])
         self.given: list[Outgoing] = []
         with place.cutting() as (connector, cut):
             self.publisher = place.publisher(self.plan, connector)
@@ -215,7 +216,7 @@ class SendingContract:
         place.needs("cut", "find")
         cut = Interrupted(place)
         doubtful = cut.those("in_doubt")
-        found = place.connector.find(cut.plan, doubtful, cut.since)
+        found = place.connector.find(cut.plan, doubtful, cut.since, before=cut.before)
         assert set(found.values()) <= {"sent", "not_sent"}
         there = set(
             wait_for(place, ids_of([letter for letter in doubtful if found[letter.number] == "sent"]))

@@ -8,10 +8,10 @@ import threading
 class Cutter:
     """Listens on `address` and passes on, until a connection has carried `requests` or `answers` bytes."""
 
-    def __init__(self, server: str) -> None:
-        host, _, port = server.rpartition(":")
-        self._server = host, int(port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
+    def __init__(self, server: str, port: int = 0) -> None:
+        host, _, its_port = server.rpartition(":")
+        self._server = host, int(its_port)
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.requests = self.answers = 2**62
         self.loses_answers = threading.Event()

@@ -72,7 +72,7 @@ def test_without_the_check_of_names_an_authority_must_be_named() -> None:
         parse({"brokers": {"pay": pay}})
     assert not parse({"brokers": {"pay": {**pay, "ca_file": "ca.pem"}}}).brokers["pay"].verify_host
     shop = {"kind": "rabbitmq", "url": "amqps://h", "verify_host": False, "ca_file": "ca.pem"}
-    with pytest.raises(ConfigError, match="verify_host is for rocketmq alone"):
+    with pytest.raises(ConfigError, match="verify_host is for rocketmq and kafka alone"):
         parse({"brokers": {"shop": shop}})
 
 

@@ -13,7 +13,7 @@ from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.plan import FIX_FIRST, Wanted
+from dlq.replay.plan import FIX_FIRST, Wanted, named
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:
@@ -116,6 +116,27 @@ def test_a_risky_letter_is_found_before_it_harms_the_others(plan: Planning) -> N
     header = plan(Wanted(any_advice=True))
     assert header.left_out == {"risky": 2}
     assert header.warnings == {"left out as risky: the body is too large": 2}
+
+
+@pytest.mark.parametrize(
+    ("what", "wanted", "sent"),
+    [
+        ("letter", Wanted(any_advice=True), 0),
+        ("letter", Wanted(to="queue:orders", any_advice=True), 0),
+        ("letter", Wanted(named([f"{0:032x}"])), 1),
+        ("target", Wanted(any_advice=True), 0),
+        ("target", Wanted(named([f"{0:032x}"])), 0),
+        ("target", Wanted(to="queue:orders", any_advice=True), 1),
+    ],
+)
+def test_what_must_be_asked_for_by_name_is_left_out_and_says_so(
+    plan: Planning, what: str, wanted: Wanted, sent: int
+) -> None:
+    fill(plan.store, 1)
+    plan.queue.unless_named = {what: "it deletes a key"}
+    header = plan(wanted)
+    assert (header.letters, header.left_out.get("risky", 0)) == (sent, 1 - sent)
+    assert any("it deletes a key; name" in warning for warning in header.warnings) == (not sent)
 
 
 def test_a_target_that_the_broker_does_not_have_is_a_usage_error(plan: Planning) -> None:

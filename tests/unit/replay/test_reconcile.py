@@ -7,7 +7,7 @@ from support.archives import letter
 from support.replaying import Replaying, fill
 
 from dlq.archive import segments
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Checkpoint, Outgoing
 from dlq.core.clock import now
 from dlq.core.errors import Busy, Unreachable, UsageError
 from dlq.core.provenance import REPLAY_ID
@@ -109,11 +109,24 @@ def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful:
 def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator(
     replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def find(plan: str, outgoing: list[Outgoing], since: int, last: int) -> None:
+    def find(plan: str, outgoing: list[Outgoing], since: int, last: int, before: Checkpoint) -> None:
         raise Unreachable("no connection")
 
     monkeypatch.setattr(replay.queue, "find", find)
     assert replay.reconcile(doubtful, rest="confirmed") == {"sent": 5, "not_sent": 0, "unknown": 0}
+
+
+def test_a_broker_is_told_where_its_targets_ended_before_anything_was_sent(
+    replay: Replaying, doubtful: str
+) -> None:
+    sent_before = len(replay.queue.arrived())
+    assert sent_before > 0
+    replay.reconcile(doubtful)
+    assert replay.queue.before == {"queue:orders": 0}
+    replay.reconcile(doubtful, rest="planned")
+    replay.apply(doubtful)
+    replay.reconcile(doubtful)
+    assert replay.queue.before == {"queue:orders": 0}, "a second apply does not forget the first"
 
 
 def test_nobody_reconciles_a_plan_that_is_being_applied(replay: Replaying, doubtful: str) -> None:

@@ -7,6 +7,7 @@ Stops what it started by process id only.
 
 import atexit
 import base64
+import random
 import shutil
 import signal
 import socket
@@ -16,7 +17,8 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
@@ -27,6 +29,8 @@ from support.brokers.kafka.install import VERSIONS, install
 from support.jvm import QUICK
 
 _KEYS = "secret"
+_PROTOCOL = {"BEHIND": "PLAINTEXT"}
+_PORTS = range(10_000, 20_000)
 _CONFIGURATION: Mapping[str, object] = {
     "process.roles": "broker,controller",
     "node.id": 1,
@@ -46,8 +50,6 @@ _CONFIGURATION: Mapping[str, object] = {
     "log.initial.task.delay.ms": 200,
     "log.cleaner.backoff.ms": 300,
     "log.cleaner.dedupe.buffer.size": 4 << 20,
-    "broker.session.timeout.ms": 2000,  # so long a node that was killed is refused when it comes back
-    "broker.heartbeat.interval.ms": 500,
     "num.network.threads": 2,
     "num.io.threads": 4,
     "auto.create.topics.enable": "false",
@@ -58,7 +60,8 @@ class Kafka:
     """One node. `kill` is kill -9; what the operating system has is kept, and `start` goes on with it.
 
     `users` adds a listener with SASL PLAIN (user -> password), on which with `acl` only `admin` may do
-    everything; without SASL everybody may. `tls` adds a listener with a certificate of 127.0.0.1.
+    everything; without SASL everybody may. `tls` adds a listener with a certificate of 127.0.0.1. What
+    listens at `behind` tells clients that it is at the port `front`, where a test may put something between.
     """
 
     def __init__(
@@ -73,12 +76,13 @@ class Kafka:
         self.version, self.jars, self.jvm = version, install(version), jvm
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-"))
         self._process: subprocess.Popen[bytes] | None = None
-        plain, controller, sasl, ssl = _free_ports(4)
+        plain, controller, sasl, ssl, behind, front = _free_ports(6)
         self.bootstrap = f"127.0.0.1:{plain}"
         self.url = f"kafka://{self.bootstrap}"
         self.sasl_bootstrap, self.tls_bootstrap = f"127.0.0.1:{sasl}", f"127.0.0.1:{ssl}"
         self.ca = self.folder / "ca.pem"
-        listeners = {"PLAINTEXT": plain}
+        self.behind, self.front = f"127.0.0.1:{behind}", front
+        listeners = {"PLAINTEXT": plain, "BEHIND": behind}
         settings = {**_CONFIGURATION, "log.dirs": self.folder / "log"}
         if users is not None:
             listeners["SASL_PLAINTEXT"] = sasl
@@ -93,9 +97,9 @@ class Kafka:
         settings |= {
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "listeners": ",".join([*told, f"CONTROLLER://127.0.0.1:{controller}"]),
-            "advertised.listeners": ",".join(told),
+            "advertised.listeners": ",".join(told).replace(f":{behind}", f":{front}"),
             "listener.security.protocol.map": ",".join(
-                ["CONTROLLER:PLAINTEXT", *(f"{name}:{name}" for name in listeners)]
+                ["CONTROLLER:PLAINTEXT", *(f"{name}:{_PROTOCOL.get(name, name)}" for name in listeners)]
             ),
             **{name.replace("_", "."): value for name, value in configuration.items()},
         }
@@ -171,7 +175,7 @@ class Kafka:
         try:
             socket.create_connection((host, int(port)), 1).close()
             client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-            return bool(client.describe_cluster(request_timeout=2).result(5).nodes)
+            return bool(client.describe_cluster(request_timeout=20).result(30).nodes)
         except (OSError, KafkaException):
             return False
 
@@ -195,11 +199,19 @@ class Kafka:
 
 
 def _free_ports(count: int) -> list[int]:
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+    """Below those that the system gives to outgoing connections, so that a node finds its own again."""
+    free = (port for port in random.sample(_PORTS, len(_PORTS)) if _is_free(port))
+    return list(islice(free, count))
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def _with_passwords(users: Mapping[str, str]) -> dict[str, object]:

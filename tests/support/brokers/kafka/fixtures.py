@@ -3,11 +3,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
+from typing import Any
 
 import pytest
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.install import VERSIONS
+
+from dlq.connectors.base import Batch, Checkpoint, Gap, Mode, ReadRequest
+from dlq.connectors.kafka.connector import KafkaConnector
+from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
+from dlq.core.record import Record
 
 _numbers = count(1)
 on_every_version = pytest.mark.parametrize("kafka_version", VERSIONS)
@@ -20,6 +26,7 @@ class KafkaPlace:
 
     node: Kafka
     driver: Driver
+    connector: KafkaConnector
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
@@ -37,6 +44,49 @@ class KafkaPlace:
         """A consumer group of this test's own."""
         return f"billing-{self.number}"
 
+    def request(self, mode: Mode = "drain", topic: str | None = None, **more: object) -> ReadRequest:
+        """A request for this test's dead letters."""
+        source = KafkaSource("s", "shop", topic=topic or self.dead)
+        wanted: dict[str, Any] = {"source": source, "mode": mode, "pull_id": "p", **more}
+        return ReadRequest(**wanted)
+
+    def read(self, resume: Checkpoint | None = None, **more: object) -> "Seen":
+        """Read everything."""
+        return read_all(self.connector, self.request(resume=resume or {}, **more))
+
+
+@dataclass
+class Seen:
+    """What one reading gave."""
+
+    records: list[Record]
+    batches: list[Batch]
+    checkpoint: dict[str, int]
+    snapshot: int | None
+    complete: bool
+    notes: list[str]
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """All of them."""
+        return [gap for batch in self.batches for gap in batch.gaps]
+
+
+def read_all(connector: KafkaConnector, request: ReadRequest) -> Seen:
+    """One reading from its start to its end."""
+    reading = connector.read(request)
+    batches = list(reading.batches())
+    reading.close()
+    checkpoint = {key: offset for batch in batches for key, offset in batch.checkpoint.items()}
+    records = [record for batch in batches for record in batch.records]
+    return Seen(records, batches, checkpoint, reading.snapshot, reading.complete, list(reading.notes))
+
+
+def connector_of(node: Kafka, **changes: object) -> KafkaConnector:
+    """A connector to a node of the tests."""
+    settings: dict[str, Any] = {"url": node.url, "timeout": "30s", **changes}
+    return KafkaConnector(KafkaBroker("shop", "kafka", **settings))
+
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def kafka_node(request: pytest.FixtureRequest) -> Iterator[Kafka]:
@@ -46,6 +96,8 @@ def kafka_node(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 
 @pytest.fixture
-def kafka(kafka_node: Kafka) -> KafkaPlace:
-    """The node, and a client of the tests."""
-    return KafkaPlace(kafka_node, Driver(kafka_node.bootstrap))
+def kafka(kafka_node: Kafka) -> Iterator[KafkaPlace]:
+    """The node, a client of the tests, and our connector."""
+    connector = connector_of(kafka_node)
+    yield KafkaPlace(kafka_node, Driver(kafka_node.bootstrap), connector)
+    connector.close()

@@ -1,0 +1,1 @@
+"""Apache Kafka: topics of dead letters, whoever writes them."""

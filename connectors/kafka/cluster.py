@@ -1,0 +1,401 @@
+"""One Kafka cluster: how to connect, what went wrong in words, and the questions that others build on.
+
+The only module but those that read and send which knows the client library; `dlq[kafka]` brings it.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
+
+from dlq.connectors.credentials import password
+from dlq.connectors.kafka.description import TLS, KafkaBroker
+from dlq.core.errors import (
+    AccessDenied,
+    BrokerError,
+    ConfigError,
+    ConnectionLost,
+    NotFound,
+    Unreachable,
+)
+from dlq.core.units import seconds
+
+try:
+    from confluent_kafka import (
+        Consumer,
+        ConsumerGroupTopicPartitions,
+        IsolationLevel,
+        KafkaError,
+        KafkaException,
+        Producer,
+        TopicCollection,
+        TopicPartition,
+    )
+    from confluent_kafka.admin import (
+        AclOperation,
+        AdminClient,
+        ConfigResource,
+        OffsetSpec,
+        ResourceType,
+    )
+except ImportError as error:
+    raise ConfigError(f"a Kafka broker needs its client: pip install 'dlq[kafka]' ({error.name})") from error
+
+T = TypeVar("T")
+READER = "dlq"
+"""A consumer must name a group, also where it joins none and leaves nothing behind."""
+_AGAIN = (
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._TRANSPORT,
+)
+"""What a cluster says for a moment after it has started or made a topic; the library asks again for none."""
+_PAUSE = 0.1
+_DENIED = (
+    KafkaError._AUTHENTICATION,
+    KafkaError._SSL,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+)
+_NOT_THERE = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.TOPIC_EXCEPTION,
+)
+_NO_ANSWER = (
+    KafkaError._TRANSPORT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError.REQUEST_TIMED_OUT,
+)
+
+
+class Place(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        """As Kafka prints it: orders-0."""
+        return f"{self.topic}-{self.partition}"
+
+
+class Topic(NamedTuple):
+    """A topic as its cluster knows it; `id` tells it from another one of the same name, before or after."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+class Log(NamedTuple):
+    """The offsets of a partition: [start, end), of which what lies at `stable` or after it waits for a
+    transaction to end."""
+
+    place: Place
+    start: int
+    stable: int
+    end: int
+
+
+def translated(error: KafkaError, where: str, first: KafkaError | None = None) -> BrokerError:
+    """An error of the library in words; `first` is what its connections met with, which says more."""
+    code, cause = error.code(), first if first is not None and error.code() in _NO_ANSWER else error
+    said = f"{where}: {_words(cause)}"
+    if cause.code() in _DENIED:
+        return AccessDenied(f"{said}; {_hint(cause)}")
+    if code in _NOT_THERE:
+        return NotFound(f"{said}; look at the topic's name")
+    if code in _NO_ANSWER:
+        return Unreachable(f"{said}; {_hint(cause)}")
+    return BrokerError(said)
+
+
+def _words(error: KafkaError) -> str:
+    return f"{error.name()}: {' '.join(str(error.str()).split())[:200]}"
+
+
+_HINTS: Mapping[int, str] = {
+    KafkaError._AUTHENTICATION: "look at user, password and mechanism",
+    KafkaError.SASL_AUTHENTICATION_FAILED: "look at user, password and mechanism",
+    KafkaError._SSL: "look at ca_file, and at verify_host",
+    KafkaError._RESOLVE: "look at the host names of url",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user lacks a right on it, or there is none of that name",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user lacks the right to write",
+}
+
+
+def _hint(error: KafkaError) -> str:
+    return _HINTS.get(
+        error.code(), "is it up, and does it want TLS (kafka+ssl://) or a user where url has none?"
+    )
+
+
+class Cluster:
+    """The cluster of one configured broker. Connects lazily."""
+
+    def __init__(self, broker: KafkaBroker) -> None:
+        """Raises ConfigError."""
+        self.name = broker.name
+        self.timeout = seconds(broker.timeout)
+        self._settings = _settings(broker)
+        self._first: KafkaError | None = None
+
+    def noted(self, error: KafkaError) -> None:
+        """What connections meet with; the first that says why counts."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN and self._first is None:
+            self._first = error
+
+    def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
+        """The library's error, in words."""
+        return translated(error, where or self.name, self._first)
+
+    def silence(self) -> ConnectionLost:
+        """Nothing came for as long as `timeout`."""
+        why = f": {_words(self._first)}" if self._first is not None else ""
+        return ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}")
+
+    @cached_property
+    def _admin(self) -> AdminClient:
+        return AdminClient(self._with_errors({}))
+
+    def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
+        """What reads partitions that it is assigned. It joins no group, commits nothing, and never jumps."""
+        return Consumer(self._with_errors({
+            "group.id": READER,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "enable.partition.eof": True,
+            "allow.auto.create.topics": False,
+            **more,
+        }))  # fmt: skip
+
+    def producer(self, more: Mapping[str, Any]) -> Producer:
+        """What sends."""
+        return Producer(self._with_errors({"allow.auto.create.topics": False, **more}))
+
+    def _with_errors(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._settings, **more, "error_cb": self.noted}
+
+    def asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
+        """The answers to questions of the admin client, asked again while a leader is not known yet.
+
+        Raises BrokerError for the first that fails.
+        """
+        deadline = time.monotonic() + self.timeout
+        while True:
+            try:
+                return {key: future.result(self.timeout + 1) for key, future in ask(self._admin).items()}
+            except KafkaException as error:
+                failed: KafkaError = error.args[0]
+                if failed.code() not in _AGAIN or time.monotonic() > deadline:
+                    raise self.trouble(failed, where) from error
+            except TimeoutError as error:
+                raise self.silence() from error
+            time.sleep(_PAUSE)
+
+    @cached_property
+    def id(self) -> str:
+        """What the cluster calls itself."""
+        return str(self._described.cluster_id)
+
+    @cached_property
+    def _described(self) -> Any:
+        ask = lambda admin: {  # noqa: E731
+            "": admin.describe_cluster(include_authorized_operations=True, request_timeout=self.timeout)
+        }
+        return self.asked(ask)[""]
+
+    @property
+    def nodes(self) -> list[str]:
+        """Addresses of its brokers."""
+        return sorted(f"{node.host}:{node.port}" for node in self._described.nodes)
+
+    @property
+    def may_see_groups(self) -> bool:
+        """Whether the user sees every group: without the right on the cluster a list of groups is shorter, or
+        empty, and says nothing of it."""
+        return AclOperation.DESCRIBE in (self._described.authorized_operations or ())
+
+    def names(self) -> list[str]:
+        """Topics that the user may see, without Kafka's own."""
+        try:
+            found = self._admin.list_topics(timeout=self.timeout).topics
+        except KafkaException as error:
+            raise self.trouble(error.args[0]) from error
+        return sorted(name for name in found if not name.startswith("__"))
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of these topics that are there. Asking creates none (`list_topics` of a name does)."""
+        found: dict[str, Topic] = {}
+        for name in dict.fromkeys(names):
+            try:
+                found[name] = self.topic(name)
+            except NotFound:
+                continue
+        return found
+
+    def topic(self, name: str) -> Topic:
+        """Raises NotFound."""
+        futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout)
+        try:
+            told = futures[name].result(self.timeout + 1)
+        except KafkaException as error:
+            raise self.trouble(error.args[0], f"topic {name} on {self.name}") from error
+        except TimeoutError as error:
+            raise self.silence() from error
+        return Topic(name, str(told.topic_id), len(told.partitions))
+
+    def logs(self, topics: Iterable[Topic]) -> list[Log]:
+        """What each partition of these topics holds."""
+        places = [Place(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        starts = self._offsets(places, OffsetSpec.earliest())
+        ends = self._offsets(places, OffsetSpec.latest())
+        stable = self._offsets(places, OffsetSpec.latest(), committed=True)
+        return [Log(place, starts[place], min(stable[place], ends[place]), ends[place]) for place in places]
+
+    def _offsets(
+        self, places: Sequence[Place], which: OffsetSpec, committed: bool = False
+    ) -> dict[Place, int]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        wanted = {TopicPartition(*place): which for place in places}
+        if not wanted:
+            return {}
+        found = self.asked(
+            lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=self.timeout)
+        )
+        return {Place(at.topic, at.partition): told.offset for at, told in found.items()}
+
+    def offsets_since(self, places: Sequence[Place], moment: int) -> dict[Place, int]:
+        """The first offset of each partition at or after a time in milliseconds; the end where there is
+        none."""
+        ends = self._offsets(places, OffsetSpec.latest())
+        found = self._offsets(places, OffsetSpec.for_timestamp(moment))
+        return {place: ends[place] if found[place] < 0 else found[place] for place in places}
+
+    def oldest(self, logs: Sequence[Log]) -> dict[Place, int]:
+        """When the oldest record of each partition is of, in milliseconds; partitions that do not tell are
+        absent."""
+        wanted = {TopicPartition(*log.place): OffsetSpec.for_timestamp(0) for log in logs}
+        if not wanted:
+            return {}
+        found = self.asked(lambda admin: admin.list_offsets(wanted, request_timeout=self.timeout))
+        return {
+            Place(at.topic, at.partition): told.timestamp for at, told in found.items() if told.offset >= 0
+        }
+
+    def configuration(self, topic: str) -> Mapping[str, str] | None:
+        """The settings of a topic; None where the user may not read them (DESCRIBE_CONFIGS)."""
+        return self._configuration(ResourceType.TOPIC, topic)
+
+    def group_configuration(self, group: str) -> Mapping[str, str] | None:
+        """The settings of a group."""
+        return self._configuration(ResourceType.GROUP, group)
+
+    def _configuration(self, kind: ResourceType, name: str) -> Mapping[str, str] | None:
+        resource = ConfigResource(kind, name)
+        try:
+            found = self.asked(
+                lambda admin: admin.describe_configs([resource], request_timeout=self.timeout), name
+            )
+        except (AccessDenied, NotFound):
+            return None
+        return {each.name: each.value for entries in found.values() for each in entries.values()}
+
+    def groups(self) -> list[str]:
+        """Consumer groups that the user may see."""
+        ask = lambda admin: {"": admin.list_consumer_groups(request_timeout=self.timeout)}  # noqa: E731
+        return sorted(group.group_id for group in self.asked(ask)[""].valid)
+
+    def other_groups(self) -> list[str]:
+        """Share groups, and groups of protocols that nobody can be asked about; what they read is not
+        told."""
+        try:
+            told = self._admin.list_groups(timeout=self.timeout)
+        except KafkaException:
+            return []
+        return sorted({str(group.id) for group in told} - {*self.groups()})
+
+    def committed(self, groups: Sequence[str], topic: Topic) -> dict[str, dict[int, int]]:
+        """Group -> partition -> the offset that it has committed for this topic."""
+        found: dict[str, dict[int, int]] = {}
+        places = [TopicPartition(topic.name, number) for number in range(topic.partitions)]
+        for group in groups:
+            wanted = [ConsumerGroupTopicPartitions(group, places)]
+            ask = partial(_group_offsets, wanted=wanted, timeout=self.timeout)
+            told = self.asked(ask)
+            offsets = {
+                at.partition: at.offset
+                for one in told.values()
+                for at in one.topic_partitions
+                if at.offset >= 0
+            }
+            if offsets:
+                found[group] = offsets
+        return found
+
+    def members(self, groups: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Group -> topic -> members that read it now."""
+        found: dict[str, dict[str, int]] = {}
+        told = self.asked(
+            lambda admin: admin.describe_consumer_groups(list(groups), request_timeout=self.timeout)
+        ) if groups else {}  # fmt: skip
+        for group, description in told.items():
+            counts: dict[str, int] = {}
+            for member in description.members:
+                for topic in {at.topic for at in member.assignment.topic_partitions}:
+                    counts[topic] = counts.get(topic, 0) + 1
+            found[group] = counts
+        return found
+
+
+def _group_offsets(admin: AdminClient, wanted: list[Any], timeout: float) -> Mapping[Any, Any]:
+    found: Mapping[Any, Any] = admin.list_consumer_group_offsets(wanted, request_timeout=timeout)
+    return found
+
+
+def _settings(broker: KafkaBroker) -> dict[str, Any]:
+    """What every client of the cluster is given."""
+    scheme, _, servers = broker.url.partition("://")
+    if scheme not in ("kafka", TLS) or not servers.strip("/"):
+        raise ConfigError(
+            f"brokers.{broker.name}.url = {broker.url!r}: write it like kafka://b1:9092,b2:9092"
+        )
+    secret = password(broker)
+    protocol = {("kafka", False): "PLAINTEXT", ("kafka", True): "SASL_PLAINTEXT", (TLS, False): "SSL"}.get(
+        (scheme, secret is not None), "SASL_SSL"
+    )
+    timeout = int(seconds(broker.timeout) * 1000)
+    settings: dict[str, Any] = {
+        "bootstrap.servers": servers.strip("/"),
+        "client.id": READER,
+        "security.protocol": protocol,
+        "socket.timeout.ms": max(1000, timeout),
+        "socket.connection.setup.timeout.ms": max(1000, timeout),
+        "reconnect.backoff.max.ms": 1000,
+        "log_level": 0,
+    }
+    if secret is not None:
+        settings |= {
+            "sasl.mechanism": broker.mechanism,
+            "sasl.username": broker.user,
+            "sasl.password": secret,
+        }
+    files = {
+        "ssl.ca.location": broker.ca_file,
+        "ssl.certificate.location": broker.cert_file,
+        "ssl.key.location": broker.key_file,
+    }
+    settings |= {name: value for name, value in files.items() if value is not None}
+    if scheme == TLS and not broker.verify_host:
+        settings["ssl.endpoint.identification.algorithm"] = "none"
+    return settings

@@ -1,0 +1,72 @@
+"""What Kafka brings: its settings, and what the rest of the program asks of it."""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from dlq.core.brokers import Kind
+from dlq.core.errors import ConfigError
+from dlq.core.settings import Broker, Source
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+TLS = "kafka+ssl"
+
+
+@dataclass(frozen=True)
+class KafkaBroker(Broker):
+    """`[brokers.NAME]` of kind kafka. `url` names brokers to begin with: kafka://b1:9092,b2:9092."""
+
+    user: str | None = None
+    """By SASL; its password is beside it."""
+    mechanism: str = "SCRAM-SHA-512"
+    """How the password is shown: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
+    verify_host: bool = True
+    """By TLS: the certificate must be of the name that is connected to."""
+
+
+@dataclass(frozen=True)
+class KafkaSource(Source):
+    """`[sources.NAME]` on Kafka."""
+
+    resolve: bool = True
+    """Fetch the records that dead letters of share groups only point to; false for a mirrored topic, whose
+    pointers are of another cluster."""
+
+
+def is_pattern(topic: str) -> bool:
+    """Whether it may mean several topics."""
+    return bool(frozenset("*?[") & set(topic))
+
+
+def _check(place: str, broker: KafkaBroker) -> None:
+    has_password = any((broker.password_file, broker.password_command, broker.password_env))
+    if broker.mechanism not in MECHANISMS:
+        raise ConfigError(
+            f"{place}.mechanism = {broker.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}"
+        )
+    if has_password and broker.user is None:
+        raise ConfigError(f'{place} has a password and no user; add user = "..."')
+    if broker.user is not None and not has_password:
+        raise ConfigError(f"{place} has a user and no password; add password_file, or another password_*")
+    if not broker.verify_host and broker.ca_file is None:
+        raise ConfigError(
+            f"{place}.verify_host = false needs ca_file: else whoever has a certificate of any public "
+            "authority could pose as the broker"
+        )
+
+
+KAFKA = Kind(
+    connector="dlq.connectors.kafka.connector:KafkaConnector",
+    settings=KafkaBroker,
+    source=KafkaSource,
+    named_by=("topic",),
+    check=_check,
+    means=lambda wanted, topic: fnmatchcase(topic, wanted),
+    schemes=("kafka", TLS),
+    by_tls={"kafka": f"{TLS}://"},
+    duplicates="in_its_queue",
+    line="dlq.connectors.kafka.interchange:columns",
+    keeps_letters=True,
+    sent_columns=("body", "body_size", "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
+    edit_headers="dlq.connectors.kafka.header_texts:edit",
+    ramp_note="",
+)

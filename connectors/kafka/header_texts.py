@@ -1,0 +1,89 @@
+"""The headers of a Kafka record as a map of texts, for rules and for people; no I/O.
+
+A value is shown as text where it is that, a number that Spring wrote in binary as decimal digits, and all
+else as `base64:...`; so is a text that begins so, or holds control characters other than layout. Null is
+empty. Of a name that repeats the newest counts. What the record holds to the byte is in its block
+(`raw_record`).
+"""
+
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+from dlq.connectors.kafka.raw_record import Headers, decode, encode
+from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
+
+BASE64 = "base64:"
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+
+
+def text_of(value: bytes | None) -> str:
+    """A key or the value of a header."""
+    if value is None:
+        return ""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return _in_base64(value)
+    is_plain = text.isprintable() or not _CONTROL.search(text)
+    return text if is_plain and not text.startswith(BASE64) else _in_base64(value)
+
+
+def bytes_of(text: str) -> bytes:
+    """What `text_of` made a text of; null is empty. Raises ValueError."""
+    if text.startswith(BASE64):
+        return b64decode(text.removeprefix(BASE64), validate=True)
+    return text.encode()
+
+
+def texts_of(headers: Headers) -> dict[str, str]:
+    """Name -> text of its newest value, in the order of those."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        sizes, first_counts = _known(name)
+        shown = _shown(name)
+        if shown in found:
+            if first_counts:
+                continue
+            del found[shown]
+        found[shown] = text_of(value) if sizes is None else _number(value, sizes)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _known(name: str) -> tuple[tuple[int, ...] | None, bool]:
+    return BINARY_NUMBERS.get(name), name.startswith(FIRST_IS_NEWEST)
+
+
+@lru_cache(maxsize=4096)
+def _shown(name: str) -> str:
+    """A name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _number(value: bytes | None, sizes: tuple[int, ...]) -> str:
+    """Digits that somebody wrote as text are of another length, or would be a number beyond all sense."""
+    if value is None or len(value) not in sizes or (len(value) >= 4 and value.isdigit()):
+        return text_of(value)
+    return str(int.from_bytes(value, "big", signed=True))
+
+
+def _in_base64(value: bytes) -> str:
+    return f"{BASE64}{b64encode(value).decode()}"
+
+
+def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
+    """The block of a record without the headers that `drops` names, and with these values at its end; what
+    stays keeps its bytes, order and duplicates. Of a resolved pointer the original is edited. Raises
+    ValueError."""
+    record = decode(block)
+    if record.original is None:
+        return encode(record._replace(headers=_edited(record.headers, drops, changed)))
+    original = record.original._replace(headers=_edited(record.original.headers, drops, changed))
+    return encode(record._replace(original=original))
+
+
+def _edited(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str, object]) -> Headers:
+    kept = [(name, value) for name, value in headers if not (_shown(name) in changed or drops(_shown(name)))]
+    return [*kept, *((name, bytes_of(str(value))) for name, value in changed.items())]

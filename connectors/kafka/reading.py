@@ -1,0 +1,203 @@
+"""Reading partitions: all of a plan at once, each in offset order, up to where it ended at the start.
+
+Kafka acknowledges nothing here: no group is joined, nothing is committed, and the checkpoint in the manifest
+is what "drained" means. An acknowledgement is therefore settled at once.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from dlq.connectors.base import Batch, Gap, ReadRequest
+from dlq.connectors.kafka.cluster import Cluster, Place
+from dlq.connectors.kafka.pointers import Pointers
+from dlq.connectors.kafka.records import record_maker
+from dlq.connectors.kafka.snapshot import OffsetRange, Plan
+from dlq.core.errors import BrokerError
+
+STAYS = (
+    "Kafka deletes nothing on request: drained letters stay in their topic until its retention takes them; "
+    "the archive remembers what it has"
+)
+_WAIT = 0.2
+"""Seconds that a fetch waits for more than it has."""
+_FIRST_FETCH = 32
+_QUEUED_KILOBYTES = 16_384
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+class _Progress:
+    """How far one partition is."""
+
+    def __init__(self, offset_range: OffsetRange) -> None:
+        self.place, self.at, self.end, self.key = offset_range
+        self.gaps: list[Gap] = []
+
+    @property
+    def left(self) -> int:
+        """Offsets that are not known yet."""
+        return self.end - self.at
+
+
+class KafkaReading:
+    """One scan over the ranges of a plan."""
+
+    unique_ids = True
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        request: ReadRequest,
+        plan: Plan,
+        topology: Mapping[str, Any],
+        topic_ids: Mapping[str, str],
+        pointers: Pointers | None,
+    ) -> None:
+        """`pointers` fetches what dead letters of share groups point to; None leaves them as they are."""
+        self.snapshot: int | None = plan.offsets
+        self.complete = plan.complete
+        self.topology = topology
+        self.notes = [*plan.notes, *([STAYS] if request.mode == "drain" else [])]
+        self._cluster, self._request, self._gaps, self._pointers = cluster, request, plan.gaps, pointers
+        self._make = record_maker(request, cluster.name, cluster.id, topic_ids)
+        self._open = {one.place: _Progress(one) for one in plan.ranges if one.end > one.start}
+        self._empty = {one.key: one.start for one in plan.ranges if one.end <= one.start}
+        self._taken: dict[Place, _Progress] = {}
+        self._position = self._acknowledged = 0
+        self._largest = 1
+
+    def batches(self) -> Iterator[Batch]:
+        """The letters of all partitions, interleaved; then nothing more than the snapshot."""
+        gaps, checkpoint = self._gaps, self._empty if self._request.mode == "drain" else {}
+        if self._open and self._request.limit != 0:
+            self._assign()
+            for batch in self._batches():
+                yield batch._replace(gaps=[*gaps, *batch.gaps], checkpoint={**checkpoint, **batch.checkpoint})
+                gaps, checkpoint = [], {}
+        if gaps or checkpoint:
+            yield Batch([], self._position, checkpoint, (), gaps)
+
+    def acknowledge(self, position: int) -> None:
+        """Nothing to tell the broker."""
+        self._acknowledged = max(position, self._acknowledged)
+
+    def settled(self) -> int:
+        """The checkpoint is durable with its manifest, and nothing else is needed."""
+        return self._acknowledged
+
+    def close(self) -> None:
+        """Drop the connections; no group was joined, so nobody is told."""
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
+            del self._consumer
+        if self._pointers is not None:
+            self._pointers.close()
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return self._cluster.consumer({"queued.max.messages.kbytes": _QUEUED_KILOBYTES})
+
+    def _batches(self) -> Iterator[Batch]:
+        silent_since = time.monotonic()
+        while self._open and self._position != self._request.limit:
+            found = self._fetch()
+            letters = self._letters(found)
+            if found:
+                silent_since = time.monotonic()
+            elif time.monotonic() - silent_since > self._cluster.timeout:
+                raise self._cluster.silence()
+            yield self._batch(letters)
+
+    def _fetch(self) -> list[Any]:
+        request = self._request
+        most = min(request.batch_rows, max(1, request.batch_bytes // self._largest))
+        if self._largest == 1:
+            most = min(most, _FIRST_FETCH)
+        if request.limit is not None:
+            most = min(most, request.limit - self._position + len(self._open))
+        try:
+            return self._consumer.consume(most, _WAIT)
+        except KafkaException as error:
+            raise self._cluster.trouble(error.args[0]) from error
+
+    def _letters(self, messages: Sequence[Any]) -> list[Any]:
+        """Those of the snapshot among what came, no more than the limit has room for."""
+        letters: list[Any] = []
+        room = None if self._request.limit is None else self._request.limit - self._position
+        for message in messages:
+            place = Place(message.topic() or "", message.partition() or 0)
+            error, progress = message.error(), self._open.get(place)
+            if error is not None:
+                self._heed(error, place, progress, message.offset())
+            elif progress is not None and len(letters) != room:
+                if message.offset() < progress.end:
+                    letters.append(message)
+                    self._largest = max(self._largest, len(message))
+                self._move(progress, message.offset(), 1 if message.offset() < progress.end else 0)
+        return letters
+
+    def _move(self, progress: _Progress, offset: int, letters: int) -> None:
+        """All before `offset` is known, and so many letters from there; the rest were never letters."""
+        reached = min(offset + letters, progress.end)
+        if self.snapshot is not None:
+            self.snapshot -= max(0, reached - progress.at - letters)
+        progress.at = max(progress.at, reached)
+        self._taken[progress.place] = progress
+        if not progress.left:
+            self._leave(progress)
+
+    def _leave(self, progress: _Progress) -> None:
+        del self._open[progress.place]
+        self._consumer.incremental_unassign([TopicPartition(*progress.place)])
+
+    def _heed(self, error: KafkaError, place: Place, progress: _Progress | None, offset: int | None) -> None:
+        """An event among the messages. Raises BrokerError."""
+        code = error.code()
+        if code == KafkaError.GROUP_AUTHORIZATION_FAILED or progress is None:
+            return  # no group is joined; or the partition is done with
+        if code == KafkaError._PARTITION_EOF:
+            self._move(progress, progress.end if offset is None else max(offset, progress.at), 0)
+        elif code in _GONE:
+            self._jump(progress)
+        elif not error.retriable():
+            raise self._cluster.trouble(error, str(place))
+
+    def _jump(self, progress: _Progress) -> None:
+        """Retention was faster: what is gone is a gap, and the rest is read."""
+        [log] = [
+            one
+            for one in self._cluster.logs([self._cluster.topic(progress.place.topic)])
+            if one.place == progress.place
+        ]
+        if log.start <= progress.at:
+            raise BrokerError(
+                f"{progress.place} ends at {log.end} and was read to {progress.at}: its end was cut off; "
+                "pull again"
+            )
+        reached = min(log.start, progress.end)
+        progress.gaps.append(Gap(str(progress.place), progress.at, reached))
+        progress.at = reached
+        self._taken[progress.place] = progress
+        if progress.left:
+            self._assign()
+        else:
+            self._leave(progress)
+
+    def _assign(self) -> None:
+        self._consumer.assign([TopicPartition(*one.place, one.at) for one in self._open.values()])
+
+    def _batch(self, letters: Sequence[Any]) -> Batch:
+        originals = self._pointers.of(letters) if self._pointers is not None else {}
+        records = self._make(letters, originals)
+        self._position += len(records)
+        taken, self._taken = self._taken, {}
+        checkpoint = {one.key: one.at for one in taken.values()}
+        if self._pointers is not None:
+            checkpoint |= self._pointers.seen()
+        gaps = [gap for one in taken.values() for gap in one.gaps]
+        for one in taken.values():
+            one.gaps.clear()
+        return Batch(records, self._position, checkpoint, (), gaps)

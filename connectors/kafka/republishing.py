@@ -1,0 +1,111 @@
+"""What a letter looks like on its way back: topic, partition, key, value, headers. Needs no connection.
+
+What the failure has left in the headers is stripped: consumers and retry topics count on it. Everything else
+goes back to the byte, order and duplicates of headers among it.
+"""
+
+from typing import Literal, NamedTuple
+
+from dlq.connectors.base import Outgoing, SendPreview, Target
+from dlq.connectors.kafka.header_texts import bytes_of
+from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
+from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.core.errors import UsageError
+from dlq.core.kafka_headers import SHARE_GROUP, died_at, tells_of_failure
+from dlq.core.provenance import REPLAY_PREFIX
+from dlq.core.record import Record
+
+
+class Message(NamedTuple):
+    """A letter ready to be sent."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    partition: int | None
+    """Where it lay when it died; None: as its key says."""
+    timestamp: int | None
+    """When it was published, in milliseconds; None is not known."""
+
+
+def target_of(record: Record, to: str) -> Target | None:
+    """Where a letter goes for `--to`; None when nothing says where. Raises UsageError."""
+    kind, _, name = to.partition(":")
+    if kind == "topic" and name:
+        if name.startswith("__"):
+            raise UsageError(f"--to {to}: that is one of Kafka's own topics")
+        return Target("topic", name)
+    if to != "origin":
+        raise UsageError(f"--to {to}: Kafka takes origin or topic:NAME")
+    return Target("topic", record.origin) if record.origin else None
+
+
+def _raw_of(record: Record) -> RawRecord:
+    """The record beside its value: the original, where the letter pointed to it, as it lies or was edited."""
+    if record.raw_properties is None:
+        headers = [(name, bytes_of(text)) for name, text in record.headers.items()]
+        key = record.properties.get("key")
+        return RawRecord(None if key is None else bytes_of(key), headers)
+    raw = decode(record.raw_properties)
+    return raw.original or raw
+
+
+def is_stripped(name: str, keep_headers: bool) -> bool:
+    """Whether a header stays behind; with `keep_headers` only what a broker, or we, have written."""
+    is_ours = name.startswith((REPLAY_PREFIX, SHARE_GROUP))
+    return is_ours or (not keep_headers and tells_of_failure(name))
+
+
+def message_of(outgoing: Outgoing) -> Message:
+    """The letter as it is sent. Raises ValueError where its block is damaged."""
+    record, target = outgoing.record, outgoing.target
+    raw = _raw_of(record)
+    kept = [(name, value) for name, value in raw.headers if not is_stripped(name, outgoing.keep_headers)]
+    kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
+    published = record.published_at
+    return Message(
+        target.name,
+        raw.key,
+        None if is_null(record) else record.body,
+        kept,
+        _partition(record, target),
+        None if published is None or published <= 0 else published // 1000,
+    )
+
+
+def is_null(record: Record) -> bool:
+    """Whether it has no value: what is empty and was null. An edit may have given it one."""
+    return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
+
+
+def _partition(record: Record, target: Target) -> int | None:
+    died = died_at(record.headers, record.dead_letter_queue)
+    if died is None or died.topic != target.name:
+        return None
+    text = died.partition or ""
+    return int(text) if text.isdecimal() and len(text) < 7 else None
+
+
+def preview(record: Record, target: Target, keep_headers: bool, is_compacted: bool) -> SendPreview:
+    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target."""
+    try:
+        raw = _raw_of(record)
+    except ValueError as error:
+        return SendPreview(problem=str(error))
+    stripped = sorted({name for name, _ in raw.headers if is_stripped(name, keep_headers)})
+    if (record.flags or 0) & UNRESOLVED:
+        why = record.properties.get("pointer", "its original was not had")
+        return SendPreview(stripped, f"it points to a record that is not in it: {why}")
+    if is_compacted and raw.key is None:
+        return SendPreview(stripped, f"{target.name} is compacted and takes no record without a key")
+    unless_named: dict[Literal["letter", "target"], str] = {}
+    if is_null(record) and raw.key is not None:
+        unless_named["letter"] = "it is a tombstone, which deletes its key for who keeps the newest value"
+    if is_compacted:
+        unless_named["target"] = (
+            f"{target.name} is compacted: an old value would replace a newer one of its key"
+        )
+    pointer = record.properties.get("pointer", "resolved")
+    warnings = [f"sent without its headers and time: {pointer}"] if pointer != "resolved" else []
+    return SendPreview(stripped, None, warnings, unless_named)

@@ -1,0 +1,237 @@
+"""What lies in a topic of dead letters is read to the byte, once, and what is gone is said."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from confluent_kafka import AcknowledgeType
+from confluent_kafka.admin import ResourceType
+from support.brokers.kafka.driver import eventually
+from support.brokers.kafka.fixtures import KafkaPlace
+
+from dlq.connectors.base import Gap
+from dlq.connectors.interchange.format import line_of, parse_line, record_of
+from dlq.connectors.kafka.raw_record import RawRecord, decode
+from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.core.keys import key_reader
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.kafka
+
+ODD = [
+    ("a", b"1"),
+    ("nul", None),
+    ("empty", b""),
+    ("a", b"2"),
+    ("bin", b"\xff\x00"),
+    ("", b"noname"),
+    ("\u00e9", b"x"),
+]
+
+
+def raw(record: Record) -> RawRecord:
+    assert record.raw_properties is not None
+    return decode(record.raw_properties)
+
+
+def test_null_and_empty_values_keys_and_headers_are_told_apart(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+    kafka.driver.send_all(
+        kafka.dead, [(None, None, ()), (b"", b"", ()), (b"v", b"\xff", ODD), (None, b"k", ())], timestamp=1
+    )
+    records = kafka.read().records
+
+    assert [(record.body, raw(record).is_null) for record in records] == [
+        (b"", True), (b"", False), (b"v", False), (b"", True)
+    ]  # fmt: skip
+    assert [raw(record).key for record in records] == [None, b"", b"\xff", b"k"]
+    assert raw(records[2]).headers == ODD
+    assert records[2].headers == {
+        "nul": "", "empty": "", "a": "2", "bin": "base64:/wA=", "": "noname", "\u00e9": "x"
+    }  # fmt: skip
+    assert {raw(record).timestamp for record in records} == {1}
+    assert not raw(records[0]).is_log_append
+    assert len({record.record_id for record in records}) == 4
+
+
+def test_the_time_of_appending_is_told_from_that_of_the_producer(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead, message_timestamp_type="LogAppendTime")
+    kafka.driver.send(kafka.dead, b"v", timestamp=1)
+    [record] = kafka.read().records
+    assert raw(record).is_log_append
+    assert raw(record).timestamp > 1_600_000_000_000
+    assert record.properties["timestampType"] == "LogAppendTime"
+
+
+def test_export_then_import_is_the_identity_for_a_tombstone_too(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send_all(kafka.dead, [(None, b"k", ODD), (b"", None, ())])
+    for record in kafka.read().records:
+        line = parse_line(json.dumps(line_of(record)))
+        again = record_of(line, "s", "shop", "1", key_reader("message_id"))
+        kept: Mapping[str, object] = again._asdict()
+        lost = ("captured_at", "pull_id", "mode")
+        assert {n: v for n, v in kept.items() if n not in lost} == {
+            n: v for n, v in record._asdict().items() if n not in lost
+        }
+
+
+def test_aborted_letters_never_died_and_an_open_transaction_holds_back_what_it_hides(
+    kafka: KafkaPlace,
+) -> None:
+    driver = kafka.driver
+    driver.create_topic(kafka.dead)
+    producer = driver.transactional(f"t-{kafka.number}")
+    for ends in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        producer.produce(kafka.dead, ends.__name__.encode())
+        producer.flush()
+        ends()
+    driver.send(kafka.dead, b"plain")
+    producer.begin_transaction()
+    producer.produce(kafka.dead, b"open")
+    producer.flush()
+    driver.send(kafka.dead, b"behind")
+    seen = kafka.read()
+
+    assert [record.body for record in seen.records] == [b"commit_transaction", b"plain"]
+    assert seen.snapshot == 2, "control records and aborted ones are no letters"
+    assert not seen.complete
+    assert any("an open transaction holds back" in note and "2 at most" in note for note in seen.notes)
+    assert seen.gaps == []
+    producer.commit_transaction()
+    rest = kafka.read(seen.checkpoint)
+    assert [record.body for record in rest.records] == [b"open", b"behind"]
+    assert rest.complete
+
+
+def test_a_drain_goes_on_where_the_last_one_ended_and_a_copy_shows_all(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead, partitions=2)
+    for partition in (0, 1):
+        kafka.driver.send(kafka.dead, b"old", partition=partition)
+    first = kafka.read()
+    kafka.driver.send(kafka.dead, b"new", partition=1)
+
+    assert [record.body for record in kafka.read(first.checkpoint).records] == [b"new"]
+    assert len(kafka.read(first.checkpoint, mode="copy").records) == 3
+
+
+def test_what_retention_took_is_a_gap_only_where_it_was_never_read(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send_all(kafka.dead, [(b"%d" % number, None, ()) for number in range(6)])
+    first = kafka.read(limit=2)
+    assert [record.body for record in first.records] == [b"0", b"1"]
+    kafka.driver.delete_records(kafka.dead, before=2)
+    assert kafka.read(first.checkpoint).gaps == []
+
+    kafka.driver.delete_records(kafka.dead, before=4)
+    seen = kafka.read(first.checkpoint)
+    assert [record.body for record in seen.records] == [b"4", b"5"]
+    assert seen.gaps == [Gap(f"{kafka.dead}-0", 2, 4)]
+
+
+def test_a_topic_that_was_made_again_is_read_anew_and_that_is_said(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send_all(kafka.dead, [(b"old", None, ()), (b"old", None, ())])
+    first = kafka.read()
+    kafka.driver.delete_topic(kafka.dead)
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send(kafka.dead, b"new")
+    seen = kafka.read(first.checkpoint)
+
+    assert [record.body for record in seen.records] == [b"new"]
+    assert not seen.complete
+    assert any("another topic id" in note and "0 at 2" in note for note in seen.notes)
+    later = kafka.read({**first.checkpoint, **seen.checkpoint})
+    assert not any("another topic id" in note for note in later.notes)
+
+
+def test_no_group_is_left_behind(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.send(kafka.dead, b"v")
+    kafka.read()
+    assert "dlq" not in {group.group_id for group in kafka.driver.admin.list_consumer_groups().result().valid}
+
+
+class Shared:
+    """A share group that rejects everything, and where its dead letters lie."""
+
+    def __init__(self, kafka: KafkaPlace, copies: bool = False) -> None:
+        self.kafka, self.dead, self.group = kafka, f"dlq.{kafka.number}", f"share-{kafka.number}"
+        kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+        kafka.driver.create_topic(self.dead, errors_deadletterqueue_group_enable="true")
+        kafka.driver.configure(
+            ResourceType.GROUP,
+            self.group,
+            share_auto_offset_reset="earliest",
+            errors_deadletterqueue_topic_name=self.dead,
+            errors_deadletterqueue_copy_record_enable=str(copies).lower(),
+        )
+
+    def reject(self, count: int) -> None:
+        self.kafka.driver.share(self.group, self.kafka.topic, lambda _: AcknowledgeType.REJECT, count)
+        eventually(lambda: self.kafka.driver.end(self.dead) >= count)
+
+
+@pytest.mark.parametrize("copies", [False, True], ids=["pointers", "copies"])
+def test_a_share_groups_dead_letter_is_kept_with_the_record_that_it_points_to(
+    kafka: KafkaPlace, copies: bool
+) -> None:
+    shared = Shared(kafka, copies)
+    sent: list[Any] = [(b"body", b"k", ODD), (None, b"tomb", ())]
+    kafka.driver.send_all(kafka.topic, sent, timestamp=1_600_000_000_000)
+    shared.reject(2)
+    body, tombstone = kafka.read(topic=shared.dead).records
+
+    assert (body.body, body.origin, body.origin_group) == (b"body", kafka.topic, shared.group)
+    assert (body.message_id, body.properties["pointer"]) == (f"{kafka.topic}-0@0", "resolved")
+    assert raw(body).key == (b"k" if copies else None), "the pointer"
+    assert dict(raw(body).headers)["__dlq.errors.offset"] == b"0"
+    original = raw(body).original
+    assert original is not None
+    assert (original.key, original.headers, original.timestamp) == (b"k", ODD, 1_600_000_000_000)
+    assert body.published_at == 1_600_000_000_000_000
+    assert raw(tombstone).original == RawRecord(b"tomb", [], 1_600_000_000_000, is_null=True)
+    assert not (tombstone.flags or 0) & UNRESOLVED
+
+
+def test_a_pointer_whose_record_is_gone_or_not_proven_is_said_so(kafka: KafkaPlace) -> None:
+    shared = Shared(kafka)
+    kafka.driver.send_all(kafka.topic, [(b"%d" % number, None, ()) for number in range(2)])
+    shared.reject(2)
+    kafka.driver.delete_records(kafka.topic, before=1)
+    gone, there = kafka.read(topic=shared.dead).records
+    assert (gone.flags or 0) & UNRESOLVED
+    assert gone.properties["pointer"].startswith("gone: ")
+    assert there.body == b"1"
+
+    kafka.driver.delete_topic(kafka.topic)
+    gone, _ = kafka.read(topic=shared.dead).records
+    assert gone.properties["pointer"] == "gone: its topic does not exist here"
+
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.send_all(kafka.topic, [(b"somebody else", None, ())] * 2)
+    strangers = kafka.read(topic=shared.dead).records
+    assert {record.properties["pointer"] for record in strangers} == {
+        "not proven: what lies there now is younger than the dead letter"
+    }
+    assert {record.body for record in strangers} == {b""}
+    assert [record.record_id for record in strangers] == [gone.record_id, there.record_id]
+
+
+def test_an_older_record_in_a_topic_that_was_made_again_is_not_taken_for_the_original(
+    kafka: KafkaPlace,
+) -> None:
+    shared = Shared(kafka)
+    kafka.driver.send(kafka.topic, b"first", timestamp=1)
+    shared.reject(1)
+    first = kafka.read(topic=shared.dead)
+    kafka.driver.delete_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+    kafka.driver.send(kafka.topic, b"somebody else", timestamp=1)
+    resume = {key: at for key, at in first.checkpoint.items() if key.startswith("#seen")}
+    [record] = kafka.read(resume, topic=shared.dead).records
+
+    assert record.properties["pointer"] == "not proven: its topic was deleted and made again"
+    assert record.body == b""

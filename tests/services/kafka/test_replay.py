@@ -1,0 +1,278 @@
+"""Letters go back to a real Kafka once, whatever is killed or frozen meanwhile."""
+
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import AcknowledgeType
+from confluent_kafka.admin import ResourceType
+from support import preloaded
+from support.archives import letter
+from support.brokers.kafka.broker import Kafka
+from support.brokers.kafka.driver import Driver
+from support.brokers.kafka.fixtures import KafkaPlace, connector_of, on_every_version
+from support.sending_contract import new_plan, provenance, said
+
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka.connector import KafkaConnector
+from dlq.connectors.kafka.raw_record import RawRecord, encode
+from dlq.core.clock import now
+from dlq.core.errors import ConnectionLost
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.kafka
+
+
+def dead(number: int, key: bytes | None = None, **fields: Any) -> Record:
+    block = encode(RawRecord(key, ()))
+    return letter(number, broker_kind="kafka", raw_properties=block, body=b"x", body_size=1, **fields)
+
+
+def outgoing(number: int, topic: str, plan: str, record: Record | None = None) -> Outgoing:
+    found = record if record is not None else dead(number)
+    return Outgoing(number, found, Target("topic", topic), provenance(number, plan))
+
+
+def sent(connector: KafkaConnector, letters: list[Outgoing]) -> dict[int, str]:
+    publisher = connector.publisher("plan", 1000)
+    answers, error = said(publisher, iter(letters))
+    publisher.close()
+    assert error is None
+    return {answer.number: answer.outcome for answer in answers}
+
+
+def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=3)
+    keys = [b"k1", b"k2", b"k3", b"k4"]
+    sent(kafka.connector, [outgoing(n, kafka.topic, "p", dead(n, key)) for n, key in enumerate(keys)])
+    found = {m.key(): n for n in range(3) for m in kafka.driver.records(kafka.topic, partition=n)}
+    assert [found[key] for key in keys] == [2, 0, 1, 1], "as Java's clients do, murmur2"
+
+
+def test_a_letter_goes_back_to_the_partition_it_died_in(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=3)
+    headers = {"kafka_dlt-original-topic": kafka.topic, "kafka_dlt-original-partition": "0"}
+    sent(kafka.connector, [outgoing(0, kafka.topic, "p", dead(0, b"k1", headers=headers))])
+    assert kafka.driver.end(kafka.topic, 0) == 1
+
+
+def test_a_time_is_kept_only_where_retention_allows_it(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+    kafka.driver.create_topic(f"{kafka.topic}-short", retention_ms=60_000)
+    for topic in (kafka.topic, f"{kafka.topic}-short"):
+        sent(kafka.connector, [outgoing(0, topic, "p", dead(0, published_at=1_600_000_000_000_000))])
+    assert kafka.driver.records(kafka.topic, 1)[0].timestamp()[1] == 1_600_000_000_000
+    assert kafka.driver.records(f"{kafka.topic}-short", 1)[0].timestamp()[1] > 1_700_000_000_000
+
+
+def test_what_is_not_in_the_log_since_the_bounds_was_not_sent(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=2)
+    kafka.driver.send(kafka.topic, b"before", partition=0)
+    connector, target, plan = kafka.connector, Target("topic", kafka.topic), new_plan()
+    before, since = connector.bounds([target]), now()
+    there, absent = outgoing(0, kafka.topic, plan), outgoing(1, kafka.topic, plan)
+    sent(connector, [there])
+
+    assert connector.find(plan, [there, absent], since, before=before) == {0: "sent", 1: "not_sent"}
+    assert connector.find(plan, [there, absent], since) == {0: "sent", 1: "unknown"}, "without bounds"
+    assert connector.obstacles(False)
+
+
+def without_its_start(kafka: KafkaPlace) -> str:
+    kafka.driver.send_all(kafka.topic, [(b"x", None, ())] * 3)
+    kafka.driver.delete_records(kafka.topic, before=2)
+    return "retention has taken"
+
+
+def made_again(kafka: KafkaPlace) -> str:
+    kafka.driver.delete_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.topic)
+    return "deleted and made again"
+
+
+def deleted(kafka: KafkaPlace) -> str:
+    kafka.driver.delete_topic(kafka.topic)
+    return "may have been deleted"
+
+
+def compacted(kafka: KafkaPlace) -> str:
+    kafka.driver.configure(ResourceType.TOPIC, kafka.topic, cleanup_policy="compact")
+    return "is compacted"
+
+
+@pytest.mark.parametrize("happened", [without_its_start, made_again, deleted, compacted])
+def test_what_may_have_been_there_stays_in_doubt_with_the_reason(kafka: KafkaPlace, happened: Any) -> None:
+    kafka.driver.create_topic(kafka.topic)
+    plan, since = new_plan(), now()
+    before = kafka.connector.bounds([Target("topic", kafka.topic)])
+    why = happened(kafka)
+    found = kafka.connector.find(plan, [outgoing(0, kafka.topic, plan)], since, before=before)
+    assert found == {0: "unknown"}
+    assert any(why in obstacle for obstacle in kafka.connector.obstacles(False))
+
+
+def test_every_group_that_reads_the_target_is_named(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.send(kafka.topic, b"x")
+    for group in ("billing", "audit"):
+        kafka.driver.commit(f"{group}-{kafka.number}", kafka.topic, offset=0)
+    kafka.driver.create_topic(kafka.dead)
+    kafka.driver.commit(f"other-{kafka.number}", kafka.dead, offset=0)
+    target = Target("topic", kafka.topic)
+    receivers = kafka.connector.consumers([target])[target]
+    named = [receiver for receiver in receivers if not receiver.startswith("perhaps")]
+    assert named == [f"group audit-{kafka.number}", f"group billing-{kafka.number}"]
+    [audit, _] = kafka.connector.consumption([target])[target]
+    assert (audit.receiver, audit.waiting, audit.consumers) == (f"group audit-{kafka.number}", 1, 0)
+
+
+def dlq(folder: Path, *words: str, code: int = 0) -> Any:
+    done = preloaded.run(["-o", "json", *words], folder)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout)
+
+
+def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s") -> None:
+    (folder / "dlq.toml").write_text(
+        f'[brokers.b]\nkind = "kafka"\nurl = "{kafka.node.url}"\ntimeout = "{timeout}"\n'
+        f'[sources.s]\nbroker = "b"\ntopic = "{topic}"\nmode = "drain"\n'
+    )
+
+
+def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: Path) -> None:
+    kafka.driver.create_topic(kafka.topic)
+    kafka.driver.create_topic(kafka.dead, retention_ms=-1)
+    told = [
+        ("traceparent", b"00-1"),
+        ("kafka_dlt-original-topic", kafka.topic.encode()),
+        ("kafka_dlt-original-partition", b"\0\0\0\0"),
+    ]
+    kafka.driver.send_all(kafka.dead, [(b"body", b"k", told), (None, b"tomb", told)])
+    configured(tmp_path, kafka, kafka.dead)
+    assert dlq(tmp_path, "doctor")
+    [pulled] = dlq(tmp_path, "pull")["sources"]
+    assert (pulled["captured"], pulled["left"], pulled["acknowledged"]) == (2, 0, 2)
+    [again] = dlq(tmp_path, "pull")["sources"]
+    assert (again["captured"], again["recaptured"]) == (0, 0)
+
+    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
+    assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
+    [tombstone] = [
+        row["record_id"] for row in dlq(tmp_path, "ls", "--where", "body_size = 0") if row["body_size"] == 0
+    ]
+    by_name = dlq(tmp_path, "replay", "plan", tombstone)
+    for each in (plan, by_name):
+        assert dlq(tmp_path, "replay", "apply", each["plan"])["states"]["confirmed"] == 1
+    body, tomb = kafka.driver.records(kafka.topic, 2)
+    assert (body.key(), body.value(), tomb.key(), tomb.value()) == (b"k", b"body", b"tomb", None)
+    names = [name for name, _ in body.headers() or ()]
+    assert names == ["traceparent", "dlq_replay_id", "dlq_replay_lap", "dlq_replay_of"]
+    assert dlq(tmp_path, "verify")["balanced"]
+
+
+NUMBER = 3000
+
+
+def planned(folder: Path, kafka: KafkaPlace) -> str:
+    """A plan that sends imported letters to the test's topic."""
+    configured(folder, kafka, kafka.dead)
+    lines = ({"broker_kind": "kafka", "topic": "dead", "body_text": f"letter {n}"} for n in range(NUMBER))
+    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    dlq(folder, "import", "a.jsonl", "--source", "s")
+    target = f"topic:{kafka.topic}"
+    return str(dlq(folder, "replay", "plan", "--any-advice", "--to", target)["plan"])
+
+
+def test_a_replay_that_is_killed_sends_nothing_twice(kafka: KafkaPlace, tmp_path: Path) -> None:
+    kafka.driver.create_topic(kafka.topic, partitions=2)
+    plan = planned(tmp_path, kafka)
+    running = preloaded.start(["replay", "apply", plan], tmp_path)
+    deadline = time.monotonic() + 60
+    while sum(kafka.driver.end(kafka.topic, n) for n in (0, 1)) < 100:
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+    running.kill()
+    running.communicate()
+    assert dlq(tmp_path, "replay", "reconcile", plan)["resolved"]["unknown"] == 0
+    assert dlq(tmp_path, "replay", "apply", plan)["states"]["confirmed"] == NUMBER
+    found = [m for n in (0, 1) for m in kafka.driver.records(kafka.topic, partition=n)]
+    ids = Counter(dict(m.headers() or ())["dlq_replay_id"] for m in found)
+    assert (len(ids), set(ids.values())) == (NUMBER, {1})
+
+
+@pytest.fixture
+def own_node(kafka_version: str) -> Iterator[Kafka]:
+    """A node that the test may kill."""
+    with Kafka(kafka_version) as node:
+        yield node
+
+
+def stored(driver: Driver, topic: str) -> Counter[bytes]:
+    return Counter(dict(m.headers() or ())["dlq_replay_id"] for m in driver.records(topic))
+
+
+@on_every_version
+def test_a_node_that_is_frozen_or_killed_loses_and_doubles_nothing(own_node: Kafka) -> None:
+    driver, topic = Driver(own_node.bootstrap), "orders"
+    driver.create_topic(topic)
+    connector = connector_of(own_node, timeout="5s")
+    plan, since = new_plan(), now()
+    before = connector.bounds([Target("topic", topic)])
+    letters = [outgoing(number, topic, plan) for number in range(400)]
+
+    def until(number: int, happens: Any) -> Iterator[Outgoing]:
+        for one in letters:
+            if one.number == number:
+                happens()
+            yield one
+
+    publisher = connector.publisher(plan, 50)
+    answers, error = said(publisher, until(200, lambda: os.kill(own_node.pid, signal.SIGSTOP)))
+    publisher.close()
+    os.kill(own_node.pid, signal.SIGCONT)
+    assert isinstance(error, ConnectionLost)
+    outcomes = {answer.number: answer.outcome for answer in answers}
+    doubtful = [letters[number] for number, outcome in outcomes.items() if outcome == "in_doubt"]
+    assert 0 < len(doubtful) <= 50
+    found = connector.find(plan, doubtful, since, before=before)
+    assert set(found.values()) <= {"sent", "not_sent"}
+
+    own_node.kill()
+    own_node.start()
+    assert connector_of(own_node).find(plan, doubtful, since, before=before) == found
+    rest = [one for one in letters if found.get(one.number, outcomes.get(one.number)) in ("not_sent", None)]
+    assert set(sent(connector_of(own_node), rest).values()) == {"confirmed"}
+    there = stored(Driver(own_node.bootstrap), topic)
+    assert (len(there), set(there.values())) == (400, {1})
+    connector.close()
+
+
+def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(
+    kafka: KafkaPlace, tmp_path: Path
+) -> None:
+    dead_letters, group = f"dlq.{kafka.number}", f"share-{kafka.number}"
+    kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+    kafka.driver.create_topic(dead_letters, errors_deadletterqueue_group_enable="true")
+    kafka.driver.configure(
+        ResourceType.GROUP,
+        group,
+        share_auto_offset_reset="earliest",
+        errors_deadletterqueue_topic_name=dead_letters,
+    )
+    kafka.driver.send_all(kafka.topic, [(b"0", None, ()), (b"1", b"k", [("a", b"\xff")])])
+    kafka.driver.share(group, kafka.topic, lambda _: AcknowledgeType.REJECT, 2)
+    kafka.driver.records(dead_letters, 2)
+    kafka.driver.delete_records(kafka.topic, before=1)
+    configured(tmp_path, kafka, dead_letters)
+    dlq(tmp_path, "pull")
+    plan = dlq(tmp_path, "replay", "plan", "--any-advice")
+    assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
+    dlq(tmp_path, "replay", "apply", plan["plan"])
+    back = kafka.driver.records(kafka.topic, 2)[-1]
+    assert (back.key(), back.value(), (back.headers() or [])[0]) == (b"k", b"1", ("a", b"\xff"))

@@ -1,0 +1,132 @@
+"""What a dead letter of Kafka looks like on its way back."""
+
+from typing import Any
+
+import pytest
+from support.archives import letter
+
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka.publisher import keeps_for
+from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
+from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.connectors.kafka.republishing import Message, message_of, preview, target_of
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+
+ORDERS = Target("topic", "orders")
+OWN: Headers = [("traceparent", b"00-1"), ("a", b"1"), ("a", None)]
+LEFT: Headers = [
+    ("kafka_dlt-original-topic", b"orders"),
+    ("__dlq.errors.topic", b"orders"),
+    ("dlq_replay_id", b"old"),
+    ("retry_topic-attempts", b"\3"),
+]
+SENT = {"dlq_replay_id": "new"}
+
+
+def dead(raw: RawRecord | None = None, **fields: Any) -> Record:
+    block = encode(raw or RawRecord(b"k", [*OWN, *LEFT]))
+    found: dict[str, Any] = {"broker_kind": "kafka", "raw_properties": block, "origin": "orders", **fields}
+    body = found.setdefault("body", b"body")
+    return letter(1, **{"body_size": len(body), "dead_letter_queue": "orders-dlt", **found})
+
+
+def sent(record: Record, target: Target = ORDERS, keep_headers: bool = False) -> Message:
+    return message_of(Outgoing(0, record, target, SENT, keep_headers))
+
+
+def test_what_the_failure_left_stays_behind_and_the_rest_goes_to_the_byte() -> None:
+    message = sent(dead())
+    assert (message.topic, message.key, message.value) == ("orders", b"k", b"body")
+    assert message.headers == [*OWN, ("dlq_replay_id", b"new")]
+
+
+def test_headers_that_are_kept_are_all_but_the_brokers_and_ours() -> None:
+    names = [name for name, _ in sent(dead(), keep_headers=True).headers]
+    assert names == [
+        "traceparent", "a", "a", "kafka_dlt-original-topic", "retry_topic-attempts", "dlq_replay_id"
+    ]  # fmt: skip
+
+
+def test_of_a_pointer_the_original_is_sent() -> None:
+    pointer = RawRecord(None, LEFT, is_null=True, original=RawRecord(b"k", OWN, 5))
+    message = sent(dead(pointer, body=b"original"))
+    assert (message.key, message.value) == (b"k", b"original")
+    assert message.headers == [*OWN, ("dlq_replay_id", b"new")]
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "value"),
+    [(VALUE_WAS_NULL, b"", None), (0, b"", b""), (VALUE_WAS_NULL, b"edited", b"edited")],
+)
+def test_a_tombstone_stays_one_unless_an_edit_gives_it_a_value(
+    flags: int, body: bytes, value: bytes | None
+) -> None:
+    assert sent(dead(flags=flags, body=body)).value == value
+
+
+@pytest.mark.parametrize(("target", "partition"), [(ORDERS, 7), (Target("topic", "orders-retry-0"), None)])
+def test_it_goes_to_the_partition_that_it_died_in(target: Target, partition: int | None) -> None:
+    headers = {"kafka_dlt-original-topic": "orders", "kafka_dlt-original-partition": "7"}
+    assert sent(dead(headers=headers), target).partition == partition
+
+
+def test_without_its_block_it_is_made_of_what_is_known() -> None:
+    message = sent(dead(raw_properties=None, headers={"a": "1", "b": "base64:/w=="}, properties={"key": "k"}))
+    assert (message.key, message.headers[:2]) == (b"k", [("a", b"1"), ("b", b"\xff")])
+
+
+TARGETS = [
+    ("origin", "orders", "topic:orders"),
+    ("origin", None, "None"),
+    ("topic:orders-retry-0", None, "topic:orders-retry-0"),
+]
+
+
+@pytest.mark.parametrize(("to", "origin", "target"), TARGETS)
+def test_a_target_is_a_topic(to: str, origin: str | None, target: str) -> None:
+    assert str(target_of(dead(origin=origin), to)) == target
+
+
+@pytest.mark.parametrize("to", ["group", "queue:orders", "topic:", "topic:__consumer_offsets"])
+def test_any_other_target_is_a_usage_error(to: str) -> None:
+    with pytest.raises(UsageError):
+        target_of(dead(), to)
+
+
+NULL = RawRecord(b"k", [], is_null=True)
+GONE = {"pointer": "gone: x"}
+RISKS: list[tuple[Record, bool, str | None, set[str]]] = [
+    (dead(), False, None, set()),
+    (dead(), True, None, {"target"}),
+    (dead(NULL, flags=VALUE_WAS_NULL, body=b""), False, None, {"letter"}),
+    (dead(NULL, flags=VALUE_WAS_NULL, body=b""), True, None, {"letter", "target"}),
+    # Null without a key deletes nothing.
+    (dead(RawRecord(None, []), flags=VALUE_WAS_NULL, body=b""), False, None, set()),
+    (dead(RawRecord(None, [])), True, "without a key", set()),
+    (dead(flags=UNRESOLVED | VALUE_WAS_NULL, body=b"", properties=GONE), False, "gone: x", set()),
+    (dead(raw_properties=b"\1\0"), False, "no block", set()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("record", "is_compacted", "problem", "to_name"), RISKS)
+def test_what_would_harm_is_left_out_or_asked_for_by_name(
+    record: Record, is_compacted: bool, problem: str | None, to_name: set[str]
+) -> None:
+    found = preview(record, ORDERS, keep_headers=False, is_compacted=is_compacted)
+    assert set(found.unless_named) == to_name
+    assert (problem or "") in (found.problem or "")
+    assert (found.problem is None) == (problem is None)
+
+
+KEPT: list[tuple[dict[str, str], float]] = [
+    ({}, 0),
+    ({"retention.ms": "-1"}, 0),
+    ({"retention.ms": "-1", "message.timestamp.before.max.ms": "1000"}, 1000),
+    ({"retention.ms": "600", "message.timestamp.before.max.ms": "1000"}, 300),
+]
+
+
+@pytest.mark.parametrize(("settings", "milliseconds"), KEPT)
+def test_a_topic_keeps_an_old_time_for_as_long_again(settings: dict[str, str], milliseconds: float) -> None:
+    assert keeps_for(settings) == milliseconds
