@@ -35,6 +35,7 @@ VERDICTS = pa.schema(
         ("exception_family", _S),
         ("fingerprint", _S),
         ("fingerprint_version", pa.int32()),
+        ("former_fingerprint", _S),
         ("producer_id", _S),
         ("producer_seq", pa.int64()),
         ("consumer_id", _S),

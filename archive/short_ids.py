@@ -32,10 +32,13 @@ def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
     return _only(connection, "incidents", "incident_id", prefix, missing)
 
 
-def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
-    """The fingerprint that begins so. Raises UsageError when none does, or several."""
+def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> tuple[str, str]:
+    """The column of letters and the fingerprint in it that begins so: today's, else of the version before.
+    Raises UsageError when there is none, or several."""
     missing = "no letter has the fingerprint {}; dlq report lists failures"
-    return _only(connection, "letters", "fingerprint", prefix, missing)
+    is_former = not _beginning(connection, "letters", "fingerprint", prefix)
+    column = "former_fingerprint" if is_former else "fingerprint"
+    return column, _only(connection, "letters", column, prefix, missing)
 
 
 def expanded(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
@@ -48,11 +51,15 @@ def expanded(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     return _COMPARED.sub(lambda compared: _LITERAL.sub(whole, compared[0]), sql)
 
 
-def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:
+def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
     sql = f"""
         SELECT DISTINCT {column} FROM {view}
         WHERE {column} >= $1 AND starts_with({column}, $1) ORDER BY 1 LIMIT {_LISTED + 1}"""
-    found = [str(row[0]) for row in run(connection, sql, [prefix]).rows]
+    return [str(row[0]) for row in run(connection, sql, [prefix]).rows]
+
+
+def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:
+    found = _beginning(connection, view, column, prefix)
     if not found or not prefix:
         raise UsageError(missing.format(prefix))
     if len(found) > 1 and found[0] != prefix:

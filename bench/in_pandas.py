@@ -149,11 +149,11 @@ def judge(headers: Any, properties: Any, deaths: Any, queue: str, key: str) -> t
         cause, mechanism = "application_error", "framework"
         name, message, place = _exception(*error)
         family = _family(name, message)
-        failure = f"{name or ''}|{place}"
+        failure = f"{name or place}|{place}"
     else:
         cause, mechanism, rule, evidence, attempts, origin = _died(deaths, named)
         failure = f"{mechanism}|{origin or queue}"
-    print_ = hashlib.sha256(f"1|{cause}|{failure}".encode()).hexdigest()[:16]
+    print_ = hashlib.sha256(f"2|{cause}|{failure}".encode()).hexdigest()[:16]
     laps = _whole(named.get("dlq_replay_lap") or own.get("dlq_replay_lap"))
     return (
         cause,
@@ -271,7 +271,7 @@ def verdicts(files: list[str], into: str) -> Mapping[str, int]:
     letters = pd.concat(map(_judged, files), ignore_index=True)
     done = _with_incidents(_with_advice(_with_duplicates(letters)))
     done["origin_kind"] = np.where(done.origin.notna(), "queue", None)
-    done = done.assign(stale_evidence=False, fingerprint_version=1, attempts=done.attempts.astype("Int32"))
+    done = done.assign(stale_evidence=False, fingerprint_version=2, attempts=done.attempts.astype("Int32"))
     table = pa.Table.from_pandas(done.reindex(columns=VERDICTS.names), VERDICTS, preserve_index=False)
     pq.write_table(table, into, compression="zstd")
     return {str(cause): int(count) for cause, count in done.cause.value_counts().items()}

@@ -109,7 +109,8 @@ class Selection(NamedTuple):
         if self.incident is not None:
             yield f"incident_id = {_literal(short_ids.incident(connection, self.incident))}"
         if self.failure is not None:
-            yield f"fingerprint = {_literal(short_ids.failure(connection, self.failure))}"
+            column, fingerprint = short_ids.failure(connection, self.failure)
+            yield f"{column} = {_literal(fingerprint)}"
 
 
 def chosen(

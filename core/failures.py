@@ -8,7 +8,7 @@ What was said is a list of events, which only grows; the state follows from them
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.core.clock import from_iso, iso
@@ -63,13 +63,21 @@ def said(at: int, actor: str, subject: str, action: Action, value: str = "", rea
     return Event(secrets.token_hex(16), at, actor, subject, action, value, reason)
 
 
-def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:
-    """Which events are about which failure: the one place that knows under which fingerprint one goes on."""
+def by_fingerprint(
+    events: Iterable[Event], renamed: Mapping[str, Collection[str]] | None = None
+) -> Mapping[str, list[Event]]:
+    """Which events are about which failure: the one place that knows under which fingerprint one goes on.
+
+    `renamed`: a fingerprint of the version before -> those that its letters have now. What was said of a
+    failure that fell into several is said of all of them; of several that became one all is told, in the
+    order in which it was written.
+    """
     found: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
         if event.action in OF_PLANS:
             continue
-        found[event.subject].append(event)
+        for fingerprint in (renamed or {}).get(event.subject, (event.subject,)):
+            found[fingerprint].append(event)
     return found
 
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dlq.archive import analyses, manifests
 from dlq.archive.store import Store
 from dlq.archive.user_sql import run
-from dlq.core.failures import Event, by_fingerprint
+from dlq.core.failures import Event
 from dlq.replay import planfile
+from dlq.reports.failures import spoken_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -117,9 +118,9 @@ def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[
 
 def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans: Sequence[str]) -> Rows:
     """Who did what to these letters, to their failures, and to the plans that hold any."""
-    spoken_of = by_fingerprint(said)
+    said_of = spoken_of(connection, said)
     failures = _rows(connection, "SELECT DISTINCT fingerprint FROM letters WHERE fingerprint IS NOT NULL")
-    subjects = {event.subject for row in failures for event in spoken_of.get(row["fingerprint"], ())}
+    subjects = {event.subject for row in failures for event in said_of.get(row["fingerprint"], ())}
     yield from _rows(
         connection,
         """

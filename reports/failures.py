@@ -17,11 +17,12 @@ Row = dict[str, Any]
 COLUMNS = (
     "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
     "cause", "exception_class", "exception_message", "advice", "until", "note", "changed_by", "changed_at",
-    "example", "previewed",
+    "example", "previewed", "former_fingerprints",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
 the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
-`previewed`: no analysis has seen any of them."""
+`previewed`: no analysis has seen any of them; `former_fingerprints`: what its letters had in the version
+before."""
 _DIED = "max(coalesce(dead_at, published_at, captured_at))"
 # A judged record without a cause is evidence beside a letter, no letter.
 _COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND NOT (cause IS NULL AND rule IS NOT NULL)"
@@ -33,22 +34,41 @@ _SQL = f"""
                min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(record_id) AS example, arg_min(source, record_id) AS lies_in,
-               bool_and(analysis = 'preview') AS previewed
+               bool_and(analysis = 'preview') AS previewed,
+               list_sort(list(DISTINCT former_fingerprint) FILTER (former_fingerprint IS NOT NULL))
+                   AS former_fingerprints
         FROM letters
         WHERE fingerprint IS NOT NULL AND {_COUNTS} GROUP BY 1)
     SELECT found.*, v.cause, v.advice, v.exception_class, v.exception_message, v.origin
     FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
 
 
+_NOW_NAMED = """
+    SELECT name, list_sort(list(DISTINCT fingerprint)) FROM (
+        SELECT former_fingerprint AS name, fingerprint FROM letters
+        WHERE former_fingerprint IN (SELECT unnest($1))
+        UNION ALL SELECT fingerprint, fingerprint FROM letters WHERE fingerprint IN (SELECT unnest($1)))
+    GROUP BY 1"""
+
+
+def spoken_of(
+    connection: "duckdb.DuckDBPyConnection", events: Sequence[Event]
+) -> Mapping[str, Sequence[Event]]:
+    """Fingerprint -> what was said of that failure, under it or under that of the version before."""
+    subjects = [list({event.subject for event in events})]
+    renamed = dict(run(connection, _NOW_NAMED, subjects).rows) if events else {}
+    return by_fingerprint(events, renamed)
+
+
 def states(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, State]:
     """Fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
-    spoken_of = by_fingerprint(events)
+    said_of = spoken_of(connection, events)
     sql = f"""
         SELECT fingerprint, count(*), epoch_us({_DIED}) FROM letters
         WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
-    found = run(connection, sql, [list(spoken_of)]).rows if spoken_of else ()
+    found = run(connection, sql, [list(said_of)]).rows if said_of else ()
     deaths = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
-    return {one: life(said, deaths.get(one, Deaths()), now).state for one, said in spoken_of.items()}
+    return {one: life(said, deaths.get(one, Deaths()), now).state for one, said in said_of.items()}
 
 
 def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
@@ -65,8 +85,8 @@ def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
     found = run(connection, _SQL)
     known = {row["fingerprint"]: row for row in _objects(found.columns, found.rows)}
-    spoken_of = by_fingerprint(events)
-    rows = [_row(one, known.get(one, {}), spoken_of.get(one, ()), now) for one in {**known, **spoken_of}]
+    said_of = spoken_of(connection, events)
+    rows = [_row(one, known.get(one, {}), said_of.get(one, ()), now) for one in {**known, **said_of}]
     return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
 
 
@@ -87,13 +107,19 @@ def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now
         "changed_by": stands.actor,
         "changed_at": None if stands.changed_at is None else iso(stands.changed_at),
         "previewed": bool(seen.get("previewed", False)),
+        "former_fingerprints": seen.get("former_fingerprints") or [],
     }
-    return {**{name: told.get(name) for name in COLUMNS}, "broker_kinds": seen.get("broker_kinds", [])}
+    more = {"broker_kinds": seen.get("broker_kinds", []), "events": events}
+    return {**{name: told.get(name) for name in COLUMNS}, **more}
 
 
 def find(rows: Sequence[Row], prefix: str) -> Row:
-    """The failure whose fingerprint begins so. Raises UsageError when none does, or several."""
+    """The failure whose fingerprint begins so, else that of the version before. Raises UsageError when none
+    does, or several."""
     found = [row for row in rows if prefix and row["fingerprint"].startswith(prefix)]
+    found = found or [
+        row for row in rows if prefix and any(old.startswith(prefix) for old in row["former_fingerprints"])
+    ]
     exact = [row for row in found if row["fingerprint"] == prefix]
     if not found:
         raise UsageError(f"no failure has the fingerprint {prefix!r}; dlq failures lists them")

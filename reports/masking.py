@@ -98,8 +98,9 @@ def hide(value: Any, path: Sequence[str]) -> bool:
 
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OUR_IDS = {
-    "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint", "incident_id",
-    "duplicate_group", "body_sha256", "pull_id", "plan", "analysis",
+    "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint",
+    "former_fingerprint", "former_fingerprints", "incident_id", "duplicate_group", "body_sha256", "pull_id",
+    "plan", "analysis",
 }  # fmt: skip
 _OUR_HEADERS = {REPLAY_ID, REPLAY_OF}
 _ID = re.compile(r"[0-9A-Za-z_-]+")

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from dlq.analyzers.rules.exceptions import LONGEST_TEXT, is_own
+from dlq.analyzers.rules.exceptions import LONGEST_TEXT
+from dlq.analyzers.rules.stack import is_own
 
 MOST_LINES = 60
 _LONGEST_LINE = 400

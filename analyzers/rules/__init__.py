@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from dlq.analyzers.rules import exceptions, frameworks
+from dlq.analyzers.rules import exceptions, former, frameworks
 from dlq.analyzers.rules.letter import (
     LONGEST_EVIDENCE,
     Facts,
@@ -58,6 +58,8 @@ class Verdict(NamedTuple):
     exception_family: str | None
     fingerprint: str
     fingerprint_version: int
+    former_fingerprint: str
+    """That of the version before: under it archives and people's notes know the letter's failure."""
     producer_id: str | None
     producer_seq: int | None
     consumer_id: str | None
@@ -100,7 +102,8 @@ def judged(letter: Letter, facts: Facts) -> tuple[Verdict, str | None]:
 
 
 def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
-    failure = exceptions.explain(found.error_class, found.error_message, found.error_text)
+    told = (found.error_class, found.error_message, found.error_text)
+    failure = exceptions.explain(*told)
     where = found.origin if found.origin is not None else letter.dead_letter_queue
     return Verdict(
         rule.cause,
@@ -116,6 +119,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         failure.exception_family,
         exceptions.fingerprint(rule.cause, rule.mechanism, where, failure),
         exceptions.FINGERPRINT_VERSION,
+        former.fingerprint(rule.cause, rule.mechanism, where, former.read(*told)),
         *producer_of(letter.message_id),
         found.consumer_id,
         found.connection_id,

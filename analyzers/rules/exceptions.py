@@ -2,10 +2,11 @@
 
 How one reads a stack trace: go to the root cause (`Caused by:`, nested exception is, .NET's ` ---> `, a
 traceback's last line), leave out its frames, and what stays is `class: message`, or some words. The
-first frame that is neither the platform's nor a library's says where.
+first frame that is neither the platform's nor a library's says where (`dlq.analyzers.rules.stack`).
 
-Fingerprints stand in people's archives: these values were once decided by Spark SQL with Java's patterns
-and must stay, so `\\w`, `\\d`, `\\s` are ASCII's here, while `\\b` (`(?u:\\b)`) knows all letters.
+Fingerprints stand in people's archives and notes: what goes into one changes only with its version, and a
+letter keeps the one that the version before gave (`dlq.analyzers.rules.former`). In the patterns of
+families `\\w`, `\\d`, `\\s` are ASCII's, while `\\b` (`(?u:\\b)`) knows all letters.
 Texts are cut first, and no pattern costs a hostile text more than its length times a few hundred.
 """
 
@@ -16,14 +17,16 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-FINGERPRINT_VERSION = 1
+from dlq.analyzers.rules import stack
+
+FINGERPRINT_VERSION = 2
 LONGEST_TEXT = 65_536
-LONGEST_ROOT = 8_192
-LONGEST_HEAD = 4_096
 LONGEST_MESSAGE = 2_000
 LONGEST_HINT = 300
+_LONGEST_ROOT = 8_192
+_LONGEST_HEAD = 4_096
 
-_ENDINGS = (
+ENDINGS = (
     "Exception", "Error", "Throwable", "Timeout", "Failure", "Fault", "Interrupt", "Warning", "Abort",
     "Rejected", "Exit", "Panic",
 )  # fmt: skip
@@ -54,14 +57,15 @@ def explain(error_class: str | None, error_message: str | None, error_text: str 
 
 
 def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: Failure) -> str:
-    """What joins failures of one kind: a cause with the exception's class and place.
+    """What joins failures of one kind: a cause with the exception's class, else its words, and its place.
 
     Without an exception it says where letters of this cause died: `where` is the origin, else the
     dead-letter queue.
     """
     if failure.exception_class is None and failure.place is None:
         return _hashed(cause, *(part for part in (mechanism, where) if part is not None))
-    return _hashed(cause, failure.exception_class or "", failure.place or "")
+    what = failure.exception_class or template(failure.exception_message) or ""
+    return _hashed(cause, what, failure.place or "")
 
 
 @lru_cache(2048)
@@ -71,7 +75,7 @@ def _hashed(cause: str, *parts: str) -> str:
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _said(error_text: str | None, error_message: str | None) -> str | None:
+def said(error_text: str | None, error_message: str | None) -> str | None:
     """What there is to read, cut and without blanks around; a text of spaces says nothing."""
     text = (error_text and error_text.strip(" ")) or error_message
     return None if text is None else text.strip(" \n\r\t")[:LONGEST_TEXT]
@@ -79,43 +83,39 @@ def _said(error_text: str | None, error_message: str | None) -> str | None:
 
 def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
     """The story in one piece: root cause, head, class and message, family, place."""
-    text = _said(error_text, error_message)
-    root = None if text is None else root_cause(text)
-    first = None if root is None else head(root)
-    name = None if first is None or text is None else class_of(first, text)
+    text = said(error_text, error_message)
+    text = None if text is None else stack.tidied(text)
+    trace = [] if text is None else stack.parts(text)
+    first = _head(_root_of(trace[0])) if trace else None
+    name = None if first is None or text is None else _class_of(first, text)
     if first is not None and name is not None:
         message = message_of(first, name)
     else:
         name, message = error_class or None, error_message or first
     message = None if message is None else message[:LONGEST_MESSAGE]
     hint = None if message is None else message[:LONGEST_HINT]
-    frame = None if root is None or text is None else own_frame(root, text)
-    place = template(hint) if frame is None else _GENERATED.sub("", frame)
-    return Failure(name, message, family(name, hint), place)
+    return Failure(name, message, family(name, hint), stack.place(trace) or template(message))
 
 
 _remembered = lru_cache(maxsize=512)(_explained)
 
 
-# --- From the whole text to the root cause ---
+# --- From the root cause to its class and message ---
 
-_TRACEBACK = "Traceback (most recent call last)"
 _INNER_NUMBER = re.compile(r"\(Inner\ Exception\ \#\d++\)\ ", _VERBOSE)  # of an AggregateException
 
 
-def root_cause(text: str) -> str:
-    """The text from the root cause on."""
-    for mark in ("Caused by: ", "nested exception is "):
-        if mark in text:
-            return text.rpartition(mark)[2]
-    if " ---> " in text:
-        inner = text.rpartition(" ---> ")[2]
-        number = _INNER_NUMBER.match(inner)
-        return inner[number.end() :] if number else inner
-    return _end_of_traceback(text) if _TRACEBACK in text else text
+def _root_of(part: str) -> str:
+    """The text from the root cause on, in the innermost part of a trace."""
+    if stack.TRACEBACK in part:
+        return end_of_traceback(part)
+    part = part.rpartition("nested exception is ")[2]
+    inner = part.rpartition(" ---> ")[2]
+    number = _INNER_NUMBER.match(inner)
+    return inner[number.end() :] if number else inner
 
 
-def _end_of_traceback(text: str) -> str:
+def end_of_traceback(text: str) -> str:
     """What follows the last indented line: a Python traceback says its exception last."""
     lines = text.split("\n")
     for number in range(len(lines) - 1, 1, -1):
@@ -125,54 +125,45 @@ def _end_of_traceback(text: str) -> str:
     return text
 
 
-# --- From the root cause to its class and message ---
-
-_FRAMES = re.compile(
-    r"""
-    \n \s{1,8}
-    (?: at[ ]           # Java, .NET, Node
-      | ---             # .NET: --- End of inner exception stack trace ---
-      | \.\.\.[ ]\d     # Java: ... 9 more
-      | File[ ]"        # Python
-    )
-    """,
-    _VERBOSE,
-)
-_CLASS = r"[A-Za-z_$] [\w$.+/]{0,250}+"
-_NAMED = re.compile(
-    # Java's $ is before a last line break, too.
-    rf"{_CLASS} (?: : | (?: \r\n | [\n\r\x85\u2028\u2029] )? \Z )",
-    _VERBOSE,
-)
+_CLASS = r"[A-Za-z_$] (?: [\w$.+/\\] | ::(?=\w) ){0,250}+"
+_CODE = r"(?: [ ] \( (?:0x)? [0-9A-F]{1,10} \) | [ ] \[ \w{1,50} \] )?"  # .NET's and Node's
+_NAMED = re.compile(rf"\A {_CLASS} {_CODE} (?: : | \n? \Z )", _VERBOSE)
 _FOUND_INSIDE = re.compile(
     rf"""
     (?<! [^\s:(] )      # at the beginning, or after a blank, a colon, a parenthesis
-    [A-Za-z_$] [\w$.+]{{0,250}} (?:{"|".join(_ENDINGS)}) :[ ]
+    [A-Za-z_$] [\w$.+\\]{{0,250}} (?:{"|".join(ENDINGS)}) :[ ]
     """,
     _VERBOSE,
 )
-_HEAD_CLASS = re.compile(rf"(?P<name> {_CLASS} ) (?: :[ ] | :? \s*+ [\x85\u2028\u2029]? \Z )", _VERBOSE)
+_HEAD_CLASS = re.compile(rf"\A (?P<name> {_CLASS} ) {_CODE} (?: :[ ] | :? \s*+ \Z )", _VERBOSE)
 _STACK = re.compile(r"\n [ \t]{1,8} at[ ] | Traceback[ ]\(", _VERBOSE)
+_RUBY_HEAD = re.compile(
+    r"""
+    \A \S{1,300} : \d+ :in[ ] [`'] [^'\n]*+ ' :[ ] (?P<message> [^\n]* ) [ ]
+    \( (?P<name> [A-Z] [\w:]* ) \)
+    """,
+    _VERBOSE,
+)
+_PHP_FILE = re.compile(r"[ ]in[ ] (?: / | [A-Za-z]:\\ ) [^\n]{0,300}? \.php : \d+ \Z", _VERBOSE)
 
 
-def head(root: str) -> str:
+def _head(root: str) -> str:
     """What stands before the frames: `class: message`, or some words, from an exception's name in them on."""
-    root = root[:LONGEST_ROOT]
-    frames = _FRAMES.search(root)
-    if frames:
-        root = root[: frames.start()].removesuffix("\r")
-    root = root[:LONGEST_HEAD]
+    root = stack.before_frames(root[:_LONGEST_ROOT])[:_LONGEST_HEAD]
+    root = _PHP_FILE.sub("", root)
+    if ruby := _RUBY_HEAD.match(root):
+        return f"{ruby['name']}: {ruby['message']}"
     if _NAMED.match(root) or ": " not in root:
         return root
     inside = _FOUND_INSIDE.search(root)
     return root[inside.start() :] if inside else root
 
 
-def class_of(first: str, text: str) -> str | None:
+def _class_of(first: str, text: str) -> str | None:
     """The class that a head begins with: named like an exception, or dotted and with a stack below."""
     found = _HEAD_CLASS.match(first)
     name = found["name"] if found else ""
-    if name.endswith(_ENDINGS) or ("." in name and _STACK.search(text)):
+    if name.endswith(ENDINGS) or ("." in name and _STACK.search(text)):
         return name
     return None
 
@@ -180,7 +171,7 @@ def class_of(first: str, text: str) -> str | None:
 def message_of(first: str, name: str) -> str | None:
     """What follows the class."""
     rest = first[len(name) :]
-    return rest[1:].lstrip(" ") or None if rest.startswith(":") else None
+    return rest.partition(":")[2].lstrip(" ") or None
 
 
 # --- What family an exception is of ---
@@ -262,14 +253,14 @@ def _family_of_class(name: str) -> str | None:
 
 
 def _family_of(text: str) -> str | None:
-    lowered = _simplified(text).lower()
+    lowered = simplified(text).lower()
     return next((name for name, pattern in FAMILIES.items() if pattern.search(lowered)), None)
 
 
 _family_of_known = lru_cache(maxsize=1024)(_family_of)  # classes are few
 
 
-def _simplified(text: str) -> str:
+def simplified(text: str) -> str:
     """The text with é for all letters and digits that are not ASCII, and marks on them; ¤ for all the rest.
 
     So words end where they did for Java, which takes `²` for no digit and an accent for its letter's part,
@@ -287,94 +278,25 @@ def _simplified(text: str) -> str:
     return "".join(simple)
 
 
-# --- Where it happened ---
+# --- A message without what varies ---
 
-_JVM_FRAME = re.compile(
-    r"""
-    \n [ \t]{0,8} at[ ]
-    (?: [\w.@-]{1,99}+ / ){0,2}         # a class loader, a module
-    (?!                                 # libraries
-      (?: java | javax | jakarta | jdk | sun | com\.sun | kotlin | kotlinx | scala | groovy | reactor
-        | okhttp3? | internal | node
-        | org\. (?: springframework | hibernate | apache | eclipse | postgresql | junit )
-        | com\. (?: rabbitmq | zaxxer | mysql | fasterxml | google )
-        | io\.  (?: netty | micrometer | grpc | vertx )
-        | System | Microsoft | MassTransit | NServiceBus | EasyNetQ | Rebus | RabbitMQ | Npgsql | Newtonsoft
-      ) [./]
-    )
-    (?P<frame> [\w.$`<>+/\[\]-]++ ) \(  # .NET's frames look the same
-    """,
-    _VERBOSE,
-)
-_NODE_FRAME = re.compile(
-    rf"""
-    \n [ \t]{{0,8}} at[ ] (?: async[ ] )?
-    (?! {_ANY}* node_modules )
-    (?P<frame> [\w.$<>]++ ) [ ]\(
-    """,
-    _VERBOSE,
-)
-_PYTHON_FRAME = re.compile(
-    r"""
-    [ \t]{1,8} File[ ]" (?P<path> [^"]*+ ) ",[ ]line[ ]\d++,[ ]
-    (?P<function> in[ ][\w<>.]++ )
-    """,
-    _VERBOSE,
-)
-_PYTHON_LIBRARIES = ("site-packages", "lib/python", "<frozen")
-_GENERATED = re.compile(rf"\d+ | \$\$ {_ANY}*", _VERBOSE)
 _VARIABLE = re.compile(
     r"""
-      " [^"]{0,300} " | ' [^']{0,300} ' | \[ [^\]]{0,300} \]    # no hint is longer
+      " [^"\n]{0,300} " | (?<! \w ) ' (?: [^'\n] | ' (?= \w ) ){0,300} ' (?! \w ) | ` [^`'\n]{0,300} [`']
+    | « [^»\n]{0,300} » | » [^«\n]{0,300} « | [„“] [^“”\n]{0,300} [“”] | \[ [^\]\n]{0,300} \]
+    | [a-zA-Z+]{2,10} :// \S+
     | [\w.+-]{1,300}+ @ [\w.-]+
-    | https?://\S+
-    | (?u:\b) [0-9a-fA-F]{8} - [0-9a-fA-F-]{27} (?u:\b)         # a UUID
-    | (?u:\b) (?= [a-fA-F]{0,300}+ \d ) [0-9a-fA-F]{6,}+ (?u:\b)
-    | \d [\d.,:TZ+-]*
+    | (?: ORA- | AMQ | SQLSTATE[ ]? | [Ss]tatus[ ]code[ ] | HTTP[ ] ) \d+     # they tell failures apart
+    | (?<! [\w.:,+-] ) [\w.:,+-]{0,300} \d [\w.:,+%-]*
     """,
-    _VERBOSE,
+    re.VERBOSE,
 )
+_TELLING = ("ORA-", "AMQ", "SQLSTATE", "status code ", "Status code ", "HTTP ")
 
 
-def own_frame(root: str, text: str) -> str | None:
-    """The first frame of one's own code below the root cause, else anywhere; Python's is the last."""
-    if _TRACEBACK in text:
-        return _python_frame(text)
-    if "at " not in text:
+def template(message: str | None) -> str | None:
+    """The first line of a message without what varies: quoted text, addresses, ids, times, numbers."""
+    if message is None:
         return None
-    # A first line looks like the others.
-    of_root, whole = f"\n{root}", f"\n{text}"
-    found = _JVM_FRAME.search(of_root) or _JVM_FRAME.search(whole) or _NODE_FRAME.search(of_root)
-    return found["frame"] if found else None
-
-
-def is_own(frame: str) -> bool:
-    """Whether a frame, a line of a trace without its indentation, is neither a platform's nor a library's."""
-    if frame.startswith('File "'):
-        return bool(_python_name(f"  {frame}"))
-    line = f"\n {frame}"
-    return bool(_JVM_FRAME.match(line) or _NODE_FRAME.match(line))
-
-
-def _python_frame(text: str) -> str | None:
-    return next(filter(None, map(_python_name, reversed(text.split("\n")[1:]))), None)
-
-
-def _python_name(line: str) -> str | None:
-    """File and function of a line of one's own code."""
-    found = _PYTHON_FRAME.match(line)
-    file = found["path"].rpartition("/")[2] if found else ""
-    if found and file and not any(library in found["path"] for library in _PYTHON_LIBRARIES):
-        return f"{file} {found['function']}"
-    return None
-
-
-def template(hint: str | None) -> str | None:
-    """A message without what varies: quoted text, addresses, ids, numbers."""
-    if hint is None or hint.isascii():
-        return hint and _VARIABLE.sub("?", hint)
-    parts, end = [], 0
-    for found in _VARIABLE.finditer(_simplified(hint)):
-        parts.append(hint[end : found.start()])
-        end = found.end()
-    return "?".join([*parts, hint[end:]])
+    line = message[:LONGEST_HINT].partition("\n")[0]
+    return _VARIABLE.sub(lambda found: found[0] if found[0].startswith(_TELLING) else "?", line)

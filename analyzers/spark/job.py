@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlq.analyzers import topology
@@ -80,14 +81,26 @@ def changed_since(
         return {}
     names = sorted({*causes, *last.causes})
     differences = {name: causes.get(name, 0) - last.causes.get(name, 0) for name in names}
-    before, now = (
-        counted(store, files, "fingerprint").keys() for files in (last.tables["verdicts"], verdicts)
-    )
+    before = counted(store, last.tables["verdicts"], "fingerprint").keys()
     return {
         "since": last.analysis,
         "causes": {name: difference for name, difference in differences.items() if difference},
-        "new_fingerprints": len(now - before - {None}),
+        "new_fingerprints": sum(before.isdisjoint(names) for names in _names(store, verdicts).values()),
     }
+
+
+def _names(store: Store, files: Iterable[str]) -> dict[str, set[str]]:
+    """Fingerprint -> itself and those that its letters had in the version before."""
+    found: dict[str, set[str]] = {}
+    for name in files:
+        with pq.ParquetFile(store.parquet(name)) as file:
+            for batch in file.iter_batches(columns=["fingerprint", "former_fingerprint"]):
+                pairs = pa.Table.from_batches([batch]).group_by(batch.schema.names).aggregate([])
+                for row in pairs.to_pylist():
+                    if row["fingerprint"] is not None:
+                        names = found.setdefault(row["fingerprint"], {row["fingerprint"]})
+                        names.add(row["former_fingerprint"] or row["fingerprint"])
+    return found
 
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dlq.cli.connecting import warn_of_ledger
 from dlq.cli.context import Context
 from dlq.core.clock import iso, now
 from dlq.core.errors import UsageError
-from dlq.core.failures import ORDER, Action, Event, by_fingerprint, said, until_letters, until_time
+from dlq.core.failures import ORDER, Action, Event, said, until_letters, until_time
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 
@@ -219,7 +219,6 @@ def _show(context: Context, prefix: str, events: Sequence[Event]) -> None:
     from dlq.reports.failures import COLUMNS, find
 
     row = find(_gather(context, events), prefix)
-    mine = by_fingerprint(events).get(row["fingerprint"], [])
     history = [
         {
             "at": iso(one.at),
@@ -228,7 +227,7 @@ def _show(context: Context, prefix: str, events: Sequence[Event]) -> None:
             "value": one.value,
             "reason": one.reason,
         }
-        for one in mine
+        for one in row["events"]
     ]
     document: dict[str, Any] = {**{name: row[name] for name in COLUMNS}, "history": history}
     context.emit(document, lambda: _draw_one(context, document))

@@ -71,3 +71,11 @@ def test_what_is_written_last_counts_whatever_the_clock_of_its_host_says() -> No
 def test_events_are_sorted_by_failure_and_keep_their_order() -> None:
     other = said(1, "ann@a", "f2", "note", "", "x")
     assert by_fingerprint([ASSIGN, other, NOTE]) == {"f1": [ASSIGN, NOTE], "f2": [other]}
+
+
+def test_what_was_said_goes_on_under_the_fingerprints_that_its_letters_have_now() -> None:
+    other = said(1, "ann@a", "f2", "note", "", "x")
+    split = by_fingerprint([ASSIGN, other], {"f1": ["n1", "n2"]})
+    assert split == {"n1": [ASSIGN], "n2": [ASSIGN], "f2": [other]}
+    joined = by_fingerprint([ASSIGN, other, NOTE], {"f1": ["n"], "f2": ["n"]})
+    assert joined == {"n": [ASSIGN, other, NOTE]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
-from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
+from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store, verdict
 
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock
@@ -150,6 +150,24 @@ def test_a_comparison_says_what_is_new_and_what_changed(store: LocalStore) -> No
     }  # fmt: skip
     assert [row["change"] for row in compared["fingerprints"]] == ["new"]
     assert compared["reclassified"] == 1
+
+
+def test_a_failure_is_compared_with_itself_across_versions_of_fingerprints(store: LocalStore) -> None:
+    old, new = {"fingerprint": "f1"}, {"fingerprint": "n1", "former_fingerprint": "f1"}
+    later = "20260103T000000"
+    write_analysis(store, later, [verdict(n, "application_error", "fix_first", **new) for n in (1, 2)])
+    compared = report.make(store, before=LATEST)["compare"]
+    assert [(row["fingerprint"], row["before"], row["now"]) for row in compared["fingerprints"]] == [
+        ("n1", 3, 2)
+    ]
+
+    write_analysis(
+        store, "20260104T000000", [verdict(n, "application_error", "fix_first", **old) for n in (1, 2)]
+    )
+    compared = report.make(store, before=LATEST)["compare"]
+    assert [(row["fingerprint"], row["before"], row["now"]) for row in compared["fingerprints"]] == [
+        ("f1", 3, 2)
+    ]
 
 
 def test_the_retention_clock_says_what_the_broker_will_delete(tmp_path: Path) -> None:

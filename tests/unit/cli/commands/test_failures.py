@@ -28,11 +28,15 @@ def store(tmp_path: Path) -> LocalStore:
     return store
 
 
-def analyze(store: LocalStore, fingerprints: dict[str, str], name: str) -> None:
+def analyze(
+    store: LocalStore, fingerprints: dict[str, str], name: str, former: dict[str, str] | None = None
+) -> None:
     said = {"cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom"}
-    write_analysis(
-        store, name, [{"record_id": one, "fingerprint": which, **said} for one, which in fingerprints.items()]
-    )
+    verdicts = [
+        {"record_id": one, "fingerprint": which, "former_fingerprint": (former or {}).get(one), **said}
+        for one, which in fingerprints.items()
+    ]
+    write_analysis(store, name, verdicts)
 
 
 @pytest.fixture
@@ -275,3 +279,37 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     part = ("--where", "attempts = 1")  # a part of the letters ends no snooze, and is counted alike
     assert report(dlq, *part, *bounds)[0] == 0
     assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0
+
+
+NEW, OTHER = "cc" * 16, "dd" * 16
+
+
+def test_a_failure_goes_on_under_the_fingerprint_of_a_later_version(store: LocalStore, dlq: Dlq) -> None:
+    dlq("failures", "assign", TIMEOUT, "ann", "--as", "bob")
+    former = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
+    analyze(store, dict.fromkeys(IDS, NEW), "20260102T000000", former)
+
+    assert failures(dlq) == [(NEW, "open", "ann")]
+    _code, out, _err = dlq("failures", "show", "aaaaaaaa")  # as it stands in somebody's ticket
+    shown = json.loads(out)
+    assert shown["fingerprint"] == NEW
+    assert shown["former_fingerprints"] == [TIMEOUT, NULL]
+    assert [one["action"] for one in shown["history"]] == ["assign"]
+    dlq("failures", "resolve", "aaaaaaaa", "--reason", "fixed", "--as", "ann")
+    assert failures(dlq) == [(NEW, "resolved", "ann")]
+    _code, out, _err = dlq("-o", "json", "ls", "--failure", "bbbbbbbb", "--columns", "record_id")
+    assert IDS[3] in out
+    assert IDS[0] not in out
+
+
+def test_what_was_said_of_a_failure_that_fell_into_several_is_said_of_each(
+    store: LocalStore, dlq: Dlq
+) -> None:
+    dlq("failures", "assign", TIMEOUT, "ann", "--as", "bob")
+    former = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
+    now_ = {IDS[0]: NEW, IDS[1]: OTHER, IDS[2]: OTHER, IDS[3]: NULL}
+    analyze(store, now_, "20260102T000000", former)
+
+    assert set(failures(dlq)) == {(NEW, "open", "ann"), (OTHER, "open", "ann"), (NULL, "new", None)}
+    code, _out, err = dlq("failures", "show", "aaaaaaaa")
+    assert (code, "ambiguous" in err) == (2, True)

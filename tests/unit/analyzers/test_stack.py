@@ -1,0 +1,132 @@
+"""Stack traces of all languages: the parts of a trace, its frames, whose they are and what they are called."""
+
+import pytest
+
+from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidied
+
+# a line below the exception -> the frame
+LINES: list[tuple[str, Frame | None]] = [
+    ("\tat com.shop.Stock.take(Stock.java:42)", Frame("com.shop.Stock.take", True)),
+    ("\xa0 \xa0 at com.shop.Stock.take(Stock.java:42)", Frame("com.shop.Stock.take", True)),
+    ("        at app//com.shop.Stock.take(Stock.java:42) ~[shop.jar:1.2]", Frame("com.shop.Stock.take", True)),
+    ("\tat java.base/java.util.List.of(List.java:1)", Frame("java.util.List.of", False)),
+    ("\tat com.shop.Stock.lambda$take$0(Stock.java:42)", Frame("com.shop.Stock.take", True)),
+    ("\tat com.shop.Stock$2.call(Stock.java:42)", Frame("com.shop.Stock.call", True)),
+    ("\tat com.shop.Stock$$EnhancerBySpringCGLIB$$1a2b.take(<generated>)", Frame("com.shop.Stock.take", True)),
+    ("\tat com.shop.Stock$$SpringCGLIB$$0.take(<generated>)", Frame("com.shop.Stock.take", True)),
+    ("\tat com.shop.Stock_ClientProxy.take(Unknown Source)", Frame("com.shop.Stock.take", True)),
+    ("\tat com.shop.Gateway$charge$2$1.invokeSuspend(Gateway.kt:44)", Frame("com.shop.Gateway.charge", True)),
+    ("\tat com.shop.Rates$.$anonfun$of$1(Rates.scala:29)", Frame("com.shop.Rates.of", True)),
+    ("   at Shop.Gateway.Call(Order o) in /src/Gateway.cs:line 12", Frame("Shop.Gateway.Call", True)),
+    ("   at Shop.Gateway.<Call>d__4.MoveNext() in /src/Gateway.cs:line 12", Frame("Shop.Gateway.Call", True)),
+    ("   at Shop.Gateway.<>c__DisplayClass3_0.<<Call>b__1>d.MoveNext()", Frame("Shop.Gateway.Call", True)),
+    ("   at Shop.Gateway.<Call>g__Read|4_0(Order o)", Frame("Shop.Gateway.Call", True)),
+    ("   at Shop.Store`1.Add[T](T item)", Frame("Shop.Store.Add", True)),
+    ("   bei Shop.Gateway.Call(Order o) in C:\\src\\Gateway.cs:Zeile 12.", Frame("Shop.Gateway.Call", True)),
+    ("   в Shop.Gateway.Call(Order o) в C:\\src\\Gateway.cs:строка 12", Frame("Shop.Gateway.Call", True)),
+    ("   場所 Shop.Gateway.Call(Order o)", Frame("Shop.Gateway.Call", True)),
+    ("    at takeStock (/app/src/stock.js:10:25)", Frame("stock takeStock", True)),
+    ("    at async Object.take [as handler] (file:///app/stock.mjs:10:25)", Frame("stock take", True)),
+    ("    at /app/dist/stock.controller.js:52:19", Frame("stock.controller", True)),
+    ("    at Channel.emit (/app/node_modules/amqplib/lib/channel.js:4:1)", Frame("channel Channel.emit", False)),
+    ("    at process.processTicksAndRejections (node:internal/process/task_queues:95:5)", Frame("task_queues process.processTicksAndRejections", False)),
+    ('  File "/app/shop/prices.py", line 17, in total_of', Frame("prices.py total_of", True)),
+    ('  File "C:\\app\\shop\\prices.py", line 17, in total_of', Frame("prices.py total_of", True)),
+    ('  File "/venv/lib/python3.9/site-packages/x/y.py", line 3, in z', Frame("y.py z", False)),
+    ("/app/app/workers/stock.rb:9:in `block (2 levels) in perform'", Frame("stock.rb perform", True)),
+    ("/app/app/workers/stock.rb:9:in 'StockWorker#perform'", Frame("stock.rb perform", True)),
+    ("/usr/local/bundle/gems/sidekiq-7.2/lib/sidekiq/processor.rb:9:in `call'", Frame("processor.rb call", False)),
+    ("\t... 9 more", None),
+    (" at [Source: (String)\"{}\"; line: 1, column: 2]", None),
+    ("   --- End of inner exception stack trace ---", None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "frame"), LINES)
+def test_a_frame_is_named_without_what_compilers_add(line: str, frame: Frame | None) -> None:
+    assert next(frames(tidied(f"x.E: y\n{line}")), None) == frame
+
+
+def test_a_frame_of_go_stands_above_its_file() -> None:
+    text = (
+        "panic: x\n\ngoroutine 7 [running]:\npanic({0x1, 0x2})\n\t/usr/local/go/src/runtime/panic.go:792 +0x132\n"
+        "acme.example/shop/orders.(*Handler).Handle.func1(0xc0001, {0x1})\n\t/src/orders/handler.go:44 +0x1d2\n"
+        "github.com/x/y.Run\n\t/go/pkg/mod/github.com/x/y@v1/run.go:7"
+    )
+    assert list(frames(text)) == [("panic", False), ("orders.(*Handler).Handle", True), ("y.Run", False)]
+
+
+def test_a_call_of_php_is_in_the_function_that_the_next_line_names() -> None:
+    text = (
+        "PDOException: x in /app/vendor/dbal/Driver.php:62\nStack trace:\n"
+        "#0 /app/vendor/dbal/Connection.php(19): Dbal\\Driver->convert()\n"
+        "#1 /app/src/OrderHandler.php(38): Dbal\\Connection->flush()\n"
+        "#2 /app/vendor/messenger/Middleware.php(15): App\\OrderHandler->__invoke(Object(App\\Order))\n#3 {main}"
+    )
+    assert place([text]) == "OrderHandler.php __invoke"
+
+
+# a text, and the first words of its parts
+PARTS = [
+    ("a.B: x\n\tat a.B.c(B.java:1)\nCaused by: a.C: y\nCaused by: a.D: z", ["a.D:", "a.C:", "a.B:"]),
+    ("a.D: z\n\tat a.B.c(B.java:1)\nWrapped by: a.C: y", ["a.D:", "a.C:"]),
+    ("a.B: x\n\tat a.B.c(B.java:1)\n\tSuppressed: a.C: y\n\t\tat a.C.d(C.java:1)\n\tCaused by: a.D: z\n\tat a.E.f(E.java:1)", ["a.B:"]),
+    ("Error: x\n    at a (/b.js:1:1) {\n  [cause]: TypeError: y\n      at c (/d.js:1:1)\n}", ["TypeError:", "Error:"]),
+    ("A\\B: x in /a.php:1\nStack trace:\n#0 {main}\n\nNext A\\C: y in /b.php:2", ["A\\B:", "A\\C:"]),
+    ("a.B: x\\n\\tat a.B.c(B.java:1)\\nCaused by: a.C: y", ["a.C:", "a.B:"]),
+    ("a.B: x\r\n\tat a.B.c(B.java:1)\r\nCaused by: a.C: y", ["a.C:", "a.B:"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "words"), PARTS)
+def test_the_root_cause_is_the_first_part(text: str, words: list[str]) -> None:
+    assert [part.split(" ")[0] for part in parts(tidied(text))] == words
+
+
+def test_what_failed_beside_the_exception_is_no_frame_of_it() -> None:
+    text = PARTS[2][0]
+    assert [frame.name for frame in frames(tidied(text))] == ["a.B.c", "a.E.f"]
+
+
+def test_of_chained_tracebacks_the_direct_cause_of_the_last_is_the_root() -> None:
+    one = 'Traceback (most recent call last):\n  File "/app/a.py", line 1, in f\nKeyError: 1'
+    other = 'Traceback (most recent call last):\n  File "/app/b.py", line 1, in f\nshop.Error: 2'
+    direct = "\n\nThe above exception was the direct cause of the following exception:\n\n"
+    beside = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+    assert parts(one + direct + other) == [one, other]
+    assert parts(one + beside + other) == [other]
+    assert parts(one + direct + other + beside + one) == [one]
+
+
+def test_a_group_of_exceptions_is_read_as_its_last_one() -> None:
+    text = (
+        "  + Exception Group Traceback (most recent call last):\n  |   File \"/app/a.py\", line 1, in f\n"
+        "  | ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n  +-+---------------- 1 ----------------\n"
+        "    | Traceback (most recent call last):\n    |   File \"/app/b.py\", line 2, in g\n    | KeyError: 'x'\n"
+        "    +------------------------------------"
+    )  # fmt: skip
+    assert place(parts(tidied(text))) == "b.py g"
+
+
+def test_the_place_is_in_the_nearest_exception_that_has_one() -> None:
+    text = (
+        "a.B: x\n\tat com.shop.Outer.run(O.java:1)\nCaused by: a.C: y\n\tat com.shop.Near.take(N.java:1)\n"
+        "Caused by: a.D: z\n\tat java.net.Socket.read(S.java:1)\n\t... 9 more"
+    )
+    assert place(parts(text)) == "com.shop.Near.take"
+
+
+def test_a_method_that_checks_for_others_is_no_place_where_another_is() -> None:
+    check, caller = "\n\tat com.shop.Check.that(C.java:1)", "\n\tat com.shop.Orders.read(O.java:1)"
+    assert place([f"a.B: x{check}{caller}"]) == "com.shop.Orders.read"
+    assert place([f"a.B: x{check}"]) == "com.shop.Check.that"
+    translated = "\n\tat com.shop.Errors.translateException(E.java:1)"
+    assert place([f"a.B: x{translated}{caller}"]) == "com.shop.Orders.read"
+
+
+def test_whose_a_single_frame_is() -> None:
+    assert is_own("at com.shop.Stock.take(Stock.java:42)")
+    assert is_own('File "/app/shop/prices.py", line 17, in total_of: return x')
+    assert not is_own("at org.springframework.amqp.A.b(A.java:1)")
+    assert not is_own("at emit (node:events:518:28)")
+    assert not is_own("... 12 more")
