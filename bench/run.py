@@ -15,6 +15,7 @@ BENCHES = (
     "analyze",
     "letters",
     "incidents",
+    "grouping",
     "views",
     "retain",
     "scale",

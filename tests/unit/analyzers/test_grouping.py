@@ -1,0 +1,51 @@
+"""How well fingerprints group: the figures of bench/grouping.py do not get worse unseen."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+BENCH = Path(__file__).parents[3] / "bench" / "grouping.py"
+
+
+@pytest.fixture(scope="module")
+def grouping() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench_grouping", BENCH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_letters_of_one_failure_come_together_and_others_stay_apart(grouping: ModuleType) -> None:
+    told = grouping.letters(grouping.failures(), seeds=1)
+    texts, truth = [one.text for one in told], [one.failure for one in told]
+    found = grouping.score(truth, grouping.version_2(texts))
+    before = grouping.score(truth, grouping.version_1(texts))
+    assert (found.precision, found.merged) == (1, 0)
+    assert found.recall > 0.94
+    assert found.b_recall > 0.94
+    assert before.recall < found.recall
+    assert before.merged > found.merged
+
+
+# truth, groups, then the pairs' and the letters' precision and recall, failures split, groups merged
+SCORES = [
+    ("aabb", "xxyy", (1, 1, 1, 1), 0, 0),
+    ("aabb", "xxxx", (1 / 3, 1, 1 / 2, 1), 0, 1),
+    ("aabb", "xyzz", (1, 1 / 2, 1, 3 / 4), 1, 0),
+    ("aaab", "xxyy", (1 / 2, 1 / 3, 3 / 4, 2 / 3), 1, 1),
+]
+
+
+@pytest.mark.parametrize(("truth", "groups", "shares", "split", "merged"), SCORES)
+def test_groups_are_scored_as_the_definitions_say(
+    grouping: ModuleType, truth: str, groups: str, shares: tuple[float, ...], split: int, merged: int
+) -> None:
+    found = grouping.score(truth, groups)
+    assert found[:4] == pytest.approx(shares)
+    assert (found.split, found.merged) == (split, merged)
