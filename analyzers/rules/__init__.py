@@ -94,6 +94,7 @@ def judge(record: Record, facts: Facts) -> Verdict:
 
 def judged(letter: Letter, facts: Facts) -> tuple[Verdict, str | None]:
     """The verdict, and the text that the exception was read from, if any."""
+    letter = frameworks.as_named(letter)
     rule, found = _first_finding(letter, facts)
     try:
         return _verdict(letter, rule, found), found.error_text or found.error_message
@@ -177,7 +178,7 @@ class Step(NamedTuple):
 
 def steps(record: Record, facts: Facts) -> Iterator[Step]:
     """The rules that looked at a letter, in order, up to the one that decided."""
-    letter = Letter._make(record)
+    letter = frameworks.as_named(Letter._make(record))
     for rule in _asked(letter.broker_kind):
         watched = _Watched(letter)
         found = rule.find(cast(Letter, watched), facts)

@@ -53,6 +53,25 @@ _SYMFONY_QUEUE = "failed"
 """Its failure transport in every recipe."""
 
 
+_OF_JMS = {"_HYPHEN_": "-", "_DOT_": "."}
+"""What Camel writes for characters that no name of a JMS property may hold (DefaultJmsKeyFormatStrategy)."""
+
+
+def as_named(letter: Letter) -> Letter:
+    """The letter with its headers called as they were before Camel sent it over JMS."""
+    if not any(word in name for name in letter.headers for word in _OF_JMS):
+        return letter
+    named = letter._replace(headers={_decoded(name): value for name, value in letter.headers.items()})
+    named.fetch_body = letter.fetch_body
+    return named
+
+
+def _decoded(name: str) -> str:
+    for word, character in _OF_JMS.items():
+        name = name.replace(word, character)
+    return name
+
+
 def _nservicebus_time(text: str) -> datetime:
     return datetime.strptime(text, "%Y-%m-%d %H:%M:%S:%f %z")
 

@@ -282,6 +282,27 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("hand-written-error", None, None, "ValueError", "bad"),
     ),
     (record(headers={"X-Error-Code": "E42"}), ("hand-written-error", None, None, None, None)),
+    # As Camel's JMS component writes names.
+    (
+        record(
+            broker_kind="activemq",
+            headers={
+                "x_HYPHEN_error": "java.io.IOException: full",
+                "x_HYPHEN_original_HYPHEN_queue": "orders",
+            },
+        ),
+        ("hand-written-error", "orders", None, "java.io.IOException", "full"),
+    ),
+    (
+        record(
+            broker_kind="activemq",
+            headers={
+                "NServiceBus_DOT_ExceptionInfo_DOT_Message": "late",
+                "NServiceBus_DOT_FailedQ": "orders@m",
+            },
+        ),
+        ("nservicebus", "orders", None, None, "late"),
+    ),
     # Names that applications make up; what tells of no error says nothing.
     (
         record(headers={"x-last-error": "RuntimeError", "x-original-queue": "orders", "x-retry-count": "3"}),
