@@ -42,11 +42,14 @@ def events(context: Context) -> "list[Event]":
         return []
 
 
-def open_views(context: Context) -> "duckdb.DuckDBPyConnection":
-    """A read-only connection over the archive and the ledger."""
+def open_views(context: Context, with_plans: bool = False) -> "duckdb.DuckDBPyConnection":
+    """A read-only connection over the archive and the ledger. The view `audit` has who made plans only
+    `with_plans`, each of which is a file to read."""
     from dlq.archive.views import connect
+    from dlq.replay import planfile
 
-    return connect(context.store, replays(context), audit=audit(events(context)))
+    plans = planfile.made(context.store) if with_plans else ()
+    return connect(context.store, replays(context), audit=audit([*events(context), *plans]))
 
 
 def audit(said: "Iterable[Event]") -> "pa.Table":

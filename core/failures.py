@@ -16,8 +16,8 @@ from dlq.core.clock import from_iso, iso
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
 """States as lists show them: what needs a person first."""
-Action = Literal["assign", "note", "snooze", "resolve", "reopen", "approve", "apply"]
-"""Of a failure, but for the last two, which are of a plan."""
+Action = Literal["assign", "note", "snooze", "resolve", "reopen", "plan", "approve", "apply"]
+"""Of a failure, but for the last three, which are of a plan; who made one stands in its file."""
 
 
 class Event(NamedTuple):
@@ -29,11 +29,11 @@ class Event(NamedTuple):
     """Microseconds since the epoch, by the clock of who said it."""
     actor: str
     subject: str
-    """The fingerprint; of approve and apply the plan."""
+    """The fingerprint; of plan, approve and apply the plan."""
     action: Action
     value: str
-    """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of approve
-    and apply the plan's digest."""
+    """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of plan,
+    approve and apply the plan's digest."""
     reason: str
 
 
@@ -99,7 +99,7 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
     )
 
 
-OF_PLANS: tuple[Action, ...] = ("approve", "apply")
+OF_PLANS: tuple[Action, ...] = ("plan", "approve", "apply")
 _MOVES: tuple[Action, ...] = ("snooze", "resolve", "reopen")
 """Actions that say what the state is from then on; assign and note leave it, and end `new`."""
 _LETTERS = "letters:"

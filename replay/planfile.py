@@ -8,6 +8,7 @@ import json
 import mmap
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from hashlib import sha256
@@ -18,7 +19,9 @@ from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
-from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.clock import from_iso
+from dlq.core.errors import ArchiveError, DlqError, UsageError
+from dlq.core.failures import Event
 from dlq.replay.letters import Letter
 
 _FOLDER = "plans/"
@@ -169,6 +172,16 @@ def checked(store: Store, plan: str) -> Header:
     if _digest(header, running) != header.digest:
         raise UsageError(f"plan {plan} was changed after it was made; make a new one with `dlq replay plan`")
     return header
+
+
+def made(store: Store) -> Iterator[Event]:
+    """Who made which plan and why, of those that can be read and say it."""
+    for plan in ids(store):
+        with suppress(DlqError):
+            header = load(store, plan)
+            if header.actor is not None:
+                at, why = from_iso(header.created_at) or 0, header.reason or ""
+                yield Event(plan, at, header.actor, plan, "plan", header.digest, why)
 
 
 def letters(store: Store, plan: str) -> Iterator[Letter]:

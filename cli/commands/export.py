@@ -56,9 +56,9 @@ def export(
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
-    connection = open_views(context)
     selection = selecting.Selection(where, source, since, incident, failure)
     is_bundle = file.endswith(_BUNDLE)
+    connection = open_views(context, with_plans=is_bundle)
     if is_bundle or not selection.is_all:
         add_preview(context, connection)
     chosen = selection.condition(context, connection)

@@ -22,8 +22,9 @@ def query(
     """Ask the archive in SQL; it is read-only, and no file or network can be reached.
 
     Views: records, verdicts, incidents, bursts (of suppressed duplicates), transactions,
-    client_log (of the latest analysis),
-    replays (the ledger), letters (every column of record and verdict, replay_state and analysis),
+    client_log (of the latest analysis), replays (the ledger),
+    audit (who did what to failures, plans and letters),
+    letters (every column of record and verdict, replay_state and analysis),
     ls (the columns of dlq ls). Where no analysis has judged a letter yet, its verdict in letters and ls is a
     preview, and analysis says so.
     Times are UTC. Their columns: dlq query "describe letters"
@@ -36,7 +37,7 @@ def query(
 
     context: Context = ctx.obj
     checked = single_select(sys.stdin.read() if sql == "-" else sql)
-    connection = open_views(context)
+    connection = open_views(context, with_plans="audit" in checked.lower())
     add_preview(context, connection)
     found = run(connection, expanded(connection, checked))
     context.emit_rows(found.columns, found.rows)

@@ -47,6 +47,7 @@ def test_a_plan_goes_back_only_with_another_persons_consent_and_all_of_it_is_on_
     told = [(row["about"], row["subject"], row["action"], row["reason"]) for row in rows]
     assert told == [
         ("letter", one, "dismiss", "test traffic (mine)"),
+        ("plan", plan, "plan", "mended"),
         ("plan", plan, "approve", "seen"),
         ("plan", plan, "apply", ""),
         ("plan", plan, "apply", ""),

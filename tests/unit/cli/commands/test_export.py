@@ -107,6 +107,7 @@ def test_a_bundle_holds_all_that_is_known_of_an_incident(tmp_path: Path, dlq: Dl
     ]
     assert [(row["about"], row["action"], row["value"]) for row in found["audit"]] == [
         ("failure", "note", ""),
+        ("plan", "plan", plan["digest"]),
         ("plan", "approve", plan["digest"]),
         ("plan", "apply", plan["digest"]),
     ]
