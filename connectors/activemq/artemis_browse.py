@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.openwire_messages import CLASSES, Dispatch, UnreadableError, body_of, map_of
-from dlq.connectors.activemq.openwire_records import MARSHALLED, hidden, message_id
+from dlq.connectors.activemq.openwire_messages import CLASSES, Dispatch, UnreadableError, body_of
+from dlq.connectors.activemq.openwire_records import MARSHALLED, hidden, message_id, properties_of
 from dlq.connectors.activemq.stomp import Frame, unescape
 from dlq.core.errors import AccessDenied
 from dlq.core.record import NOTHING
@@ -57,7 +57,7 @@ class Browsed:
         if message is None:
             return
         try:
-            details = hidden(letter.kind, message, map_of(message.properties))
+            details = hidden(letter.kind, message, properties_of(message))
             body = body_of(letter.kind, message) if CLASSES[letter.kind] in MARSHALLED else None
         except UnreadableError:
             return

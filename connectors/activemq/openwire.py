@@ -363,17 +363,20 @@ class Reader:
 
     def feed(self, data: bytes) -> list[Answer]:
         """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
-        self._buffer += data
+        buffer = self._buffer
+        buffer += data
         found: list[Answer] = []
-        while len(self._buffer) >= 4:
-            size = int.from_bytes(self._buffer[:4], "big")
-            if size > self._max_frame or not size:
+        begin = 0
+        while len(buffer) - begin >= _COUNT.size:
+            (size,) = _COUNT.unpack_from(buffer, begin)
+            end = begin + _COUNT.size + size
+            if not 0 < size <= self._max_frame:
                 raise ConnectionLost(_NO_OPENWIRE)
-            if len(self._buffer) < 4 + size:
+            if len(buffer) < end:
                 break
-            frame = bytes(self._buffer[4 : 4 + size])
-            del self._buffer[: 4 + size]
-            found += self._answers(frame)
+            found += self._answers(bytes(buffer[begin + _COUNT.size : end]))
+            begin = end
+        del buffer[:begin]
         return found
 
     def _answers(self, frame: bytes) -> list[Answer]:

@@ -40,9 +40,9 @@ class Structure(NamedTuple):
     fields: tuple[Any, ...]
 
 
-Seen = dict[int, list[tuple[bytes, Structure]]]
-"""The last structures of each type, as they came and read. Most are the same from message to message, and
-none is the beginning of another."""
+Seen = dict["Alike", list[tuple[bytes, list[Any]]]]
+"""The last values of fields that are mostly the same from message to message, as they came and read. What is
+read ends where it says, so none is the beginning of another."""
 _FEW = 4
 
 
@@ -70,7 +70,9 @@ class Cursor:
 
     def number(self, layout: struct.Struct) -> Any:
         """One such field."""
-        return self.numbers(layout)[0]
+        at = self.at
+        self.at = at + layout.size
+        return layout.unpack_from(self.data, at)[0]
 
     def take(self, size: int) -> bytes:
         """So many bytes."""
@@ -82,7 +84,11 @@ class Cursor:
 
     def utf(self) -> str:
         """A text of at most 64 KiB (java.io.DataInput#readUTF)."""
-        data = self.take(self.number(_U16))
+        at = self.at
+        data = self.data[at + 2 : at + 2 + (self.data[at] << 8 | self.data[at + 1])]
+        self.at = at + 2 + len(data)
+        if len(data) != self.data[at] << 8 | self.data[at + 1]:
+            raise UnreadableError(_BREAKS_OFF)
         return data.decode("ascii") if data.isascii() else decoded(data)
 
     def string(self) -> str | None:
@@ -95,23 +101,13 @@ class Cursor:
 
     def structure(self) -> Structure | None:
         """A structure that may be absent."""
-        begin = self.at
         if not self.flag():
             return None
         kind = self.number(_U8)
         parts = _STRUCTURES.get(kind)
         if parts is None:
             raise UnreadableError(f"it holds a structure of type {kind}")
-        seen = self._seen.setdefault(kind, [])
-        for raw, found in seen:
-            if self.data.startswith(raw, begin):
-                self.at = begin + len(raw)
-                return found
-        found = Structure(kind, tuple(self.fields(parts)))
-        if kind != MESSAGE_ID:
-            seen.insert(0, (self.data[begin : self.at], found))
-            del seen[_FEW:]
-        return found
+        return Structure(kind, tuple(self.fields(parts)))
 
     def structures(self) -> list[Structure | None] | None:
         """An array of them that may be absent."""
@@ -123,12 +119,33 @@ class Cursor:
         for part in parts:
             if isinstance(part, struct.Struct):
                 values += self.numbers(part)
+            elif isinstance(part, Alike):
+                values += self.alike(part)
             else:
                 values.append(part(self))
         return values
 
+    def alike(self, part: "Alike") -> list[Any]:
+        """Fields that are mostly those of the last messages."""
+        begin, seen = self.at, self._seen.setdefault(part, [])
+        for raw, found in seen:
+            if self.data.startswith(raw, begin):
+                self.at = begin + len(raw)
+                return found
+        found = self.fields(part.parts)
+        seen.insert(0, (self.data[begin : self.at], found))
+        del seen[_FEW:]
+        return found
 
-Part = struct.Struct | Callable[[Cursor], Any]
+
+class Alike:
+    """Fields in a row that are mostly the same from message to message."""
+
+    def __init__(self, parts: "Parts") -> None:
+        self.parts = parts
+
+
+Part = struct.Struct | Alike | Callable[[Cursor], Any]
 Parts = Sequence[Part]
 _U8, _I8, _U16, _I16 = (struct.Struct(f">{code}") for code in "BbHh")
 _I32, _I64, _FLOAT, _DOUBLE = (struct.Struct(f">{code}") for code in "iqfd")
@@ -140,18 +157,25 @@ _OF_ITS_OWN: Mapping[str, Callable[[Cursor], Any]] = {
 
 
 def _parts(codes: str) -> Parts:
-    """`codes`: s text, x bytes, o structure, a structures; all else as the struct module has it."""
-    found = re.findall("[soxa]|[^soxa]+", codes)
-    return [_OF_ITS_OWN[part] if part in _OF_ITS_OWN else struct.Struct(f">{part}") for part in found]
+    """`codes`: s text, x bytes, o structure, a structures; all else as the struct module has it. In
+    parentheses: mostly alike."""
+    return [_part(found) for found in re.findall(r"\(.*?\)|[soxa]|[^soxa(]+", codes)]
+
+
+def _part(codes: str) -> "Part":
+    if codes.startswith("("):
+        return Alike(_parts(codes[1:-1]))
+    return _OF_ITS_OWN[codes] if codes in _OF_ITS_OWN else struct.Struct(f">{codes}")
 
 
 # Up to its id, from there to its content, and the rest.
-_MESSAGE = _parts("i?oooo"), _parts("osis?qboqs"), _parts("xoo?iaqs??aqq?")
+_MESSAGE = _parts("i?(oooo)"), _parts("(osi)s(?qbo)q(s)"), _parts("x(oo?iaqs??a)qq?")
+_PLACES = _parts("(oo)")
 _STRUCTURES: Mapping[int, Parts] = {
     kind: _parts(codes)
     for kind, codes in {
         **dict.fromkeys((QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC), "s"),
-        MESSAGE_ID: "soqq",  # text, producer, number, number at the broker
+        MESSAGE_ID: "(so)qq",  # text, producer, number, number at the broker
         111: "qo",  # local transaction
         112: "ixx",  # XA transaction
         120: "s",  # connection
@@ -223,8 +247,7 @@ def dispatch(frame: bytes, seen: Seen | None = None) -> Dispatch:
     read to its end gives a Dispatch with the reason."""
     cursor = Cursor(frame, 6, seen)
     try:
-        consumer = cursor.structure()
-        cursor.structure()
+        consumer, _ = cursor.fields(_PLACES)
         number = consumer.fields[2] if consumer else 0
         return _dispatched(cursor, number) if cursor.flag() else Dispatch(number, 0, b"", None)
     except _ENDS as error:
@@ -292,9 +315,11 @@ _KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
 
 
 def _value(cursor: Cursor, depth: int = 0) -> Value:
-    begin, code = cursor.at, cursor.number(_U8)
+    begin = cursor.at
+    code = cursor.data[begin]
     if code not in _KINDS or depth > _MAX_DEPTH:
         raise UnreadableError(f"it holds a value of type {code}")
+    cursor.at = begin + 1
     kind, read = _KINDS[code]
     value = read(cursor, depth)
     return Value(kind, value, cursor.data[begin : cursor.at])

@@ -9,6 +9,7 @@ marshalled message without its content.
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from dlq.connectors.activemq.jolokia import TYPE_OF
 from dlq.connectors.activemq.openwire_messages import (
@@ -49,7 +50,15 @@ _WITHOUT_TEXT = ("null", "bytes", "map", "list")
 _PAIR, _ASTRAL = b"\xed", re.compile("[\U00010000-\U0010ffff]")
 """Classic's STOMP shows half a surrogate pair of a stored property as U+FFFD. The record id is made of what
 it shows; `headers` tell the truth."""
-_escaped_name = lru_cache(4096)(escape)
+_SHORT = 256
+
+
+def _line(name: str, text: str) -> str:
+    return f"{escape(name)}:{escape(text)}"
+
+
+_short_line = lru_cache(4096)(_line)
+"""Most are the same from message to message."""
 
 
 def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequence[Record]:
@@ -76,18 +85,20 @@ def frame_of(letter: Dispatch) -> Frame:
     if message is None:
         raise UnreadableError(letter.unreadable or NOT_UNDERSTOOD)
     try:
-        properties, body = map_of(message.properties), body_of(letter.kind, message)
+        told, body = properties_of(message), body_of(letter.kind, message)
     except UnreadableError as error:
         raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
     headers = _standard(message)
     if letter.kind == BYTES:
         headers["content-length"] = str(len(body))
-    for name, value in properties.items():
-        text = value.value if value.kind == "string" else java_text(value)
-        headers[name] = text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
-    lines = [f"{_escaped_name(name)}:{escape(text)}" for name, text in headers.items() if text is not None]
+    headers.update(told.shown)
+    lines = [
+        _short_line(name, text) if len(text) < _SHORT else _line(name, text)
+        for name, text in headers.items()
+        if text is not None
+    ]
     head = "\n".join(lines).encode("utf-8", "replace")
-    return Frame(MESSAGE, head, body, False, letter.marshalled, hidden(letter.kind, message, properties))
+    return Frame(MESSAGE, head, body, False, letter.marshalled, hidden(letter.kind, message, told))
 
 
 def _standard(message: Message) -> dict[str, str | None]:
@@ -125,22 +136,47 @@ def message_id(name: Structure | None) -> str:
     return f"{connection}:{session}:{value}:{number}"
 
 
-def hidden(kind: int, message: Message, properties: Mapping[str, Value]) -> dict[str, str]:
+class Properties(NamedTuple):
+    """A message's properties: the text of each as STOMP shows it, and what it hides of them."""
+
+    shown: Mapping[str, str]
+    hidden: Mapping[str, str]
+
+
+def properties_of(message: Message) -> Properties:
+    """They are read once where messages in a row have the same. Raises UnreadableError."""
+    marshalled = message.properties or b""
+    return (_few if len(marshalled) < _FEW_BYTES else _properties)(marshalled)
+
+
+def _properties(marshalled: bytes) -> Properties:
+    values = map_of(marshalled)
+    types = {f"{TYPE_OF}{name}": one.kind for name, one in values.items() if one.kind != "string"}
+    raw = {f"{RAW_OF}{name}": one.raw.hex() for name, one in values.items() if one.kind in _WITHOUT_TEXT}
+    return Properties({name: _shown(one) for name, one in values.items()}, types | raw)
+
+
+_few, _FEW_BYTES = lru_cache(256)(_properties), 4096
+
+
+def _shown(value: Value) -> str:
+    text = value.value if value.kind == "string" else java_text(value)
+    return text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
+
+
+def hidden(kind: int, message: Message, properties: Properties) -> dict[str, str]:
     """What STOMP does not show of a message, as a record's `properties`."""
     found: dict[str, str] = {CLASS: CLASSES[kind]}
     if message.group is not None:
         found |= {"JMSXGroupID": message.group, "JMSXGroupSeq": str(message.group_sequence)}
     if message.broker_path:
         found["broker path"] = ", ".join(each.fields[0] or "" for each in message.broker_path if each)
+    if message.redelivery_counter > 0:
+        found["redelivery counter"] = str(message.redelivery_counter)
     if message.content is None and kind in (TEXT, BYTES):
         found[NO_CONTENT] = "true"
     if kind == BLOB:
         blob = {BLOB_URL: message.blob_url, BLOB_TYPE: message.blob_type}
         found |= {name: text for name, text in blob.items() if text is not None}
         found[BLOB_DELETED] = str(message.blob_deleted).lower()
-    for name, value in properties.items():
-        if value.kind != "string":
-            found[f"{TYPE_OF}{name}"] = value.kind
-        if value.kind in _WITHOUT_TEXT:
-            found[f"{RAW_OF}{name}"] = value.raw.hex()
-    return found
+    return {**found, **properties.hidden}

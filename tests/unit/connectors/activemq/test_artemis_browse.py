@@ -24,7 +24,9 @@ def shown(
     producer = Structure(PRODUCER, (f"ID:{NODE}:-1", number // (2**31 - 1), -1))
     name = Structure(110, (None, producer, number % (2**31 - 1), 0))
     empty = Message(*[None] * len(Message._fields))._replace(  # type: ignore[arg-type]
-        properties=openwire.properties({"amount": "7"}, {"amount": "int"}), compressed=False
+        properties=openwire.properties({"amount": "7"}, {"amount": "int"}),
+        compressed=False,
+        redelivery_counter=0,
     )
     message = empty._replace(content=content, timestamp=sent_at, message_id=name, **changes)
     return Dispatch(3, kind, b"name", message, b"", name)
