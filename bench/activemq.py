@@ -4,18 +4,22 @@
 
 Letters are 1 KiB persistent BytesMessages with a failure cause. Rates are of the work, durable Parquet and
 ledger included, without the start of the interpreter or the JVM; `whole` is the time of dlq's whole command.
+`cpu` is in microseconds a letter, of the client's whole process and of the broker: it counts where others
+use the machine, too.
 """
 
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
@@ -25,6 +29,7 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
 
+Told = TypeVar("Told")
 HEADERS = {
     "persistent": "true",
     "original-destination": "/queue/orders",
@@ -96,10 +101,26 @@ def configure(folder: Path, broker: ActiveMq, openwire: bool = False) -> None:
     (folder / "dlq.toml").write_text(text)
 
 
-def replay(folder: Path, queue: str) -> tuple[dict[str, Any], float]:
-    """Everything in this folder's archive goes to a queue; what apply says, and its wall time."""
+def planned(folder: Path, queue: str) -> str:
+    """A plan by which everything in this folder's archive goes to a queue."""
     plan, _ = dlq(folder, "replay", "plan", "--where", "true", "--any-advice", "--to", f"queue:{queue}")
-    return dlq(folder, "replay", "apply", str(plan["plan"]))
+    return str(plan["plan"])
+
+
+def with_cpu(broker: ActiveMq, letters: int, work: Callable[[], Told]) -> tuple[Told, dict[str, int]]:
+    """What the work says, and the microseconds of CPU that a letter took its processes and the broker."""
+    before = _cpu(broker)
+    told = work()
+    spent = [round((now - then) / letters * 1e6) for now, then in zip(_cpu(broker), before, strict=True)]
+    return told, dict(zip(("client", "broker"), spent, strict=True))
+
+
+def _cpu(broker: ActiveMq) -> tuple[float, float]:
+    """Seconds of all children that have ended, and of the broker."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert broker.process is not None
+    ticks = Path(f"/proc/{broker.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return ended.ru_utime + ended.ru_stime, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
 
 
 def measure(version: str, letters: int) -> dict[str, object]:
@@ -109,18 +130,23 @@ def measure(version: str, letters: int) -> dict[str, object]:
     with ActiveMq(version, heap="1g", jvm=[]) as broker:
         configure(folder, broker)
         fill(broker, "bench.java", letters)
-        received = java(broker, "receive", letters, "bench.java")
+        received, cpu_java = with_cpu(broker, letters, lambda: java(broker, "receive", letters, "bench.java"))
         fill(broker, "bench.dlq", letters)
         pulled, whole_pull = dlq(folder, "pull", "bench", "--mode", "drain")
         typed.mkdir()
         configure(typed, broker, openwire=True)
         fill(broker, "bench.dlq", letters)
-        pulled_openwire, _ = dlq(typed, "pull", "bench", "--mode", "drain")
-        sent = java(broker, "send", letters, "bench.sent")
+        (pulled_openwire, _), cpu_drain = with_cpu(
+            broker, letters, lambda: dlq(typed, "pull", "bench", "--mode", "drain")
+        )
+        sent, cpu_send = with_cpu(broker, letters, lambda: java(broker, "send", letters, "bench.sent"))
         java(broker, "receive", letters, "bench.sent")  # else the broker's memory limit holds producers back
-        applied, whole_apply = replay(folder, "bench.back")
+        applied, whole_apply = dlq(folder, "replay", "apply", planned(folder, "bench.back"))
         java(broker, "receive", letters, "bench.back")
-        by_openwire, whole_openwire = replay(typed, "bench.typed")
+        plan = planned(typed, "bench.typed")
+        (by_openwire, whole_openwire), cpu_apply = with_cpu(
+            broker, letters, lambda: dlq(typed, "replay", "apply", plan)
+        )
     taken, taken_openwire = (letters / each["sources"][0]["seconds"] for each in (pulled, pulled_openwire))
     replayed, replayed_openwire = letters / applied["seconds"], letters / by_openwire["seconds"]
     shutil.rmtree(folder)
@@ -140,6 +166,7 @@ def measure(version: str, letters: int) -> dict[str, object]:
         "openwire_ratio": round(replayed_openwire / sent, 2),
         "stomp_ratio_whole": round(letters / whole_apply / sent, 2),
         "openwire_ratio_whole": round(letters / whole_openwire / sent, 2),
+        "cpu": {"receive": cpu_java, "drain": cpu_drain, "send": cpu_send, "apply": cpu_apply},
         "pull": pulled["sources"],
         "states": [applied["states"], by_openwire["states"]],
     }

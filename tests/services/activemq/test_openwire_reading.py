@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from support import connector_contract
-from support.brokers.activemq.broker import ActiveMq
+from support.brokers.activemq.broker import CLASSIC, OLDER, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
 from support.brokers.activemq.sending import outgoing, place_on, published
 from support.connector_contract import ReadingContract
@@ -44,7 +44,7 @@ class TestContract(ReadingContract):
         return connector_contract.Place(here.connector, Source("letters", "legacy", queue=stomp.queue), fill)
 
 
-@on_classic
+@pytest.mark.parametrize("stomp_broker", [OLDER, *CLASSIC], indirect=True)
 def test_every_class_of_message_comes_back_as_java_sent_it(stomp: Place) -> None:
     here, back = by_openwire(stomp), f"{stomp.queue}.back"
     stomp.java("ActiveMqClasses.java", "send", stomp.queue)

@@ -1,6 +1,7 @@
-"""Real ActiveMQ brokers on 127.0.0.1 for the tests: Classic 5.18.6 and 6.3.1 from plain jars, Artemis 2.56.0.
+"""Real ActiveMQ brokers on 127.0.0.1 for the tests: Classic 5.18.6, 6.3.1 and, for a look at what is older,
+5.17.6 from plain jars, Artemis 2.56.0.
 
-    python tests/support/brokers/activemq/broker.py install   fetches all three from Maven Central, once
+    python tests/support/brokers/activemq/broker.py install   fetches all of them from Maven Central, once
     python tests/support/brokers/activemq/broker.py run 5.18.6   prints its ports, runs until stdin closes
 
 Each broker has temporary data and free ports and is stopped by its own pid.
@@ -25,9 +26,10 @@ from support.jvm import QUICK, compiled
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[3] / ".brokers"
-_AMQP_CLIENT = {"5.18.6": "1.15.0", "6.3.1": "2.9.0"}
+_AMQP_CLIENT = {"5.17.6": "1.15.0", "5.18.6": "1.15.0", "6.3.1": "2.9.0"}
 """Classic -> the Qpid JMS client of the same JMS (javax or jakarta)."""
-CLASSIC = tuple(_AMQP_CLIENT)
+OLDER, *_CLASSIC = _AMQP_CLIENT
+CLASSIC = tuple(_CLASSIC)
 ARTEMIS = "2.56.0"
 VERSIONS = (*CLASSIC, ARTEMIS)
 _POM = HERE / "pom.xml"
@@ -40,7 +42,7 @@ _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 def folder_of(version: str) -> Path:
     """Where `install` puts a version; other jars go elsewhere."""
-    jars = f"-{sha256(_POM.read_bytes()).hexdigest()[:8]}" if version in CLASSIC else ""
+    jars = f"-{sha256(_POM.read_bytes()).hexdigest()[:8]}" if version in _AMQP_CLIENT else ""
     return HOME / f"activemq-{version}{jars}"
 
 
@@ -249,7 +251,7 @@ def main() -> None:
     """The command line of the module's docstring."""
     command, *versions = sys.argv[1:]
     if command == "install":
-        for version in versions or VERSIONS:
+        for version in versions or (OLDER, *VERSIONS):
             print(install(version))
         return
     with broker_of(versions[0], *versions[1:]) as broker:
