@@ -38,6 +38,12 @@ _LIMIT = "Offset delivery count exceeded the threshold."
 _UNREAD = ("DeserializationException", "RecordDeserializationException")
 """Exceptions that nothing but a deserializer's failure is wrapped in. A SerializationException is none of
 them: what serializes throws it, too."""
+_UNCONVERTED = (
+    "ConversionException: Failed to convert from JSON",
+    "MessageConversionException: Cannot convert from [",
+)
+"""In a trace of Spring's: the listener was not called, since the record was nothing that it takes."""
+_WHOLE_MESSAGE = " for GenericMessage ["
 _READS_RECORDS = "RecordDeserializer.deserialize("
 """The frame of Streams that reads a record of a topic; its state stores have other ones."""
 _RETRY_TOPICS = {
@@ -146,11 +152,15 @@ def _filled(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
 
 
 def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) -> Finding | None:
-    """The same where a deserializer failed."""
+    """The same where a deserializer failed, or a converter after it."""
     classes = (letter.headers.get(name) or "" for name in framework.classes)
-    if not any(name.rpartition(".")[2] in _UNREAD for name in classes):
+    trace = _filled(letter.headers, framework.traces) or ""
+    is_unread = any(name.rpartition(".")[2] in _UNREAD for name in classes)
+    if not is_unread and not any(mark in trace for mark in _UNCONVERTED):
         return None
-    return _failed(letter, framework, attempts)
+    found = _failed(letter, framework, attempts)
+    # Spring tells the whole message there, which would make of each letter a failure of its own.
+    return found and found._replace(error_text=trace.partition(_WHOLE_MESSAGE)[0] or None)
 
 
 def retry_topic(letter: Letter, _: Facts) -> Finding | None:
@@ -192,8 +202,8 @@ def _retry_topic_attempts(letter: Letter) -> int | None:
 
 
 def spring_retry_unread(letter: Letter, _: Facts) -> Finding | None:
-    """kafka_exception-* of a DeserializationException: the deserializer of a @RetryableTopic failed
-    (ErrorHandlingDeserializer)"""
+    """kafka_exception-* of a DeserializationException, or of a conversion in the trace: the consumer of a
+    @RetryableTopic could not read it (ErrorHandlingDeserializer, PayloadMethodArgumentResolver)"""
     return _unread(letter, _SPRING_RETRY, _retry_topic_attempts(letter))
 
 
@@ -209,8 +219,8 @@ def _delivery_attempt(letter: Letter) -> int | None:
 
 
 def spring_unread(letter: Letter, _: Facts) -> Finding | None:
-    """kafka_dlt-exception-* or kafka_dlt-key-exception-* of a DeserializationException
-    (ErrorHandlingDeserializer)"""
+    """kafka_dlt-exception-* or kafka_dlt-key-exception-* of a DeserializationException, or of a conversion in
+    the trace (ErrorHandlingDeserializer, PayloadMethodArgumentResolver)"""
     return _unread(letter, _SPRING, _delivery_attempt(letter))
 
 
@@ -304,7 +314,7 @@ def _rejection(letter: Letter, *reasons: str) -> Finding | None:
 
 
 def brighter_unacceptable(letter: Letter, _: Facts) -> Finding | None:
-    """OriginalTopic with RejectionReason Unacceptable: Brighter refused it as no message of its
+    """OriginalTopic with RejectionReason Unacceptable: Brighter could make no message of it
     (KafkaMessageConsumer)"""
     return _rejection(letter, "Unacceptable")
 

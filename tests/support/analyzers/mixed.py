@@ -9,6 +9,7 @@ from support.analyzers.letters import died, imported
 from support.analyzers.rocket_letters import BORN, MINUTE, dead, letter
 from support.archives import write_segment
 from unit.analyzers.test_frameworks import TABLE as OF_FRAMEWORKS
+from unit.analyzers.test_rules_kafka import TABLE as OF_KAFKA
 from unit.analyzers.test_rules_rabbitmq import TABLE as OF_RABBITMQ
 
 from dlq.archive.store import LocalStore
@@ -212,7 +213,7 @@ FROM_FILES = [
         "_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders", **more}})._replace(source="texts")
       for more in ({"_AMQ_ACTUAL_EXPIRY": "1762053729000"}, {}, {"_AMQ_ORIG_ADDRESS": "DLQ", "_AMQ_ORIG_QUEUE": "DLQ"})),
 ]  # fmt: skip
-EVERY_RULE = [case[0] for table in (OF_RABBITMQ, OF_FRAMEWORKS) for case in table]
+EVERY_RULE = [case[0] for table in (OF_RABBITMQ, OF_FRAMEWORKS, OF_KAFKA) for case in table]
 
 SCENES = {
     "twins": [one for one, _ in TWINS],

@@ -1,10 +1,11 @@
 // Lets records die in real frameworks: java KafkaDeaths BOOTSTRAP PREFIX FOLDER. The topics PREFIX-spring,
-// -retried, -streams and -connect, and those of their dead letters, must be there; it runs until it is killed.
+// -typed, -retried, -streams and -connect, and those of their dead letters, must be there; it runs until it is killed.
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.UUID;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 import org.apache.kafka.common.serialization.IntegerDeserializer;
@@ -108,6 +109,10 @@ public class KafkaDeaths {
         @KafkaListener(topics = "${prefix}-spring-dlt", groupId = "${prefix}-repair", containerFactory = "counting")
         public void repair(Integer value) {
             throw new UnsupportedOperationException("not today");
+        }
+
+        @KafkaListener(topics = "${prefix}-typed", groupId = "${prefix}-typing", containerFactory = "counting")
+        public void take(UUID value) {
         }
 
         @RetryableTopic(attempts = "2", backOff = @BackOff(delay = 10), autoCreateTopics = "false")
