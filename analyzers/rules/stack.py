@@ -67,6 +67,8 @@ _SUPPRESSED = re.compile(
     """,
     re.VERBOSE,
 )
+_ESCAPED = re.compile(r"\\n (?: \\t | [ ]{1,12} \S | Stack[ ]trace: | Caused[ ]by:[ ] | / )", re.VERBOSE)
+"""Two characters where a line break was, before what begins a line of a trace."""
 _DIRECT_CAUSE = "\n\nThe above exception was the direct cause of the following exception:\n\n"
 _ANOTHER = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 
@@ -74,7 +76,7 @@ _ANOTHER = "\n\nDuring handling of the above exception, another exception occurr
 def tidied(text: str) -> str:
     """A trace whose line breaks are some, without what failed beside it (Java's Suppressed), and of a group
     of exceptions (Python's) the last one."""
-    if "\n" not in text and "\\n" in text:
+    if "\n" not in text and _ESCAPED.search(text):
         text = text.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t")
     text = text.replace("\r\n", "\n").replace("\xa0", " ")  # web pages indent with these
     if "Suppressed: " in text:

@@ -130,3 +130,8 @@ def test_whose_a_single_frame_is() -> None:
     assert not is_own("at org.springframework.amqp.A.b(A.java:1)")
     assert not is_own("at emit (node:events:518:28)")
     assert not is_own("... 12 more")
+
+
+def test_a_backslash_before_an_n_is_a_line_break_only_before_a_line_of_a_trace() -> None:
+    assert tidied(r"no such file: C:\new\notes (2)") == r"no such file: C:\new\notes (2)"
+    assert tidied(r"x: y\r\n\tat a.B.c(B.java:1)") == "x: y\n\tat a.B.c(B.java:1)"
