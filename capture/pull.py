@@ -193,12 +193,14 @@ class _Pull:
             reading.close()
 
     def _next_request(self, lost: Exception | None, tally: Tally) -> ReadRequest:
-        """After a poisoned connection take exactly what came before the poison, then look one by one."""
+        """After a poisoned connection take exactly what came before the poison, then read carefully. A queue
+        that gives its letters in another order then may poison that reading, too."""
         bounds = [n for n in (self._limit, self.result.snapshot) if n is not None]
         rest = min(bounds) - self._total.settled if bounds else None
         poisoned = isinstance(lost, PoisonMessage)
-        before_poison = tally.delivered if poisoned and not tally.settled else 0
-        careful = (poisoned or self._before_poison > 0) and not before_poison
+        again = self._before_poison > 0
+        before_poison = tally.delivered if poisoned and not (tally.settled or again) else 0
+        careful = (poisoned or again) and not before_poison
         self._before_poison = before_poison
         resume = self._checkpoint(self._request.mode, self._request.source)
         return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)

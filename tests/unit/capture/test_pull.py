@@ -1,5 +1,6 @@
 """Pulls over the embedded broker: nothing lost, nothing twice, whatever fails in between."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
+from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
-from dlq.core.errors import ArchiveError, Busy
+from dlq.core.errors import ArchiveError, Busy, PoisonMessage
 from dlq.core.settings import Broker, Source
 
 SOURCE = Source("orders", "shop", queue="orders.dlq")
@@ -102,6 +104,32 @@ def test_a_lost_connection_is_tried_again_and_doubles_nothing(
     assert (result.captured, result.left) == (350, 0)
     assert len(set(ids(store))) == 350
     assert broker.depth("orders.dlq") == 0
+
+
+class Poisoned(MemoryConnector):
+    """A queue that gives its letters in another order each time: whatever is not careful meets the poison."""
+
+    def read(self, request: ReadRequest) -> MemoryReading:
+        reading = super().read(request)
+        if not request.careful:
+            scan = reading.batches
+
+            def batches() -> Iterator[Batch]:
+                yield from scan()
+                raise PoisonMessage("one of them ends the connection")
+
+            reading.batches = batches  # type: ignore[method-assign]
+        return reading
+
+
+def test_a_poison_that_is_met_again_is_read_carefully_at_once(
+    store: LocalStore, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    broker.put("orders.dlq", *[letter(str(n)) for n in range(9)])
+    result = take(store, Poisoned(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
+    assert (result.captured, result.left, result.error) == (9, 0, None)
+    assert len(set(ids(store))) == 9
 
 
 @pytest.mark.parametrize("failing", ["segments/", "manifests/"])
