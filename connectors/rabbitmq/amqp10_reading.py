@@ -38,6 +38,10 @@ _ANSWER_SECONDS = 60.0
 _NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 
 
+_Run = tuple[int, int]
+"""The first and the last of some numbers in a row."""
+
+
 class TwoWayReading:
     """A pull of one queue, by the contract of `Reading`. Positions count first what AMQP 1.0 brings."""
 
@@ -62,10 +66,10 @@ class TwoWayReading:
         self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
         self._make = record_maker(request, link.server_version)
         self._kept: list[int] = []
-        self._others: list[int] = []
-        """Numbers of letters that AMQP 1.0 has brought and that are not answered yet."""
+        self._others: list[_Run] = []
+        """Numbers of letters that AMQP 1.0 has brought and that were not released yet."""
         self._open: list[Record] = []
-        self._open_bytes = self._seen_bytes = 0
+        self._open_bytes = self._seen = self._seen_bytes = 0
         self._yielded = time.monotonic()
         self._acknowledged = self._unanswered = 0
         self._has_looked = False
@@ -104,7 +108,10 @@ class TwoWayReading:
                     self._sort(delivery)
                     if self._is_due():
                         yield self._batch()
+                if time.monotonic() - heard > _ANSWER_SECONDS:
+                    raise LinkLostError(f"no answer within {_ANSWER_SECONDS:g} s")
                 if time.monotonic() - self._yielded >= _YIELD_SECONDS:
+                    self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
                     yield self._batch()
             if time.monotonic() - heard >= _WAIT_SECONDS:
                 time.sleep(_WAIT_SECONDS)
@@ -115,20 +122,16 @@ class TwoWayReading:
             return _FIRST_LETTERS
         return max(1, min(_MOST_LETTERS, _MOST_BYTES * self._seen // max(1, self._seen_bytes)))
 
-    @property
-    def _seen(self) -> int:
-        return len(self._kept) + len(self._others)
-
     def _sort(self, delivery: Delivery) -> None:
         """What cannot be read as a message is left to 0-9-1, which will say so."""
-        self._seen_bytes += len(delivery.message)
+        self._seen, self._seen_bytes = self._seen + 1, self._seen_bytes + len(delivery.message)
         try:
             parts = message.parts(message.split(delivery.message)[0])
             record = None if is_carried_by_0_9_1(parts) else self._make(delivery.message)
         except ValueError:
             record = None
         if record is None:
-            self._others.append(delivery.number)
+            _append(self._others, delivery.number)
         else:
             self._kept.append(delivery.number)
             self._open.append(record)
@@ -188,14 +191,14 @@ class TwoWayReading:
         own = min(position, len(self._kept))
         if own > self._acknowledged:
             with self._losses():
-                self._settle(self._kept[self._acknowledged : own], frames.ACCEPTED)
+                self._settle(_runs(self._kept[self._acknowledged : own]), frames.ACCEPTED)
                 self._acknowledged = own
                 self._let_go()
         if self._rest is not None and position > len(self._kept):
             self._rest.acknowledge(position - len(self._kept))
 
-    def _settle(self, numbers: Sequence[int], outcome: int) -> None:
-        for first, last in _ranges(numbers):
+    def _settle(self, runs: Iterable[_Run], outcome: int) -> None:
+        for first, last in runs:
             self._session.settle(first, last, outcome)
             self._unanswered += last - first + 1
 
@@ -226,22 +229,22 @@ class TwoWayReading:
         """Give back what was not acknowledged, unrejected."""
         if not self._session.dead:
             with contextlib.suppress(LinkLostError, DlqError):
-                self._settle([*self._others, *self._kept[self._acknowledged :]], frames.RELEASED)
+                held = _runs(self._kept[self._acknowledged :])
+                self._settle(sorted([*self._others, *held]), frames.RELEASED)
                 self._await_answers()
             self._session.close()
         (self._rest or self._link).close()
 
 
-def _ranges(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """First and last of each run without a gap."""
-    first = last = None
-    for number in sorted(numbers):
-        if first is None or last is None:
-            first = last = number
-        elif number == last + 1:
-            last = number
-        else:
-            yield first, last
-            first = last = number
-    if first is not None and last is not None:
-        yield first, last
+def _runs(numbers: Iterable[int]) -> list[_Run]:
+    runs: list[_Run] = []
+    for number in numbers:
+        _append(runs, number)
+    return runs
+
+
+def _append(runs: list[_Run], number: int) -> None:
+    if runs and runs[-1][1] == number - 1:
+        runs[-1] = runs[-1][0], number
+    else:
+        runs.append((number, number))
