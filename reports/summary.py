@@ -79,8 +79,12 @@ def next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str,
         for step, n in counted
         if n
     ]
-    incident = [next_step(row) for row in document["incidents"][:1]]
+    incident = [next_step(row) for row in document["incidents"][:1] if row["state"] not in _AT_REST]
     return _look_at_the_top(document["fingerprints"]) + incident + steps
+
+
+_AT_REST = ("resolved", "snoozed")
+"""Failures that need nobody now. They stand last, so that the first tells of all."""
 
 
 def _letters(count: int) -> str:
@@ -88,7 +92,7 @@ def _letters(count: int) -> str:
 
 
 def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
-    if not fingerprints:
+    if not fingerprints or fingerprints[0]["state"] in _AT_REST:
         return []
     top = fingerprints[0]
     which = "a failure that came back" if top["state"] == "regressed" else "the most frequent failure"

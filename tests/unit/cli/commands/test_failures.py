@@ -270,6 +270,13 @@ def test_a_regressed_failure_passes_its_threshold_and_stands_on_top(dlq: Dlq, st
     assert "came back" in document["next"][0]["why"]
 
 
+def test_nobody_is_sent_to_failures_that_need_nobody(dlq: Dlq) -> None:
+    assert any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
+    dlq("failures", "resolve", TIMEOUT, "--reason", "fixed")
+    dlq("failures", "snooze", NULL, "--until", "3d", "--reason", "known")
+    assert not any(step["command"].startswith("dlq show") for step in report(dlq)[1]["next"])
+
+
 def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     bounds = ("--fail-on", "total > 1", "--fail-on", "application_error > 1", "--fail-on", "fingerprints > 1")
     assert report(dlq, *bounds)[0] == 5
