@@ -3,8 +3,11 @@
 The only module but those that read and send which knows the client library; `dlq[kafka]` brings it.
 """
 
+import logging
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -76,6 +79,14 @@ _NO_ANSWER = (
 )
 
 
+_SILENT = logging.getLogger(f"{__name__}.library")
+"""It would write to standard error what `noted` is told of anyway."""
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+_WHEN = re.compile(r" \(after \d+ms in state .*")
+"""What the library adds of its own state."""
+
+
 class Place(NamedTuple):
     """One partition."""
 
@@ -119,7 +130,8 @@ def translated(error: KafkaError, where: str, first: KafkaError | None = None) -
 
 
 def _words(error: KafkaError) -> str:
-    return f"{error.name()}: {' '.join(str(error.str()).split())[:200]}"
+    said = _WHEN.sub("", " ".join(str(error.str()).split()))
+    return f"{error.name()}: {said[:200]}"
 
 
 _HINTS: Mapping[int, str] = {
@@ -155,6 +167,7 @@ class Cluster:
 
     def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
         """The library's error, in words."""
+        self._admin.poll(0)  # which hands out what its connections met with
         return translated(error, where or self.name, self._first)
 
     def silence(self) -> ConnectionLost:
@@ -164,11 +177,11 @@ class Cluster:
 
     @cached_property
     def _admin(self) -> AdminClient:
-        return AdminClient(self._with_errors({}))
+        return self._made(AdminClient, {})
 
     def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
         """What reads partitions that it is assigned. It joins no group, commits nothing, and never jumps."""
-        return Consumer(self._with_errors({
+        return self._made(Consumer, {
             "group.id": READER,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
@@ -177,14 +190,18 @@ class Cluster:
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
             **more,
-        }))  # fmt: skip
+        })  # fmt: skip
 
     def producer(self, more: Mapping[str, Any]) -> Producer:
         """What sends."""
-        return Producer(self._with_errors({"allow.auto.create.topics": False, **more}))
+        return self._made(Producer, {"allow.auto.create.topics": False, **more})
 
-    def _with_errors(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._settings, **more, "error_cb": self.noted}
+    def _made(self, client: Callable[[dict[str, Any]], T], more: Mapping[str, Any]) -> T:
+        try:
+            return client({**self._settings, **more, "error_cb": self.noted, "logger": _SILENT})
+        except KafkaException as error:
+            said = _words(error.args[0])
+            raise ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
 
     def asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
         """The answers to questions of the admin client, asked again while a leader is not known yet.
@@ -194,14 +211,25 @@ class Cluster:
         deadline = time.monotonic() + self.timeout
         while True:
             try:
-                return {key: future.result(self.timeout + 1) for key, future in ask(self._admin).items()}
+                return {key: self._answer(future) for key, future in ask(self._admin).items()}
             except KafkaException as error:
                 failed: KafkaError = error.args[0]
                 if failed.code() not in _AGAIN or time.monotonic() > deadline:
                     raise self.trouble(failed, where) from error
-            except TimeoutError as error:
-                raise self.silence() from error
             time.sleep(_PAUSE)
+
+    def _answer(self, future: Future[T]) -> T:
+        """What a question comes to; who is refused need not wait for the library, which tries again. Raises
+        KafkaException, BrokerError."""
+        deadline = time.monotonic() + self.timeout + 1
+        while time.monotonic() < deadline:
+            try:
+                return future.result(_PAUSE)
+            except TimeoutError:
+                self._admin.poll(0)
+            if self._first is not None and self._first.code() in _DENIED:
+                raise self.trouble(self._first)
+        raise self.silence()
 
     @cached_property
     def id(self) -> str:
@@ -248,11 +276,9 @@ class Cluster:
         """Raises NotFound."""
         futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout)
         try:
-            told = futures[name].result(self.timeout + 1)
+            told = self._answer(futures[name])
         except KafkaException as error:
             raise self.trouble(error.args[0], f"topic {name} on {self.name}") from error
-        except TimeoutError as error:
-            raise self.silence() from error
         return Topic(name, str(told.topic_id), len(told.partitions))
 
     def logs(self, topics: Iterable[Topic]) -> list[Log]:

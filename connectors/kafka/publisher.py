@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dlq.connectors.base import Outgoing, Sent
+from dlq.connectors.base import Outcome, Outgoing, Sent
 from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.republishing import Message, message_of
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
@@ -60,14 +60,15 @@ class KafkaPublisher:
         self._done: list[Sent] = []
         self._again: list[Outgoing] = []
         self._alone = False
-        self._lost: str | None = None
+        self._has_confirmed = False
+        self._lost: BrokerError | None = None
         self._over = False
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher`."""
         while not self._over or self._open or self._again:
             self._fill(outgoing)
-            self._producer.poll(0 if self._done else _POLL_SECONDS)
+            self._poll(0 if self._done else _POLL_SECONDS)
             if not self._open and self._again:
                 self._each_alone()
             if self._lost is not None:
@@ -75,12 +76,25 @@ class KafkaPublisher:
             done, self._done = self._done, []
             yield from done
             if self._lost is not None:
-                raise ConnectionLost(self._lost)
+                raise self._lost
 
     def close(self) -> None:
         """Nothing that is open is sent any more."""
         self._producer.purge()
-        self._producer.poll(0)
+        self._poll(0)
+
+    def _poll(self, wait: float) -> None:
+        """Take the answers that are there. Without the right to write the library never begins to send."""
+        try:
+            self._producer.poll(wait)
+        except KafkaException as error:
+            failed: KafkaError = error.args[0]
+            is_refused = failed.code() in _REFUSED and not self._has_confirmed
+            self._lost = self._cluster.trouble(failed)
+            said = str(self._lost)
+            outcome: Outcome = "refused" if is_refused else "in_doubt"
+            self._done += [Sent(number, outcome, said) for number in self._open]
+            self._open.clear()
 
     def _fill(self, outgoing: Iterator[Outgoing]) -> None:
         """Take letters while there is room, but not for long: what was taken is to be sent."""
@@ -109,7 +123,7 @@ class KafkaPublisher:
             return
         except BrokerError as error:
             self._done.append(Sent(letter.number, "in_doubt", str(error)))
-            self._lost = str(error)
+            self._lost = error
             return
         self._open[letter.number] = letter
         try:
@@ -119,7 +133,7 @@ class KafkaPublisher:
             refused = isinstance(failed, KafkaError) and failed.code() in _REFUSED
             self._open.pop(letter.number)
             self._done.append(Sent(letter.number, "refused" if refused else "in_doubt", str(failed)))
-            self._lost = None if refused else str(failed)
+            self._lost = None if refused else ConnectionLost(f"{self._cluster.name}: {failed}")
 
     def _produce(self, number: int, message: Message, target: _Target) -> None:
         where = message.partition
@@ -139,6 +153,7 @@ class KafkaPublisher:
         if letter is None:
             return
         if error is None:
+            self._has_confirmed = True
             self._done.append(Sent(number, "confirmed"))
         elif error.code() in _OF_THE_BATCH and not self._alone:
             self._again.append(letter)
@@ -147,7 +162,7 @@ class KafkaPublisher:
             is_refused = error.code() in _REFUSED
             self._done.append(Sent(number, "refused" if is_refused else "in_doubt", said))
             if not is_refused:
-                self._lost = self._lost or f"{self._cluster.name} did not answer: {said}"
+                self._lost = self._lost or ConnectionLost(f"{self._cluster.name} did not answer: {said}")
 
     def _each_alone(self) -> None:
         """In their order, one at a time."""
@@ -155,18 +170,18 @@ class KafkaPublisher:
         self._alone = True
         for letter in again:
             if self._lost is not None:
-                self._done.append(Sent(letter.number, "in_doubt", self._lost))
+                self._done.append(Sent(letter.number, "in_doubt", str(self._lost)))
                 continue
             self._send(letter)
             while letter.number in self._open:
-                self._producer.poll(_POLL_SECONDS)
+                self._poll(_POLL_SECONDS)
         self._alone = False
 
     def _give_up(self) -> None:
         """Nothing more leaves this process, and nobody knows what had."""
         self._producer.purge()
-        self._producer.poll(0)
-        why = self._lost
+        self._poll(0)
+        why = str(self._lost)
         held = [*self._open, *(letter.number for letter in self._again)]
         self._done += [Sent(number, "in_doubt", why) for number in held]
         self._open.clear()

@@ -1,0 +1,136 @@
+"""What a Kafka cluster refuses, and what cannot be reached, is said in one line."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from support.brokers.kafka.broker import Kafka
+from support.brokers.kafka.driver import Driver
+from support.brokers.kafka.fixtures import read_all
+from support.brokers.kafka.install import VERSIONS
+from support.sending_contract import provenance, said
+
+from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.kafka.connector import KafkaConnector
+from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
+from dlq.core.errors import AccessDenied, ConfigError, DlqError, NotFound, Unreachable
+
+from .test_replay import dead
+
+pytestmark = pytest.mark.kafka
+SECRETS = ("GOOD", "s3cret-of-bob"), ("BAD", "s3cret-of-none")
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def guarded(request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A node with users, rights and TLS; bob may read the dead letters, eve nothing."""
+    users = {"admin": SECRETS[0][1], "bob": SECRETS[0][1], "eve": SECRETS[0][1]}
+    more = {"auto_create_topics_enable": "true"}
+    with Kafka(request.param, users=users, acl=True, tls=True, **more) as node:
+        driver = Driver(node.bootstrap)
+        driver.create_topic("orders-dlt")
+        driver.send("orders-dlt", b"letter")
+        allowed = AclBinding(
+            ResourceType.TOPIC, "orders-dlt", ResourcePatternType.LITERAL, "User:bob", "*",
+            AclOperation.READ, AclPermissionType.ALLOW,
+        )  # fmt: skip
+        for future in driver.admin.create_acls([allowed]).values():
+            future.result(30)
+        yield node
+
+
+@pytest.fixture(autouse=True)
+def secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in SECRETS:
+        monkeypatch.setenv(name, value)
+
+
+def connector(url: str, **settings: Any) -> KafkaConnector:
+    return KafkaConnector(KafkaBroker("shop", "kafka", url, **{"timeout": "10s", **settings}))
+
+
+def bodies(found: KafkaConnector, topic: str = "orders-dlt") -> list[bytes]:
+    request = ReadRequest(KafkaSource("s", "shop", topic=topic), "copy", "p")
+    return [record.body for record in read_all(found, request).records]
+
+
+def by_sasl(node: Kafka, user: str, password: str = "GOOD", mechanism: str = "PLAIN") -> KafkaConnector:
+    url = f"kafka://{node.sasl_bootstrap}"
+    return connector(url, user=user, password_env=password, mechanism=mechanism)
+
+
+def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> None:
+    bob = by_sasl(guarded, "bob")
+    assert bodies(bob) == [b"letter"]
+    warnings = bob.inspect(KafkaSource("s", "shop", topic="orders-dlt")).warnings
+    assert any("DESCRIBE_CONFIGS" in warning for warning in warnings)
+    assert any("DESCRIBE on the cluster" in warning for warning in warnings)
+    assert bob.consumers([Target("topic", "orders-dlt")]) == {}, "an empty list of groups proves nothing"
+
+
+def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka) -> None:
+    publisher = by_sasl(guarded, "bob").publisher("plan", 10)
+    letter = Outgoing(0, dead(0), Target("topic", "orders-dlt"), provenance(0, "plan"))
+    answers, error = said(publisher, iter([letter]))
+    publisher.close()
+    assert isinstance(error, AccessDenied)
+    assert [answer.outcome for answer in answers] == ["refused"]
+    assert "AUTHORIZATION" in str(answers[0].detail)
+
+
+def test_a_certificate_is_checked(guarded: Kafka) -> None:
+    url = f"kafka+ssl://{guarded.tls_bootstrap}"
+    assert bodies(connector(url, ca_file=str(guarded.ca))) == [b"letter"]
+    with pytest.raises(AccessDenied, match=r"certificate verify failed.*ca_file"):
+        bodies(connector(url, timeout="2s"))
+
+
+def test_a_certificate_that_is_not_there_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"brokers\.shop"):
+        bodies(connector("kafka+ssl://127.0.0.1:1", ca_file=str(tmp_path / "none.pem")))
+
+
+REFUSED: list[tuple[dict[str, str], type[DlqError], str]] = [
+    ({"user": "bob", "password": "BAD"}, AccessDenied, "Invalid username or password; look at user"),
+    ({"user": "bob", "mechanism": "SCRAM-SHA-512"}, AccessDenied, "Unsupported SASL mechanism"),
+    ({"user": "eve"}, AccessDenied, "the user lacks a right on it"),
+]
+
+
+@pytest.mark.parametrize(("who", "error", "why"), REFUSED)
+def test_whom_a_broker_refuses_hears_why(
+    guarded: Kafka, who: dict[str, str], error: type[DlqError], why: str
+) -> None:
+    with pytest.raises(error) as caught:
+        bodies(by_sasl(guarded, **who))
+    assert why in str(caught.value)
+    assert not any(secret in str(caught.value) for _, secret in SECRETS)
+
+
+def test_what_is_not_there_or_does_not_speak_so_is_told_apart(guarded: Kafka) -> None:
+    with pytest.raises(NotFound, match="no-such"):
+        bodies(connector(guarded.url), "no-such")
+    with pytest.raises(NotFound, match="fits no-\\*"):
+        bodies(connector(guarded.url), "no-*")
+    with pytest.raises(Unreachable, match=r"TLS \(kafka\+ssl://\)"):
+        bodies(connector(f"kafka://{guarded.tls_bootstrap}", timeout="2s"))
+    with pytest.raises(Unreachable, match="Connection refused"):
+        bodies(connector("kafka://127.0.0.1:1", timeout="2s"))
+    with pytest.raises(Unreachable, match="host names"):
+        bodies(connector("kafka://no-such-host.invalid:9092", timeout="2s"))
+
+
+def test_asking_for_a_topic_makes_none(guarded: Kafka) -> None:
+    found = connector(guarded.url)
+    assert found.missing([Target("topic", "ordres")]) == {
+        Target("topic", "ordres"): "there is no topic ordres"
+    }
+    assert "ordres" not in Driver(guarded.bootstrap).admin.list_topics(timeout=30).topics
