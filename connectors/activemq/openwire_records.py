@@ -98,7 +98,8 @@ def frame_of(letter: Dispatch) -> Frame:
         if text is not None
     ]
     head = "\n".join(lines).encode("utf-8", "replace")
-    return Frame(MESSAGE, head, body, False, letter.marshalled, hidden(letter.kind, message, told))
+    unshown = hidden(letter.kind, message, told)
+    return Frame(MESSAGE, head, body, False, letter.marshalled, unshown, _died_at(message, told))
 
 
 def _standard(message: Message) -> dict[str, str | None]:
@@ -162,6 +163,13 @@ _few, _FEW_BYTES = lru_cache(256)(_properties), 4096
 def _shown(value: Value) -> str:
     text = value.value if value.kind == "string" else java_text(value)
     return text if text.isascii() else _ASTRAL.sub("\ufffd\ufffd", text)
+
+
+def _died_at(message: Message, told: Properties) -> str | None:
+    """When the broker dead-lettered it: it takes a letter in again then, and writes the property that a later
+    move takes away (BrokerSupport#doResend, RegionBroker#sendToDeadLetterQueue)."""
+    dead_lettered = message.original_destination is not None and "originalExpiration" in told.shown
+    return str(message.broker_in) if dead_lettered else None
 
 
 def hidden(kind: int, message: Message, properties: Properties) -> dict[str, str]:

@@ -158,7 +158,7 @@ def _or_empty(text: str | None) -> str:
 
 
 def _millis(text: str | None) -> int | None:
-    """A header's milliseconds as microseconds; absent, zero and nonsense are None."""
+    """Milliseconds as microseconds; absent, zero and nonsense are None."""
     if not text or text == "0" or not text.isascii() or not text.isdigit() or len(text) > 15:
         return None
     return datable(int(text) * 1000) or None
@@ -184,7 +184,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
 
     def columns(frames: Sequence[Frame], heads: Heads) -> Columns:
         rows, of = len(frames), heads.of
-        _, lines, bodies, inner_nuls, raw, properties = zip(*frames, strict=True)
+        _, lines, bodies, inner_nuls, raw, properties, died_at = zip(*frames, strict=True)
         ids, origins = ids_of(heads), origins_of(heads)
         stable = heads.stable if artemis else map_column(_as_stored, heads.stable)
         digests = [sha256(body).hexdigest() for body in bodies]
@@ -214,7 +214,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             origin=map_column(itemgetter(1), origins),
             captured_at=all_the(now()),
             published_at=map_column(_millis, of("timestamp")),
-            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY")) if artemis else all_the(None),
+            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY") if artemis else collapsed(died_at)),
             expires_at=map_column(_millis, of("expires")),
             failure_text=of("dlqDeliveryFailureCause"),
             redelivered=map_column(_is_true, of("redelivered")),

@@ -42,6 +42,8 @@ class Frame(NamedTuple):
     """What is archived as it came, where that is not `head`."""
     properties: Mapping[str, str] | None = None
     """What is known beside the headers."""
+    died_at: str | None = None
+    """When it became a dead letter, in milliseconds since 1970, where that is known."""
 
 
 def escape(text: str) -> str:

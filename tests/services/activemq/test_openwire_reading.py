@@ -14,6 +14,7 @@ from support.servers.cutter import Cutter
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Target
+from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -95,6 +96,17 @@ def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object
         for name in sorted({*one.headers, *other.headers} - of_delivery)
         if one.headers.get(name) != other.headers.get(name, "").replace("😀", "\ufffd\ufffd")
     ] + [(one.body, other.body) for one, other in zip(some, others, strict=True) if one.body != other.body]
+
+
+@on_classic
+def test_a_letter_says_when_it_died_and_one_that_was_only_sent_here_does_not(stomp: Place) -> None:
+    began, origin = now(), f"ttl.{stomp.queue}"
+    stomp.send(b"late", queue=origin, expires="1")
+    [died] = [r for r in by_openwire(stomp).drain("ActiveMQ.DLQ") if r.origin == origin]
+    assert died.dead_at is not None
+    assert began - 1000 <= died.dead_at <= now()
+    stomp.send(b"by hand", **{"original-destination": "/queue/orders"})
+    assert [r.dead_at for r in by_openwire(stomp).drain()] == [None]
 
 
 @on_classic
