@@ -51,9 +51,6 @@ _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
 _AMQP_1_0 = (4,)
 """Since then every node speaks it."""
-_RELEASE_COUNTS_NOT = (4, 3)
-"""Before, whatever goes back to a quorum queue counts towards its limit."""
-_ENOUGH_DELIVERIES = 10
 
 
 class RabbitConnector:
@@ -162,9 +159,15 @@ class RabbitConnector:
         self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
     ) -> RabbitReading | TwoWayReading:
         """After a poisoned connection by both protocols, where what goes back does not count or may."""
-        if not request.careful or not _may_be_looked_at(topology, version_of(link.server_version)):
+        version = version_of(link.server_version)
+        if not request.careful or version < _AMQP_1_0 or not inspection.may_release(topology, version):
             return RabbitReading(link, request, depth, topology, notes)
-        return TwoWayReading(link, opened(self._broker), request, depth, topology, notes)
+        try:
+            session = opened(self._broker)
+        except DlqError:
+            link.close()
+            raise
+        return TwoWayReading(link, session, request, depth, topology, notes)
 
     def _learn(self, queue: str, version: str) -> Topology:
         """What must fail closes its channel, so it gets a connection of its own."""
@@ -249,14 +252,6 @@ class RabbitConnector:
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:
     return link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk)
-
-
-def _may_be_looked_at(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
-    """Whether all letters may be taken by AMQP 1.0 and released again."""
-    if version < _AMQP_1_0 or version >= _RELEASE_COUNTS_NOT or topology.get("queue_type") == "classic":
-        return version >= _AMQP_1_0
-    limit = topology.get("delivery_limit")
-    return limit >= _ENOUGH_DELIVERIES if isinstance(limit, int) else bool(topology.get("policies_known"))
 
 
 def _poison(broker: RabbitBroker, version: tuple[int, ...]) -> PoisonMessage:

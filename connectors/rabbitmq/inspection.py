@@ -43,6 +43,10 @@ _NO_STATISTICS = (
 
 
 _SHOWS_DEATHS = (3, 13, 3)
+_COUNTS_FAILURES_ALONE = (4, 3)
+"""Before, whatever goes back to a quorum queue counts towards its limit."""
+_ENOUGH_DELIVERIES = 10
+"""A limit that leaves room for some more."""
 
 
 def harm_of_copy(topology: Topology) -> str | None:
@@ -54,6 +58,14 @@ def harm_of_copy(topology: Topology) -> str | None:
     if topology.kind == "quorum" and not topology.policies_known:
         return _PERHAPS_LIMITED
     return None
+
+
+def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
+    """Whether all letters of a queue (`Topology.document`) may be taken and given back without harm."""
+    if version >= _COUNTS_FAILURES_ALONE or topology.get("queue_type") == "classic":
+        return True
+    limit = topology.get("delivery_limit")
+    return limit >= _ENOUGH_DELIVERIES if isinstance(limit, int) else bool(topology.get("policies_known"))
 
 
 def change_by_copy(topology: Topology, version: str) -> str:

@@ -5,7 +5,17 @@ import pytest
 
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.amqp.table import Properties, decode
-from dlq.connectors.rabbitmq.republishing import MAX_FRAME, block_to_send, preview, target_of
+from dlq.connectors.rabbitmq.amqp10 import message
+from dlq.connectors.rabbitmq.amqp10.values import binary, described, mapping, sequence, string, symbol
+from dlq.connectors.rabbitmq.amqp10_records import headers_of
+from dlq.connectors.rabbitmq.republishing import (
+    MAX_FRAME,
+    block_to_send,
+    edit_headers,
+    message_to_send,
+    preview,
+    target_of,
+)
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -187,3 +197,46 @@ def test_targets(record: Record, to: str, target: Target | None) -> None:
 def test_a_target_that_rabbitmq_does_not_have_is_refused_in_words(to: str) -> None:
     with pytest.raises(UsageError, match="use origin, queue:NAME or exchange:NAME/KEY"):
         target_of(DIED, to)
+
+
+def letter_of_1_0(body: bytes = b"body") -> Record:
+    """With what the broker, its user and a framework have left on it."""
+    annotations = [
+        symbol(name) + string("v") for name in ("x-opt-deaths", "x-exchange", "x-cc", "x-opt-mine")
+    ]
+    sections = [
+        described(message.HEADER, sequence([])),
+        described(message.ANNOTATIONS, mapping(annotations)),
+        described(message.PROPERTIES, sequence([string("id"), binary(b"me")])),
+        described(message.APPLICATION, mapping([string(n) + string("v") for n in ("MT-Reason", "tenant")])),
+        described(message.DATA, binary(body)),
+    ]
+    block, found, _ = message.split(b"".join(sections))
+    return Record("r", "s", "b", "rabbitmq", "d", raw_properties=block, body=found, body_size=len(found))
+
+
+def test_a_letter_of_amqp_1_0_goes_back_without_what_the_broker_and_a_framework_left_on_it() -> None:
+    what = letter_of_1_0()
+    shown = preview(what, ORDERS, PROVENANCE, keep_headers=False)
+    assert shown.stripped == ["x-opt-deaths", "x-exchange", "x-cc", "MT-Reason", "user_id"]
+    assert (shown.problem, "only AMQP 1.0 carries it" in shown.warnings[0]) == (None, True)
+    block, body, _ = message.split(message_to_send(what, PROVENANCE, keep_headers=False))
+    assert headers_of(message.parts(block)) == {"x-opt-mine": "v", "tenant": "v", **PROVENANCE}
+    assert body == b"body"
+    assert "MT-Reason" not in preview(what, ORDERS, PROVENANCE, keep_headers=True).stripped
+
+
+def test_damaged_sections_are_a_problem_in_one_line() -> None:
+    damaged = letter_of_1_0()._replace(raw_properties=b"\x00\x53\x70\xd0\x00")
+    assert "cannot be sent" in (preview(damaged, ORDERS, PROVENANCE, keep_headers=False).problem or "")
+
+
+def test_headers_are_edited_in_the_form_that_a_letter_has() -> None:
+    block = letter_of_1_0().raw_properties or b""
+    edited = edit_headers(block, "x-cc".__eq__, {"tenant": "other"})
+    assert message.is_block(edited)
+    assert headers_of(message.parts(edited))["tenant"] == "other"
+    block = letter({"tenant": "v"}).raw_properties or b""
+    assert decode(edit_headers(block, lambda _name: False, {"tenant": "other"})).headers == {
+        "tenant": "other"
+    }
