@@ -1,9 +1,11 @@
 """Reading from and sending to RabbitMQ, against a shovel and stock pika, in one run on the same node.
 
-    python bench/rabbitmq.py [--letters 200000] [--versions 3.10 4] [--kinds classic quorum] [--json FILE]
+    python bench/rabbitmq.py [--letters 200000] [--versions 3.10 4] [--kinds classic quorum]
+        [--pairs 5] [--json FILE]
 
 Letters are 1 KiB persistent, with x-death and six headers. dlq is timed as its user sees it: the wall
-time of the whole command, interpreter start and durable Parquet or ledger included.
+time of the whole command, interpreter start and durable Parquet included; of an apply it is the time of sending,
+ledger included.
 """
 
 import argparse
@@ -18,6 +20,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 
 import pika
 from rabbitmq_rivals import pika_confirms, pika_consumer, shovel
@@ -71,13 +74,13 @@ class Node:
 @contextlib.contextmanager
 def running(version: str) -> Iterator[Node]:
     """A private node of the tests."""
-    programs = Path(__file__).parent.parent / "tests" / "services"
+    programs = Path(__file__).parent.parent / "tests" / "support" / "brokers" / "rabbitmq"
     root = []
     if version == "4":
-        asked = [sys.executable, programs / "rabbitmq4_install.py"]
+        asked = [sys.executable, programs / "install.py"]
         said_so = subprocess.run(asked, check=True, stdout=subprocess.PIPE, text=True).stdout
         root = [said_so.partition(" is in ")[2].rpartition(" (")[0]]
-    started = [sys.executable, programs / "rabbitmq_broker.py", *root]
+    started = [sys.executable, programs / "broker.py", *root]
     process = subprocess.Popen(started, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -99,6 +102,8 @@ class Row:
     cpu_us: float | None = None
     """The command's CPU time in microseconds a letter."""
     peak_mib: float | None = None
+    ratios: tuple[float, ...] = ()
+    """With a witness: to the rate without one, of each pair."""
 
 
 def block(number: int) -> bytes:
@@ -178,7 +183,20 @@ def publisher_alone(node: Node, queue: str, letters: int) -> tuple[float, float]
     return taken
 
 
-def measure(node: Node, version: str, kind: str, letters: int) -> Iterator[Row]:
+def applies(folder: Path, letters: int, pairs: int) -> Iterator[tuple[float, float, float]]:
+    """The letters go back in parts, by turns without and with a witness; of each part (letters a second,
+    CPU microseconds a letter, peak MiB). The start of the interpreter is not in the rate."""
+    part = letters // (2 * pairs)
+    chosen = ("--to", "queue:c", "--any-advice", "--where", "replay_state is null", "--limit", str(part))
+    for witness in ((), ("--witness",)) * pairs:
+        plan, *_ = command(folder, "replay", "plan", *chosen, *witness)
+        said, _, cpu, peak = command(folder, "replay", "apply", str(plan["plan"]))
+        if said["sent"] != part:
+            raise SystemExit(f"replay apply sent {said['sent']} of {part}")
+        yield part / float(str(said["seconds"])), cpu / part * 1e6, peak
+
+
+def measure(node: Node, version: str, kind: str, letters: int, pairs: int) -> Iterator[Row]:
     """All measurements on one kind of queue."""
 
     def row(what: str, seconds: float, cpu: float | None = None, peak: float | None = None) -> Row:
@@ -195,14 +213,12 @@ def measure(node: Node, version: str, kind: str, letters: int) -> Iterator[Row]:
         said, wall, cpu, peak = command(folder, "pull", "orders", "--mode", "drain")
         check(said, letters)
         yield row("dlq pull --mode drain, to Parquet", wall, cpu, peak)
-        half = letters // 2
-        for what, words in (("", ("--limit", str(half))), (" and witness", ("--witness",))):
-            to = ("--to", "queue:c", "--any-advice")
-            plan, wall, cpu, peak = command(folder, "replay", "plan", *to, *words)
-            said, wall, cpu, peak = command(folder, "replay", "apply", str(plan["plan"]))
-            if said["sent"] != half:
-                raise SystemExit(f"replay apply sent {said['sent']} of {half}")
-            yield row(f"dlq replay apply, with ledger{what}", 2 * wall, 2 * cpu, peak)
+        parts = list(applies(folder, letters, pairs))
+        without, witnessed = parts[::2], parts[1::2]
+        ratios = tuple(one[0] / other[0] for one, other in zip(witnessed, without, strict=True))
+        yield Row(version, kind, "dlq replay apply, with ledger", *map(median, zip(*without, strict=True)))
+        figures = map(median, zip(*witnessed, strict=True))
+        yield Row(version, kind, "dlq replay apply, and witness", *figures, ratios=ratios)
     headers = {**HEADERS, "trace": "0" * 32}
     yield row("pika publisher, confirms + mandatory", pika_confirms(node.url, "d", letters, headers, BODY))
     wall, cpu = publisher_alone(node, "e", letters)
@@ -232,7 +248,8 @@ def report(rows: list[Row]) -> None:
         )
         cpu = f"{row.cpu_us:8.1f}" if row.cpu_us is not None else " " * 8
         peak = f"{row.peak_mib:6.0f}" if row.peak_mib is not None else ""
-        print(f"{row.version:8}{row.kind:9}{row.what:40}{row.rate:9.0f}{ratios}{cpu}{peak}")
+        pairs = f"  {median(row.ratios):.2f} of the rate without" if row.ratios else ""
+        print(f"{row.version:8}{row.kind:9}{row.what:40}{row.rate:9.0f}{ratios}{cpu}{peak}{pairs}")
 
 
 def main() -> None:
@@ -241,6 +258,7 @@ def main() -> None:
     parser.add_argument("--letters", type=int, default=200_000)
     parser.add_argument("--versions", nargs="+", default=["3.10", "4"], choices=["3.10", "4"])
     parser.add_argument("--kinds", nargs="+", default=["classic", "quorum"], choices=["classic", "quorum"])
+    parser.add_argument("--pairs", type=int, default=5, help="of applies, without a witness and with one")
     parser.add_argument("--json", type=Path, help="also write the figures here")
     wanted = parser.parse_args()
     os.environ[PASSWORD_VARIABLE] = "guest"
@@ -248,7 +266,7 @@ def main() -> None:
     for version in wanted.versions:
         with running(version) as node:
             for kind in wanted.kinds:
-                for row in measure(node, version, kind, wanted.letters):
+                for row in measure(node, version, kind, wanted.letters, wanted.pairs):
                     print(
                         f"# {row.version} {row.kind} {row.what}: {row.rate:.0f}/s",
                         file=sys.stderr,

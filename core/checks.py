@@ -9,6 +9,7 @@ from dlq.core.brokers import kind_of
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import (
+    AUTO,
     EVIDENCE_KINDS,
     RETAIN_STATES,
     Evidence,
@@ -36,6 +37,10 @@ def check(settings: Settings) -> None:
     _check_urls(settings)
     for broker in settings.brokers.values():
         _sound(f"brokers.{broker.name}.timeout", units.seconds, broker.timeout)
+        if isinstance(broker.witness, str) and broker.witness != AUTO:
+            raise ConfigError(
+                f"brokers.{broker.name}.witness must be true, false or {AUTO!r}, not {broker.witness!r}"
+            )
         kind_of(broker.kind).check(f"brokers.{broker.name}", broker)
     for source in settings.sources.values():
         _check_source(f"sources.{source.name}", source, settings)

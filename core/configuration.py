@@ -175,10 +175,10 @@ def _with_environment(values: dict[str, Any], environment: Mapping[str, str]) ->
 def _of_text(variable: str, text: str, wanted: Any) -> Any:
     """A variable's text as its setting's type; raises ConfigError."""
     options = typing.get_args(wanted) if isinstance(wanted, types.UnionType) else (wanted,)
-    if str in options:
-        return text
     if bool in options and text.lower() in _TRUTHS:
         return _TRUTHS[text.lower()]
+    if str in options:
+        return text
     if int in options and _INTEGER.fullmatch(text):
         return int(text)
     if any(typing.get_origin(option) is tuple for option in options):

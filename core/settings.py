@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
+AUTO = "auto"
+"""`witness`: on where it is of use."""
 EVIDENCE_KINDS = ("rocketmq-dedup", "shine-mq")
 RETAIN_STATES = ("replayed", "dismissed", "waiting")
 """Letters that retention may remove: replayed = confirmed; waiting = not, and nothing of them is open."""
@@ -18,7 +20,8 @@ class Broker:
     password_file: str | None = None
     password_command: tuple[str, ...] | None = None
     password_env: str | None = None
-    witness: bool = False
+    witness: bool | str = False
+    """Whether a replay leaves proof there; "auto": where a witness is needed and would prove something."""
     ca_file: str | None = None
     cert_file: str | None = None
     key_file: str | None = None

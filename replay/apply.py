@@ -130,7 +130,7 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     failed = []
     for broker in header.brokers:
         try:
-            brokers.get(broker).forget(header.plan, header.witness)
+            brokers.get(broker).forget(header.plan, header.leaves_witness(broker))
         except BrokerError as error:
             failed.append(
                 f"what the plan left on {broker} could not be removed: {error}; "
@@ -173,7 +173,8 @@ class _Sender:
         letters = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
         targets = (letter.target for letter in planfile.letters(store, plan) if letter.broker == broker)
         planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
-        publisher = connector.publisher(self._header.plan, self._in_flight, self._header.witness)
+        witness = self._header.leaves_witness(broker)
+        publisher = connector.publisher(plan, self._in_flight, witness)
         outcomes = self._run.outcomes
         try:
             for sent in publisher.publish(self._outgoing(letters, progress)):

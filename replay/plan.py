@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -23,7 +23,7 @@ from dlq.core.brokers import kind_of
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
-from dlq.core.settings import Settings
+from dlq.core.settings import AUTO, Settings
 from dlq.replay import ledger as ledgers
 from dlq.replay import planfile
 from dlq.replay.brokers import Brokers
@@ -272,7 +272,7 @@ class Planner:
 
     def _commit(self, draft: Draft, wanted: Wanted) -> Header:
         tally, moment = self._tally, now()
-        witness = wanted.witness or any(self._settings.brokers[name].witness for name in tally.brokers)
+        left_on, unproven = self._proof(wanted)
         header = Header(
             plan="",
             created_at=iso(moment),
@@ -281,13 +281,13 @@ class Planner:
             letters=draft.letters,
             rate=wanted.rate,
             keep_headers=wanted.keep_headers,
-            witness=witness,
+            witness=wanted.witness or left_on,
             any_advice=wanted.any_advice,
             audience=self._consumers(),
             targets=dict(tally.targets.most_common()),
             left_out=dict(tally.left_out.most_common()),
             stripped=dict(tally.stripped.most_common()),
-            warnings=dict(tally.warnings.most_common()) | (self._obstacles() if witness else {}),
+            warnings=dict(tally.warnings.most_common()) | unproven,
             brokers=dict(tally.brokers),
             segments=self._segments(draft),
             edits=wanted.edits.digest(tally.edited),
@@ -301,15 +301,27 @@ class Planner:
         draft.commit(self._store, header)
         return header
 
-    def _obstacles(self) -> dict[str, int]:
-        """What would keep a crash from being cleared up, said before anything is sent."""
-        said: dict[str, int] = {}
+    def _proof(self, wanted: Wanted) -> tuple[Sequence[str], dict[str, int]]:
+        """The brokers on which a witness is left by their settings; and what would keep a crash from being
+        cleared up where one is asked for, said before anything is sent -> for how many letters."""
+        left_on: list[str] = []
+        unproven: dict[str, int] = {}
         for broker, letters in self._tally.brokers.items():
-            with suppress(BrokerError):  # who sends will hear of it
-                said |= {
-                    f"{broker}: {reason}": letters for reason in self._brokers.get(broker).obstacles(True)
-                }
-        return said
+            setting = wanted.witness or self._settings.brokers[broker].witness
+            against = self._against_a_witness(broker) if setting else None
+            is_left = setting is True or (setting == AUTO and against == [])
+            if is_left:
+                left_on.append(broker)
+            place = broker if is_left else f"{broker}: no witness is left"
+            unproven |= {f"{place}: {reason}": letters for reason in against or ()}
+        return left_on, unproven
+
+    def _against_a_witness(self, broker: str) -> Sequence[str] | None:
+        """What would keep one from proving anything; None where none is needed, or nobody can be asked."""
+        connector = self._brokers.get(broker)
+        with suppress(BrokerError):  # who sends will hear of it
+            return connector.obstacles(True) if connector.obstacles(False) else None
+        return None
 
     def _segments(self, draft: Draft) -> Mapping[str, str]:
         return {m.stem: m.digest for m in manifests.every(self._store) if m.stem in draft.segments}

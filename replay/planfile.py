@@ -7,7 +7,7 @@ needs no more memory than one of ten.
 import json
 import mmap
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -46,7 +46,8 @@ class Header:
     letters: int
     rate: float | None = None
     keep_headers: bool = False
-    witness: bool = False
+    witness: bool | Sequence[str] = False
+    """Whether a witness is left on every broker, or the brokers on which one is left."""
     any_advice: bool = False
     targets: Mapping[str, int] = field(default_factory=dict)
     """Target -> how many letters go there."""
@@ -66,6 +67,10 @@ class Header:
     actor: str | None = None
     """Who made it; None in a plan of an older dlq."""
     reason: str | None = None
+
+    def leaves_witness(self, broker: str) -> bool:
+        """Whether a witness is left on this broker."""
+        return self.witness if isinstance(self.witness, bool) else broker in self.witness
 
 
 def name_of(plan: str) -> str:

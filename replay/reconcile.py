@@ -143,7 +143,7 @@ def _on_brokers(
             connector = brokers.get(broker)
             shown = connector.find(header.plan, sent, *span, planfile.bounds_of(store, header.plan, broker))
             if "unknown" in shown.values():
-                why = connector.obstacles(header.witness, header.plan, span[0]) or [_SILENT]
+                why = connector.obstacles(header.leaves_witness(broker), header.plan, span[0]) or [_SILENT]
                 notes += [f"{broker}: {reason}" for reason in why]
             found |= shown
         except BrokerError as error:

@@ -7,7 +7,7 @@ code of the broker, `as_our_error` for an exception of pika.
 import contextlib
 import re
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -166,6 +166,17 @@ def open_connection(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
     finally:
         with contextlib.suppress(exceptions.AMQPError):
             connection.close()
+
+
+def may(new_channel: Callable[[], Any], attempt: Callable[[Any], object]) -> bool:
+    """Whether the broker lets the user do this: any answer but 403."""
+    channel = new_channel()
+    try:
+        attempt(channel)
+    except exceptions.ChannelClosedByBroker as refused:
+        return bool(refused.reply_code != 403)
+    channel.close()
+    return True
 
 
 _LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)

@@ -44,7 +44,7 @@ from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
-from dlq.core.settings import Source
+from dlq.core.settings import AUTO, Source
 from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
@@ -63,17 +63,20 @@ class RabbitConnector:
         self._choices = parameters(broker)
 
     def inspect(self, source: Source) -> Inspection:
-        """A queue, or all that a pattern finds. A witness that could prove nothing is among the warnings."""
+        """A queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
         try:
             look = queue_pattern.inspect if is_pattern(source.queue) else inspection.inspect
             found = look(self._broker, source.queue or "")
         except NotFound as error:
             raise self._with_name_meant(error, source) from error
-        return (
-            replace(found, warnings=[*found.warnings, *self.obstacles(True)])
-            if self._broker.witness
-            else found
-        )
+        return self._with_witness(found) if self._broker.witness else found
+
+    def _with_witness(self, found: Inspection) -> Inspection:
+        against = self.obstacles(True)
+        if self._broker.witness != AUTO:
+            return replace(found, warnings=[*found.warnings, *against])
+        said = f"none: {'; '.join(against)}" if against else "left by a replay"
+        return replace(found, facts={**found.facts, "witness": said})
 
     def gauge(self, source: Source) -> Gauge:
         """By a passive declare, with what the management API adds; of a pattern the sum."""
@@ -238,7 +241,7 @@ class RabbitConnector:
         return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """There is no witness or no management API, or a node restarted since."""
+        """There is no witness, no right to leave one, or no management API, or a node restarted since."""
         return rabbitmq_witness.obstacles(self._broker, witness, plan, since)
 
     def forget(self, plan: str, witness: bool = False) -> None:

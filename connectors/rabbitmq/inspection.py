@@ -4,10 +4,8 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pika.exceptions import ChannelClosedByBroker
-
 from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq.connection import open_connection
+from dlq.connectors.rabbitmq.connection import may, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
@@ -116,8 +114,8 @@ def inspect(broker: RabbitBroker, queue: str) -> Inspection:
             channel = connection.channel()
             depth = lasting(lambda: int(channel.queue_declare(queue, passive=True).method.message_count))
         rights = {
-            "read": _may(connection.channel, _try_to_read(queue)),
-            "write to the default exchange": _may(connection.channel, _try_to_write),
+            "read": may(connection.channel, _try_to_read(queue)),
+            "write to the default exchange": may(connection.channel, _try_to_write),
         }
     return _inspection(topology, version, depth, declared.consumer_count, rights)
 
@@ -198,16 +196,6 @@ def _warnings(
         _NO_STATISTICS: topology.policies_known and topology.unacknowledged is None,
     }
     return [text for text, holds in found.items() if holds]
-
-
-def _may(new_channel: Callable[[], Any], attempt: Callable[[Any], None]) -> bool:
-    channel = new_channel()
-    try:
-        attempt(channel)
-    except ChannelClosedByBroker as refused:
-        return bool(refused.reply_code != 403)
-    channel.close()
-    return True
 
 
 def _try_to_read(queue: str) -> Callable[[Any], None]:

@@ -13,8 +13,10 @@ the witness is read over 0-9-1, and ends at them.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence, Set
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from pika import exceptions, spec
@@ -23,14 +25,21 @@ from dlq.connectors.base import Outgoing, Presence, Sent, Target
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.amqp10.message import is_block
-from dlq.connectors.rabbitmq.connection import as_our_error, connect, parameters, refusal
+from dlq.connectors.rabbitmq.connection import (
+    as_our_error,
+    connect,
+    may,
+    open_connection,
+    parameters,
+    refusal,
+)
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.clock import now
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
@@ -80,6 +89,9 @@ class WitnessedPublisher:
                     channel.queue_bind(queue, exchange_of(self._plan), target)
         except NotFound:
             return "", target
+        except AccessDenied as error:
+            hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
+            raise AccessDenied(f"{error}; {hint}") from error
         return exchange_of(self._plan), target
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
@@ -140,8 +152,8 @@ def _leaves_proof(letter: Outgoing) -> bool:
 
 
 def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-    """What keeps the witness from proving anything: there is none, there is no management API, or a node
-    restarted."""
+    """What keeps the witness from proving anything: there is none, there is no management API, the user may
+    not leave one, or a node restarted."""
     if not witness:
         return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
     if not broker.management_url:
@@ -154,12 +166,41 @@ def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 
         if not all(isinstance(node.get("uptime"), int) for node in nodes) or not nodes:
             return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
         try:
-            return [*_against(management, plan, since, 0), *_of_old_versions(management)] if plan else []
+            if plan:
+                return [*_against(management, plan, since, 0), *_of_old_versions(management)]
         except ManagementError as error:
             return [str(error)]
+    return _missing_rights(broker)
 
 
 _NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+
+
+def _missing_rights(broker: RabbitBroker) -> list[str]:
+    """Tried with names that nothing has: the broker looks at the rights first, and nothing changes."""
+    name = f"rights-{uuid.uuid4()}"
+    with open_connection(broker) as connection:
+        missing = [
+            right for right, step in _RIGHTS.items() if not may(connection.channel, partial(step, name))
+        ]
+    return [f"the user may not {', '.join(missing)}"] if missing else []
+
+
+def _try_to_publish(plan: str, channel: Any) -> None:
+    """The answer to the next question tells what became of it."""
+    channel.basic_publish(exchange_of(plan), "", b"")
+    channel.basic_qos(prefetch_count=1)
+
+
+_RIGHTS: Mapping[str, Callable[[str, Any], object]] = {
+    "configure exchanges dlq.replay.*": lambda plan, channel: channel.exchange_delete(exchange_of(plan)),
+    "configure queues dlq.witness.*": lambda plan, channel: channel.queue_delete(queue_of(plan)),
+    "bind dlq.witness.* to dlq.replay.* (write to the one, read the other)": lambda plan, channel: (
+        channel.queue_bind(queue_of(plan), exchange_of(plan), "")
+    ),
+    "write to dlq.replay.*": _try_to_publish,
+    "read dlq.witness.*": lambda plan, channel: channel.basic_get(queue_of(plan)),
+}
 
 
 def _against(management: Management, plan: str, since: int, late: int) -> Iterator[str]:

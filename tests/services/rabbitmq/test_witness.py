@@ -205,6 +205,34 @@ def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Ra
 
 
 @on_private_nodes
+@pytest.mark.parametrize(
+    ("configure", "write", "read", "lacks"),
+    [
+        (".*", ".*", ".*", []),
+        ("^$", ".*", ".*", ["configure exchanges dlq.replay.*", "configure queues dlq.witness.*"]),
+        (".*", "^dlq.witness.*", ".*", ["write to dlq.replay.*"]),
+        (".*", "^dlq.replay.*", ".*", ["bind dlq.witness.*"]),
+        (".*", ".*", "^dlq.replay.*", ["read dlq.witness.*"]),
+    ],
+)
+def test_auto_leaves_a_witness_where_the_user_may(
+    rabbit: Rabbit, configure: str, write: str, read: str, lacks: list[str]
+) -> None:
+    rabbit.node.api("PUT", "users", "sender", password="guest", tags="monitoring")
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "sender", configure=configure, write=write, read=read)
+    url = rabbit.broker().url.replace("guest@", "sender@")
+    connector, queue = RabbitConnector(rabbit.broker(url=url, witness="auto")), rabbit.queue()
+    rabbit.wait_for_statistics(queue)
+    said = " ".join(connector.obstacles(True))
+    assert ("the user may not" in said) == bool(lacks)
+    assert all(right in said for right in lacks)
+    fact = connector.inspect(request(queue).source).facts["witness"]
+    assert fact == (f"none: {said}" if lacks else "left by a replay")
+    made = [rabbit.node.api("GET", kind, rabbit.vhost) for kind in ("queues", "exchanges")]
+    assert "rights-" not in str(made)
+
+
+@on_private_nodes
 def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Rabbit) -> None:
     def asked_by(tags: str) -> RabbitConnector:
         rabbit.node.api("PUT", "users", "asker", password="guest", tags=tags)

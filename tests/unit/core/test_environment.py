@@ -30,7 +30,8 @@ def test_texts_numbers_truths_and_lists_are_read() -> None:
         "pass",
         "show",
     )
-    assert not settings(DLQ_BROKERS_SHOP_WITNESS="false").brokers["shop"].witness
+    assert settings(DLQ_BROKERS_SHOP_WITNESS="false").brokers["shop"].witness is False
+    assert settings(DLQ_BROKERS_SHOP_WITNESS="auto").brokers["shop"].witness == "auto"
     assert not settings(DLQ_SOURCES_ORDERS_TRANSACTIONS="0").sources["orders"].transactions
 
 
@@ -39,7 +40,7 @@ def test_texts_numbers_truths_and_lists_are_read() -> None:
     [
         ("DLQ_REPLAY_MAX_LAPS", "abc", "DLQ_REPLAY_MAX_LAPS must be a whole number, not 'abc'"),
         ("DLQ_PROFILES_NIGHT_1_LIMIT", "", "a whole number"),
-        ("DLQ_BROKERS_SHOP_WITNESS", "maybe", "true or false, not 'maybe'"),
+        ("DLQ_BROKERS_SHOP_WITNESS", "maybe", "true, false or 'auto', not 'maybe'"),
         ("DLQ_SPARK_CONF", "a=b", "set in the file"),
         ("DLQ_RETAIN_STATES", "replaid", "retain.states"),
     ],

@@ -163,13 +163,40 @@ def test_limit_takes_the_first(plan: Planning) -> None:
     assert ids(plan, plan(Wanted(limit=2))) == [one.record_id for one in known[:2]]
 
 
-def test_witness_is_on_when_the_broker_says_so(plan: Planning) -> None:
+@pytest.mark.parametrize(
+    ("setting", "against", "is_left", "said"),
+    [
+        (False, [], False, []),
+        (True, [], True, []),
+        (True, ["no management"], True, ["shop: no management"]),
+        ("auto", [], True, []),
+        ("auto", ["no management"], False, ["shop: no witness is left: no management"]),
+        ("auto", None, False, []),
+    ],
+)
+def test_a_witness_is_left_where_the_settings_say_so_and_by_auto_where_it_proves_something(
+    plan: Planning,
+    setting: bool | str,
+    against: list[str] | None,
+    is_left: bool,
+    said: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`against`: what would keep a witness from proving anything; None: the broker needs none."""
     fill(plan.store, 1)
-    assert not plan().witness
-    assert plan(Wanted(witness=True)).witness
-    broker = replace(plan.config.brokers["shop"], witness=True)
+    without = [] if against is None else ["no witness was left"]
+    monkeypatch.setattr(plan.queue, "obstacles", lambda witness: (against or []) if witness else without)
+    broker = replace(plan.config.brokers["shop"], witness=setting)
     plan.config = replace(plan.config, brokers={"shop": broker})
-    assert plan().witness
+    header = plan()
+    assert (header.leaves_witness("shop"), list(header.warnings)) == (is_left, said)
+    assert not header.leaves_witness("another")
+
+
+def test_witness_is_left_on_every_broker_when_it_is_asked_for(plan: Planning) -> None:
+    fill(plan.store, 1)
+    assert not plan().leaves_witness("shop")
+    assert plan(Wanted(witness=True)).leaves_witness("shop")
 
 
 def test_letters_whose_queue_is_gone_are_left_out_and_a_named_queue_must_be_there(plan: Planning) -> None:

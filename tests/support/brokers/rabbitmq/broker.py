@@ -58,16 +58,20 @@ def free_ports(count: int, low: int = 20_000, high: int = 32_000) -> list[int]:
 class Node:
     """One node in a temporary folder. `url` and `http` hold the user guest; `kill` is kill -9."""
 
-    def __init__(self, root: Path | None = None, conf: str = "", boot_timeout: float = 120) -> None:
+    def __init__(
+        self, root: Path | None = None, conf: str = "", boot_timeout: float = 120, epmd: int | None = None
+    ) -> None:
+        """`epmd`: the port of one that runs already; without it the node has its own."""
         self.root = str(root.resolve()) if root else ""
         self.bin = f"{self.root}/usr/lib/rabbitmq/bin"
         self.boot_timeout = boot_timeout
         self.folder = Path(tempfile.mkdtemp(prefix="rabbit-"))
         # AMQP, management, distribution, epmd; the last is the first of the ten ports of the command line
-        self.port, self.http_port, *others = free_ports(5)
+        self.port, self.http_port, distribution, own_epmd, cli = free_ports(5)
+        self.name = f"n{self.port}@localhost"
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
         self.http = f"http://127.0.0.1:{self.http_port}"
-        self.environment = self._prepare(conf, *others)
+        self.environment = self._prepare(conf, distribution, epmd or own_epmd, cli)
         self.process: subprocess.Popen[bytes] | None = None
 
     def _prepare(self, conf: str, distribution: int, epmd: int, cli: int) -> dict[str, str]:
@@ -87,7 +91,7 @@ class Node:
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "ERL_CRASH_DUMP": "/dev/null",
-            "RABBITMQ_NODENAME": f"n{self.port}@localhost",
+            "RABBITMQ_NODENAME": self.name,
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
