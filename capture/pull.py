@@ -1,6 +1,7 @@
 """One pull: read a source, make its letters durable, acknowledge them, and say what happened."""
 
 import json
+import math
 import os
 import time
 from dataclasses import dataclass, field, replace
@@ -15,11 +16,13 @@ from dlq.capture.attempt import Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.capture.overlaps import named
 from dlq.connectors.base import Mode, Reading, ReadRequest
-from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage
+from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage, Unreachable
 from dlq.core.settings import Source
 
 RECONNECTS_WITHOUT_PROGRESS = 2
 _WAIT_BEFORE_RECONNECT = 1.0
+_FAILOVER_SECONDS = 30.0
+"""How long a broker that was lost may stay away, until another node takes over or it is started again."""
 
 
 class Readable(Protocol):
@@ -137,14 +140,17 @@ class _Pull:
         self._last_number = 0
         self._before_poison = 0
         self.begun = False
+        self._was_lost = False
+        """What was under way then may come again later, and nothing proves that it does not."""
 
     def read_all(self) -> None:
         """Read until the snapshot is taken, or two reconnections in a row bring nothing.
 
-        A letter that still poisons the connection when it is asked for alone ends it at once: each
-        further attempt would count as a delivery of it.
+        A broker that was lost may be away for a while, which costs no letter a delivery. A letter that still
+        poisons the connection when it is asked for alone ends it at once: each further attempt would count
+        as a delivery of it.
         """
-        failures = 0
+        failures, lost_at = 0, -math.inf
         while True:
             tally = Tally()
             try:
@@ -152,11 +158,16 @@ class _Pull:
                 if not self._before_poison:
                     return
                 lost = None
+            except Unreachable:
+                if time.monotonic() > lost_at + _FAILOVER_SECONDS or self._is_late():
+                    raise
+                time.sleep(_WAIT_BEFORE_RECONNECT)
+                continue
             except (ConnectionLost, PoisonMessage) as error:
+                self._was_lost, lost_at = True, time.monotonic()
                 failures = 0 if tally.settled else failures + 1
-                late = self._deadline is not None and time.monotonic() >= self._deadline
                 alone = isinstance(error, PoisonMessage) and self._request.careful and not tally.delivered
-                if failures > RECONNECTS_WITHOUT_PROGRESS or late or alone:
+                if failures > RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
                     raise
                 lost = error
             finally:
@@ -165,6 +176,9 @@ class _Pull:
                 self.result.notes.append(f"reconnected after: {lost}")
                 time.sleep(_WAIT_BEFORE_RECONNECT)
             self._request = self._next_request(lost, tally)
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def _read_once(self, tally: Tally) -> None:
         self._awaits("broker")
@@ -229,8 +243,10 @@ class _Pull:
         result.left_letters = total.skipped
         result.notes += [f"gap: {gap}" for gap in total.gaps]
         result.left = max(len(total.skipped), (result.snapshot or 0) - taken)
-        wanted = min(n for n in (self._limit, result.snapshot, taken) if n is not None)
-        result.partial = result.partial or taken < wanted or bool(total.skipped or total.gaps)
+        wanted = min((n for n in (self._limit, result.snapshot) if n is not None), default=taken)
+        kept = total.settled if result.mode == "drain" else taken
+        is_open = self._was_lost and (taken < wanted or kept < taken)
+        result.partial = result.partial or is_open or bool(total.skipped or total.gaps)
         result.seconds = round(time.monotonic() - started, 3)
         return result
 

@@ -108,16 +108,16 @@ Drains = Callable[..., Drain]
 
 @on_private_nodes
 @each_kind
-def test_the_broker_is_killed_and_restarted_in_mid_pull(drain: Drains, rabbit: Rabbit, kind: str) -> None:
+def test_a_pull_goes_on_after_its_broker_was_killed(drain: Drains, rabbit: Rabbit, kind: str) -> None:
     pull = drain(12_000, kind)
     time.sleep(A_QUEUE_IS_DURABLE_AFTER if kind == "quorum" else 0)
     running = pull.start()
     pull.wait_for_a_manifest(running)
     rabbit.node.kill()
-    _, err = running.communicate(timeout=100)
-    assert running.returncode in (3, 4), err
-    assert "Traceback" not in err
     rabbit.node.start()
+    _, err = running.communicate(timeout=100)
+    assert running.returncode in (0, 3, 4), err  # the last where it starts for longer than the pull waits
+    assert "Traceback" not in err
     rabbit.channel = rabbit.connect()
     pull.finish(12_000)
 

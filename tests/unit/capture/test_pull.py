@@ -1,6 +1,7 @@
 """Pulls over the embedded broker: nothing lost, nothing twice, whatever fails in between."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
-from dlq.core.errors import ArchiveError, Busy, PoisonMessage
+from dlq.core.errors import ArchiveError, Busy, PoisonMessage, Unreachable
 from dlq.core.settings import Broker, Source
 
 SOURCE = Source("orders", "shop", queue="orders.dlq")
@@ -130,6 +131,70 @@ def test_a_poison_that_is_met_again_is_read_carefully_at_once(
     result = take(store, Poisoned(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
     assert (result.captured, result.left, result.error) == (9, 0, None)
     assert len(set(ids(store))) == 9
+
+
+class Away:
+    """A broker that is lost in the middle, and cannot be reached for some seconds then."""
+
+    def __init__(self, shop: MemoryConnector, broker: MemoryBroker, refusals: int) -> None:
+        self._shop, self._left = shop, refusals
+        broker.faults.cut_reading_after = 200
+        self._begun = False
+
+    def read(self, request: ReadRequest) -> MemoryReading:
+        if self._begun and self._left:
+            self._left -= 1
+            raise Unreachable("no connection")
+        self._begun = True
+        return self._shop.read(request)
+
+
+@pytest.mark.parametrize(("refusals", "patience", "fails"), [(5, 1000.0, False), (10**6, 0.0, True)])
+def test_a_broker_that_was_lost_is_waited_for_until_another_node_takes_over(
+    store: LocalStore,
+    shop: MemoryConnector,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    refusals: int,
+    patience: float,
+    fails: bool,
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", patience)
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    broker.put("orders.dlq", *[letter(str(n)) for n in range(350)])
+    result = pull(store, Away(shop, broker, refusals), SOURCE, PullOptions("drain"))
+    assert (isinstance(result.error, Unreachable), result.partial) == (fails, fails)
+    assert fails == (result.captured < 350)
+    assert take(store, shop).error is None
+    assert len(ids(store)) == len(set(ids(store))) == 350
+    assert broker.depth("orders.dlq") == 0
+
+
+def test_a_broker_that_was_never_reached_is_not_waited_for(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
+) -> None:
+    gone = Away(shop, broker, 1)
+    gone._begun = True
+    with pytest.raises(Unreachable):
+        pull(store, gone, SOURCE, PullOptions("drain"))
+
+
+def test_a_pull_is_partial_when_a_lost_connection_leaves_letters_that_do_not_come_again_yet(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a quorum queue of a cluster: its new leader has not taken back what the dead consumer held."""
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    broker.put("orders.dlq", *[letter(str(n)) for n in range(350)])
+    broker.declare("empty")
+
+    class Forgetful(Away):
+        def read(self, request: ReadRequest) -> MemoryReading:
+            source = replace(request.source, queue="empty") if self._begun else request.source
+            return super().read(replace(request, source=source))
+
+    result = pull(store, Forgetful(shop, broker, 0), SOURCE, PullOptions("drain"))
+    assert (result.error, result.partial, result.left) == (None, True, 350 - result.captured)
 
 
 @pytest.mark.parametrize("failing", ["segments/", "manifests/"])
