@@ -13,7 +13,13 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire import Reader
 from dlq.connectors.activemq.openwire_messages import Dispatch
 from dlq.connectors.activemq.refusals import RolledBack, refusal
-from dlq.connectors.activemq.sockets import open_socket, openwire_address_of, password_for
+from dlq.connectors.activemq.sockets import (
+    Address,
+    first_that_answers,
+    open_socket,
+    openwire_address_of,
+    password_for,
+)
 from dlq.connectors.activemq.stomp_connection import unanswered
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
@@ -37,11 +43,14 @@ class OpenWireConnection:
 
     def __init__(self, broker: ActiveMQBroker, max_frame: int = openwire.MAX_FRAME) -> None:
         """Connects. Raises ConfigError, Unreachable, AccessDenied."""
-        address = openwire_address_of(broker)
         self._broker, self._timeout = broker, units.seconds(broker.timeout)
-        self._socket, self.node = open_socket(broker, address)
+        self._max_frame = max_frame
+        first_that_answers(openwire_address_of(broker), self._connect)
+
+    def _connect(self, address: Address) -> None:
+        self._socket, self.node = open_socket(self._broker, address)
         self._socket.settimeout(self._timeout)
-        self._reader = Reader(max_frame)
+        self._reader = Reader(self._max_frame)
         self._issued = self._kept = 0
         self._answered: set[int] = set()
         self._refused: dict[int, BrokerError] = {}

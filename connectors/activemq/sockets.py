@@ -3,7 +3,7 @@
 import logging
 import socket
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -14,7 +14,7 @@ from stomp.transport import Transport
 from dlq.connectors import credentials
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.core import units
-from dlq.core.errors import ConfigError, Unreachable
+from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
 
 _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
 _OPENWIRE = {"tcp": 61616, "ssl": 61617}
@@ -90,6 +90,19 @@ def _host(place: str, text: str, port: int) -> tuple[str, int]:
     if not name:
         raise ConfigError(f"{place} has an empty host name")
     return name, given or port
+
+
+def first_that_answers(address: Address, connect: Callable[[Address], None]) -> None:
+    """`connect` to one host after the other, until one of them answers: a broker that hangs, or is being
+    stopped, may take a connection and say nothing. Raises what the last one raised."""
+    for host in address.hosts:
+        try:
+            connect(address._replace(hosts=[host]))
+        except (Unreachable, ConnectionLost):
+            if host is address.hosts[-1]:
+                raise
+        else:
+            return
 
 
 class _Reason(logging.Handler):

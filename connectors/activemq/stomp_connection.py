@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.refusals import refusal, thrown_by
-from dlq.connectors.activemq.sockets import Address, address_of, open_socket, password_for
+from dlq.connectors.activemq.sockets import Address, address_of, first_that_answers, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
@@ -38,10 +38,12 @@ class Link:
     """A connected STOMP 1.2 session. Not safe for several threads."""
 
     def __init__(self, broker: ActiveMQBroker) -> None:
-        address = address_of(broker)
         self.broker = broker
         self.timeout = units.seconds(broker.timeout)
-        self._socket, self.node = open_socket(broker, address)
+        first_that_answers(address_of(broker), self._connect)
+
+    def _connect(self, address: Address) -> None:
+        self._socket, self.node = open_socket(self.broker, address)
         self._socket.settimeout(self.timeout)
         self._reader = FrameReader()
         self._inbox: deque[Frame] = deque()

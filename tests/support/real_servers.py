@@ -37,7 +37,9 @@ __all__ = [
 # Fixture that starts a broker -> why that version of it cannot be started here (None: it can).
 _WHY_MISSING: dict[str, Any] = {
     "rabbit_node": why_missing,
+    "rabbit_cluster": why_missing,
     "stomp_broker": activemq_fixtures.why_missing,
+    "activemq_pair": activemq_fixtures.why_missing,
     "rocket_cluster": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
     "kafka_node": kafka_install.why_missing,

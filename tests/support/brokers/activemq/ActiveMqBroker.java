@@ -1,10 +1,12 @@
 import java.io.File;
+import java.net.URI;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import org.apache.activemq.RedeliveryPolicy;
 import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
+import org.apache.activemq.broker.TransportConnector;
 import org.apache.activemq.broker.region.policy.*;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
@@ -26,6 +28,12 @@ public class ActiveMqBroker {
         entry.setExpireMessagesPeriod(1000);
         if (dead != null) entry.setDeadLetterStrategy(dead);
         return entry;
+    }
+
+    static void listen(BrokerService broker, String uri) throws Exception {
+        TransportConnector connector = new TransportConnector();
+        connector.setUri(new URI(uri));             // bound when it starts: not while it waits for another's store
+        broker.addConnector(connector);
     }
 
     static AuthorizationEntry rightsTo(String name, boolean topic) throws Exception {
@@ -50,6 +58,7 @@ public class ActiveMqBroker {
         broker.getSystemUsage().getJobSchedulerUsage().setLimit(1L << 30);
         KahaDBPersistenceAdapter store = new KahaDBPersistenceAdapter();
         store.setDirectory(new File(args[0], "kahadb"));
+        store.getLocker().setLockAcquireSleepInterval(200);   // of a broker that waits for another's store
         broker.setPersistenceAdapter(store);
 
         IndividualDeadLetterStrategy individual = new IndividualDeadLetterStrategy();
@@ -93,15 +102,15 @@ public class ActiveMqBroker {
                 rightsTo(">", true)))));
         broker.setPlugins(plugins.toArray(new BrokerPlugin[0]));
         for (String option : options) {             // -Djavax.net.ssl.keyStore names its certificate
-            if (option.startsWith("tls=")) broker.addConnector("stomp+ssl://127.0.0.1:" + option.substring(4));
-            if (option.startsWith("openwire-tls=")) broker.addConnector("ssl://127.0.0.1:" + option.substring(13));
-            if (option.startsWith("one=")) broker.addConnector("stomp://127.0.0.1:" + option.substring(4) + "?maximumConnections=1");
+            if (option.startsWith("tls=")) listen(broker, "stomp+ssl://127.0.0.1:" + option.substring(4));
+            if (option.startsWith("openwire-tls=")) listen(broker, "ssl://127.0.0.1:" + option.substring(13));
+            if (option.startsWith("one=")) listen(broker, "stomp://127.0.0.1:" + option.substring(4) + "?maximumConnections=1");
             if (option.startsWith("bridge=")) broker.addNetworkConnector("static:(tcp://127.0.0.1:" + option.substring(7) + ")");
-            if (option.startsWith("amqp=")) broker.addConnector("amqp://127.0.0.1:" + option.substring(5));
+            if (option.startsWith("amqp=")) listen(broker, "amqp://127.0.0.1:" + option.substring(5));
         }
 
-        broker.addConnector("tcp://127.0.0.1:" + args[2]);
-        broker.addConnector("stomp://127.0.0.1:" + args[1]);
+        listen(broker, "tcp://127.0.0.1:" + args[2]);
+        listen(broker, "stomp://127.0.0.1:" + args[1]);
         broker.start();
         broker.waitUntilStarted();
         while (System.in.read() >= 0) { }           // whoever started it is gone: end with it, leave no orphan

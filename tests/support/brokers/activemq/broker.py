@@ -97,12 +97,21 @@ class ActiveMq:
     artemis = False
     user = password = ""
 
-    def __init__(self, version: str, *options: str, heap: str = "512m", jvm: Sequence[str] = QUICK) -> None:
+    def __init__(
+        self,
+        version: str,
+        *options: str,
+        heap: str = "512m",
+        jvm: Sequence[str] = QUICK,
+        data: Path | None = None,
+    ) -> None:
+        """`data`: the store of another broker, for which this one waits until that one has ended."""
         self.version, self.options, self.jvm = version, options, (f"-Xmx{heap}", *jvm)
         if "users" in options:
             self.user, self.password = "dlq", "right"
         self.home = install(version)
         self.folder = Path(tempfile.mkdtemp(prefix="dlq-activemq-"))
+        self.data = data or self.folder / "data"
         self.log = self.folder / "broker.log"
         self.stomp, self.openwire, self.web, self.tls, self.openwire_tls, self.amqp = free_ports(6)
         self.process: subprocess.Popen[bytes] | None = None
@@ -129,16 +138,21 @@ class ActiveMq:
     def start(self, limit: float = 60) -> None:
         """Start, or start again on the same data and ports after stop() or kill()."""
         began = time.monotonic()
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command(), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.folder
-            )
+        self.begin()
+        assert self.process
         while not self.ready():
             if self.process.poll() is not None or time.monotonic() - began > limit:
                 raise RuntimeError(
                     f"no broker after {limit} s:\n{self.log.read_text(errors='replace')[-3000:]}"
                 )
             time.sleep(0.1)
+
+    def begin(self) -> None:
+        """Start without waiting: it may have to wait itself for the store of another broker."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command(), stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=self.folder
+            )
 
     def stop(self) -> None:
         """Let it end in order: SIGTERM, then SIGKILL after 15 s."""
@@ -173,7 +187,7 @@ class ActiveMq:
             "java", *self.jvm, *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
             *_program("ActiveMqBroker", (HERE / "ActiveMqBroker.java").read_text(), self.home),
-            str(self.folder / "data"), str(self.stomp), str(self.openwire),
+            str(self.data), str(self.stomp), str(self.openwire),
             f"amqp={self.amqp}", *self.options,
         ]  # fmt: skip
 
