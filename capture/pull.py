@@ -164,7 +164,8 @@ class _Pull:
                 time.sleep(_WAIT_BEFORE_RECONNECT)
                 continue
             except (ConnectionLost, PoisonMessage) as error:
-                self._was_lost, lost_at = True, time.monotonic()
+                lost_at = time.monotonic()
+                self._was_lost = self._was_lost or isinstance(error, ConnectionLost)
                 failures = 0 if tally.settled else failures + 1
                 alone = isinstance(error, PoisonMessage) and self._request.careful and not tally.delivered
                 if failures > RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
@@ -245,7 +246,7 @@ class _Pull:
         result.left = max(len(total.skipped), (result.snapshot or 0) - taken)
         wanted = min((n for n in (self._limit, result.snapshot) if n is not None), default=taken)
         kept = total.settled if result.mode == "drain" else taken
-        is_open = self._was_lost and (taken < wanted or kept < taken)
+        is_open = self._was_lost and kept < wanted
         result.partial = result.partial or is_open or bool(total.skipped or total.gaps)
         result.seconds = round(time.monotonic() - started, 3)
         return result

@@ -179,6 +179,10 @@ def may(new_channel: Callable[[], Any], attempt: Callable[[Any], object]) -> boo
     return True
 
 
+_NODE_IS_DOWN = re.compile("is down or inaccessible|due to timeout|process is stopped")
+"""3.10 says so at once, 4.3 after a minute in which it might have come back, the last while a node ends."""
+_LIES_ON_A_NODE = "the node that it lies on is down or cut off; its letters are there again when that is back"
+
 _LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
 _BY_CODE: Mapping[int, type[BrokerError]] = {
     402: AccessDenied, 403: AccessDenied, 404: NotFound, 405: AccessDenied, 530: AccessDenied,
@@ -197,6 +201,8 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     where = place_of(broker)
     if code == 530 and "not found" in text:
         return NotFound(f"{where}: there is no such virtual host: {said}")
+    if code == 404 and _NODE_IS_DOWN.search(text):
+        return Unreachable(f"{where}: {said}; {_LIES_ON_A_NODE}")
     if code == 540:
         return UsageError(f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}")
     if code == 406 and "timed out" in text:

@@ -31,17 +31,16 @@ from dlq.connectors.rabbitmq.amqp10_publisher import Amqp10Publisher, TwoWayPubl
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
-    open_connection,
     parameters,
     place_of,
     refusal,
 )
-from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
-from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
+from dlq.connectors.rabbitmq.topology import lasting, learn_apart, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
@@ -61,6 +60,7 @@ class RabbitConnector:
     def __init__(self, broker: RabbitBroker) -> None:
         self._broker = broker
         self._choices = parameters(broker)
+        self._link_before: Link | None = None
 
     def inspect(self, source: Source) -> Inspection:
         """A queue, or all that a pattern finds. That a witness could prove nothing is said, too."""
@@ -140,7 +140,7 @@ class RabbitConnector:
         queue = request.source.queue or ""
         found = _state(link, queue)
         version = link.server_version
-        topology = self._learn(queue, version)
+        topology = learn_apart(self._broker, queue, version)
         if topology.kind == "stream":
             if request.mode == "drain":
                 raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
@@ -155,7 +155,7 @@ class RabbitConnector:
         ]
         depth = found.message_count
         if topology.kind == "quorum":
-            depth = lasting(lambda: int(_state(link, queue).message_count))
+            depth = lasting(lambda: int(_state(link, queue).message_count)) or self._proven_depth(link, queue)
         return self._scanning(link, request, depth, topology.document(), notes)
 
     def _scanning(
@@ -172,14 +172,16 @@ class RabbitConnector:
             raise
         return TwoWayReading(link, session, request, depth, topology, notes)
 
-    def _learn(self, queue: str, version: str) -> Topology:
-        """What must fail closes its channel, so it gets a connection of its own."""
-        if self._broker.management_url:
-            return learn(self._broker, queue, version, None)
-        with open_connection(self._broker) as connection:
-            return learn(self._broker, queue, version, connection.channel)
+    def _proven_depth(self, link: Link, queue: str) -> int:
+        """Of a quorum queue that says 0, as it does while it has no leader."""
+        asking = self._link()
+        try:
+            return 0 if is_empty(asking, queue) else int(_state(link, queue).message_count)
+        finally:
+            asking.close()
 
     def _link(self) -> Link:
+        """A node whose connection was lost comes last from then on: it may be cut off from the others."""
         versions: list[str] = []
 
         def refused(code: int, text: str) -> DlqError:
@@ -187,8 +189,11 @@ class RabbitConnector:
                 return _poison(self._broker, version_of(versions[0]))
             return refusal(code, text, self._broker)
 
+        if self._link_before is not None and self._link_before.was_lost:
+            lost = self._link_before.choice
+            self._choices.sort(key=lambda choice: choice is lost)
         try:
-            link = Link(self._choices, refused)
+            self._link_before = link = Link(self._choices, refused)
         except (OSError, LinkLostError) as error:
             raise as_our_error(error, self._broker) from error
         versions.append(link.server_version)

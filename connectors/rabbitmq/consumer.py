@@ -20,7 +20,8 @@ from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.records import record_maker
-from dlq.core.errors import ConnectionLost, DlqError, UsageError
+from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, PoisonMessage, UsageError
+from dlq.core.text import for_terminal
 
 IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
@@ -34,6 +35,25 @@ _STREAM_OFFSET = b"\x0fx-stream-offset"
 """The name of a header, as a table has it."""
 _WAIT_SECONDS = 0.2
 _POLL_SECONDS = 0.01
+
+
+def is_empty(link: Link, queue: str) -> bool:
+    """Whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes back.
+    The link is of no use for a reading afterwards. Raises ConnectionLost where no leader answers.
+
+    A queue with a single active consumer refuses, which is the leader's answer, too.
+    """
+    try:
+        answers = (spec.Basic.GetEmpty, spec.Basic.GetOk)
+        found = link.call(spec.Basic.Get(queue=queue), answers)
+    except AccessDenied:
+        return True
+    except PoisonMessage as error:  # 541: it waited for a leader
+        raise ConnectionLost(f"the queue {for_terminal(queue)} has no leader that answers") from error
+    if isinstance(found, spec.Basic.GetOk):
+        link.send(spec.Basic.Nack(delivery_tag=found.delivery_tag, requeue=True))
+        return False
+    return True
 
 
 class RabbitReading:
@@ -66,7 +86,8 @@ class RabbitReading:
         self._size = self._yielded_size = 0
         self._yielded = time.monotonic()
         self._durable = 0
-        self._acknowledged = 0
+        self._acknowledged = self._settled = 0
+        self._over = False
 
     @property
     def position(self) -> int:
@@ -112,6 +133,7 @@ class RabbitReading:
             if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                 yield self._batch()
         self._stop_consuming()
+        self._over = True
         yield from self._rest()
 
     def _take(self) -> bool:
@@ -210,12 +232,23 @@ class RabbitReading:
             self._acknowledged = tag
 
     def settled(self) -> int:
-        """See `Reading.settled`: the queue answers a question that it got after the acknowledgements."""
+        """See `Reading.settled`: the queue answers a question that it got after the acknowledgements.
+
+        The node answers instead of a quorum queue that has no leader, or has lost it: without letters and
+        consumers. Then only what the leader alone can answer counts, once nothing more is read.
+        """
         try:
-            self._link.call(spec.Queue.Declare(queue=self._queue, passive=True), spec.Queue.DeclareOk)
+            asked = spec.Queue.Declare(queue=self._queue, passive=True)
+            found = self._link.call(asked, spec.Queue.DeclareOk)
+            has_spoken = found.message_count or found.consumer_count
+            if not has_spoken and self.topology.get("queue_type") != "classic":
+                if not self._over:
+                    return self._settled
+                is_empty(self._link, self._queue)
         except LinkLostError as error:
             raise self._lost(error) from error
-        return self._acknowledged
+        self._settled = self._acknowledged
+        return self._settled
 
     def _lost(self, error: LinkLostError) -> ConnectionLost:
         return ConnectionLost(f"source {self._request.source.name}: the connection ended: {error}")

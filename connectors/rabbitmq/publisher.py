@@ -4,7 +4,8 @@ What an answer means here:
 
     ack                    the broker took it and routed it              confirmed
     return, then ack       no queue is bound for it                      returned
-    nack                   a queue refused it (full, or it failed)       refused
+    nack                   its queue is full, and rejects what comes     refused
+                           its queue failed, or nobody knows why         in_doubt
     channel closed         the message that the text names was refused, and the broker ignored all
                            after it; of those before it nothing is known in_doubt
     silence, a lost socket nothing is known of those in flight           in_doubt
@@ -13,6 +14,7 @@ What an answer means here:
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any
 
 from pika import spec
@@ -24,6 +26,7 @@ from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.connection import as_our_error, parameters, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
+from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
 from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
@@ -34,7 +37,8 @@ _UNSENT_BYTES = 256 * 1024
 _FILL_SECONDS = 0.005
 _PATIENCE = 0.2
 _NO_QUEUE = "returned by the broker: no queue is bound for it (NO_ROUTE)"
-_NACKED = "refused by the broker (nack): a target queue is full and rejects, or it failed"
+_FULL = "refused by the broker (nack): its queue is full and rejects what comes"
+_FAILED = "nacked by the broker: its queue failed, so it may have been stored"
 _NEVER_READ = "not taken by the broker: it had closed the channel over an earlier letter"
 _UNKNOWN = "the broker's answer never came"
 _EXCHANGE_IN_TEXT = re.compile(r"(?:no|access to) exchange '([^']*)'")
@@ -73,6 +77,9 @@ class RabbitPublisher:
         self._blocked: str | None = None
         self._waiting_since = 0.0
         self._failure: DlqError | None = None
+        self._is_down = cache(partial(is_down, broker))
+        self._rejects_when_full = cache(partial(rejects_when_full, broker))
+        self._failed_queue: str | None = None
 
     def _connected(self, plan: str) -> DuplexLink:
         choices = parameters(self._broker)
@@ -134,7 +141,8 @@ class RabbitPublisher:
             return
         if not self._confirms:
             self._waiting_since = time.monotonic()
-        self._confirms.sent(Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange))
+        queue = letter.target.name if letter.target.kind == "queue" else ""
+        self._confirms.sent(Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue))
         self._link.put(frames)
 
     def _turn(self) -> None:
@@ -146,6 +154,9 @@ class RabbitPublisher:
                 _HANDLERS.get(type(method), _ignore)(self, method)
         except LinkLostError as error:
             self._fail(ConnectionLost(f"{place_of(self._broker)}: the connection ended: {error}"))
+        if self._failed_queue is not None:
+            failed = f"a queue failed: {self._failed_queue}; is the node that it lies on up?"
+            self._fail(ConnectionLost(f"{place_of(self._broker)}: {failed}"))
         self._look_at_the_clock()
 
     def _take_returns(self) -> None:
@@ -157,15 +168,22 @@ class RabbitPublisher:
         self._waiting_since = time.monotonic()
         self._alone = False
         for entry, returned in self._confirms.answered(method.delivery_tag, method.multiple):
-            self._answers.append(
-                Sent(entry.number, "returned", _NO_QUEUE) if returned else Sent(entry.number, "confirmed")
-            )
+            if not returned:
+                self._answers.append(Sent(entry.number, "confirmed"))
+                continue
+            self._answers.append(Sent(entry.number, "returned", _NO_QUEUE))
+            if self._is_down(entry.queue):
+                self._failed_queue = for_terminal(entry.queue)
 
     def _on_nack(self, method: Any) -> None:
         self._waiting_since = time.monotonic()
         self._alone = False
         for entry, _ in self._confirms.answered(method.delivery_tag, method.multiple):
-            self._answers.append(Sent(entry.number, "refused", _NACKED))
+            if self._rejects_when_full(entry.queue):
+                self._answers.append(Sent(entry.number, "refused", _FULL))
+                continue
+            self._answers.append(Sent(entry.number, "in_doubt", _FAILED))
+            self._failed_queue = for_terminal(entry.queue) or "one that its exchange leads to"
 
     def _on_blocked(self, method: Any) -> None:
         self._blocked = for_terminal(str(method.reason))

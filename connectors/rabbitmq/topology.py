@@ -13,8 +13,10 @@ from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
 
+from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.core.errors import BrokerError, Unreachable
 
 DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
@@ -118,6 +120,35 @@ def learn(broker: RabbitBroker, queue: str, version: str, new_channel: Callable[
     kind = str(found.get("x-queue-type", "classic"))
     limit = limit_in_force(kind, found, {}, version_of(version))
     return Topology(kind, found, delivery_limit=limit, notes=tuple(reasons))
+
+
+def learn_apart(broker: RabbitBroker, queue: str, version: str) -> Topology:
+    """The same; what must fail closes its channel, so it gets a connection of its own. Raises BrokerError."""
+    if broker.management_url:
+        return learn(broker, queue, version, None)
+    with open_connection(broker) as connection:
+        return learn(broker, queue, version, connection.channel)
+
+
+def rejects_when_full(broker: RabbitBroker, queue: str) -> bool:
+    """Whether the queue is known to nack what comes when it is full. Else a nack means that it failed: so is
+    answered what a classic queue of a cluster may have stored when its node went down (4.3)."""
+    try:
+        overflow = learn_apart(broker, queue, "").setting("overflow") if queue else None
+    except BrokerError:
+        return False
+    return str(overflow).startswith("reject-publish")
+
+
+def is_down(broker: RabbitBroker, queue: str) -> bool:
+    """Whether the queue lies on a node that is down. 3.10 routes nothing to it, as if it were not there."""
+    try:
+        if queue:
+            with open_connection(broker) as connection:
+                connection.channel().queue_declare(queue, passive=True)
+    except BrokerError as error:
+        return isinstance(error, Unreachable)
+    return False
 
 
 def _from_management(management: Management, queue: str, version: tuple[int, ...]) -> Topology:

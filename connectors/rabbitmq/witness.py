@@ -9,7 +9,8 @@ for a while, which nothing tells of later.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
 route, and the broker would confirm them instead of returning them. So do letters that only AMQP 1.0 carries:
-the witness is read over 0-9-1, and ends at them.
+the witness is read over 0-9-1, and ends at them. And so do letters for a classic queue of a cluster: while
+its node is down the witness alone would get them, and the broker would confirm them (3.10).
 """
 
 import time
@@ -85,6 +86,9 @@ class WitnessedPublisher:
         """A queue that is not there is published to directly, so that the broker returns its letters."""
         try:
             with _Channel(self._broker) as channel:
+                if self._may_vanish(target):
+                    channel.queue_unbind(target, exchange_of(self._plan), target)
+                    return "", target
                 for queue in (target, queue_of(self._plan)):
                     channel.queue_bind(queue, exchange_of(self._plan), target)
         except NotFound:
@@ -93,6 +97,15 @@ class WitnessedPublisher:
             hint = "a witness needs the right to write to it, too: grant it, or plan with witness = false"
             raise AccessDenied(f"{error}; {hint}") from error
         return exchange_of(self._plan), target
+
+    def _may_vanish(self, queue: str) -> bool:
+        """Whether it goes with one node of several. Without management a witness proves nothing anyway."""
+        if not self._broker.management_url:
+            return False
+        with closing(Management(self._broker)) as management:
+            nodes = management.get_all("nodes")
+            found = management.get("queues", management.vhost, queue) or {}
+        return len(nodes) > 1 and found.get("type") != "quorum"
 
     def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
@@ -137,13 +150,15 @@ def find(
             if any(_against(management, plan, since, _late_seconds(last))):
                 return found
             doubtful = _may_lack(management, {letter.target.name for letter in asked})
+            bound = _bound(management, plan)
         except ManagementError:
             return found
     seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
     if seen is not None:
         for letter in asked:
             there: Presence = "unknown" if letter.target.name in doubtful else "sent"
-            found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else "not_sent"
+            absent: Presence = "not_sent" if letter.target.name in bound else "unknown"
+            found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else absent
     return found
 
 
@@ -167,13 +182,21 @@ def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 
             return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
         try:
             if plan:
-                return [*_against(management, plan, since, 0), *_of_old_versions(management)]
+                limits = _IN_A_CLUSTER if len(nodes) > 1 else ()
+                return [*_against(management, plan, since, 0), *_of_old_versions(management), *limits]
         except ManagementError as error:
             return [str(error)]
     return _missing_rights(broker)
 
 
+_IN_A_CLUSTER = ("in a cluster letters for classic queues go without a witness",)
 _NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+
+
+def _bound(management: Management, plan: str) -> set[str]:
+    """The queues of which the witness has a copy of all that they get."""
+    bindings = management.get_all("exchanges", management.vhost, exchange_of(plan), "bindings", "source")
+    return {str(one.get("destination")) for one in bindings if one.get("destination_type") == "queue"}
 
 
 def _missing_rights(broker: RabbitBroker) -> list[str]:

@@ -111,7 +111,7 @@ class Archive:
     def bodies(self, source: str) -> Counter[bytes]:
         """How often each body is in the archive."""
         found: Counter[bytes] = Counter()
-        for manifest in manifests.every(self.store, source):
+        for manifest in filter(lambda one: one.rows, manifests.every(self.store, source)):
             table = pq.read_table(self.store.url(manifest.segment), columns=["body"], partitioning=None)
             found.update(table["body"].to_pylist())
         return found

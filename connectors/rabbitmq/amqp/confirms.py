@@ -52,6 +52,8 @@ class Open(NamedTuple):
     number: int
     replay_id: str
     exchange: str
+    queue: str = ""
+    """The one queue that it is for."""
 
 
 class Confirms:

@@ -22,7 +22,7 @@ from dlq.connectors.rabbitmq.amqp.frames import (
     FrameReader,
     encoded,
 )
-from dlq.core.errors import DlqError
+from dlq.core.errors import ConnectionLost, DlqError
 
 ANSWER_SECONDS = 60.0
 _RECEIVE_BYTES = 256 * 1024
@@ -49,18 +49,33 @@ class Link:
     def __init__(
         self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], DlqError]
     ) -> None:
-        """Connect to the first of `choices` that lets us; raises OSError when none is reachable."""
+        """Connect to the first of `choices` that lets us; raises OSError or LinkLostError when none does.
+
+        A node that hangs, or that is being stopped, may still take a connection: then the next one is tried.
+        """
         self._refusal = refusal
+        for choice in choices:
+            try:
+                self._connect(choice)
+            except (OSError, LinkLostError, ConnectionLost):
+                if choice is choices[-1]:
+                    raise
+            else:
+                return
+        raise ValueError("no host to connect to")
+
+    def _connect(self, choice: pika.ConnectionParameters) -> None:
         self._frames = FrameReader()
         self._inbox: list[bytes] = []
         self._last_sent = time.monotonic()
-        self.dead = False
+        self.dead = self.was_lost = False
         self.server_version = ""
         self.frame_max = MAX_FRAME
-        self._socket, chosen = connected(choices)
-        self.heartbeat = float(chosen.heartbeat)
+        self.heartbeat = float(choice.heartbeat)
+        self.choice = choice
+        self._socket = _one_connected(choice)
         try:
-            self._shake_hands(chosen)
+            self._shake_hands(choice)
         except BaseException:
             self._socket.close()
             raise
@@ -176,6 +191,7 @@ class Link:
 
     def close(self) -> None:
         """Close channel and connection; never raises."""
+        self.was_lost = self.dead
         if not self.dead:
             with contextlib.suppress(LinkLostError, DlqError):
                 self.call(spec.Channel.Close(200, "done", 0, 0), spec.Channel.CloseOk)

@@ -101,6 +101,9 @@ def test_a_secret_that_cannot_be_had_is_one_line(settings: dict[str, object], re
     [
         (403, "ACCESS_REFUSED - access to queue 'q' refused", AccessDenied),
         (404, "NOT_FOUND - no queue 'q'", NotFound),
+        (404, "NOT_FOUND - home node 'n' of durable queue 'q' is down or inaccessible", Unreachable),
+        (404, "NOT_FOUND - failed to perform operation on queue 'q' due to timeout", Unreachable),
+        (404, "NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor", Unreachable),
         (405, "RESOURCE_LOCKED - cannot obtain exclusive access", AccessDenied),
         (530, "NOT_ALLOWED - vhost v not found", NotFound),
         (530, "NOT_ALLOWED - access to vhost 'v' refused", AccessDenied),
@@ -164,6 +167,17 @@ LOOKS: dict[str, Callable[[RabbitConnector, Source], Any]] = {
     "doctor": lambda connector, source: connector.inspect(source),
     "pull": lambda connector, source: connector.read(ReadRequest(source, "drain", "pull-1")),
 }
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_the_next_node_is_tried_when_one_takes_the_connection_and_hangs(look: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        nodes = ",".join(f"127.0.0.1:{one.getsockname()[1]}" for one in (hung, closed))
+        with pytest.raises(Unreachable, match="refused"):
+            LOOKS[look](
+                RabbitConnector(shop(f"amqp://guest@{nodes}/", timeout="200ms")), Source("o", "shop", "q")
+            )
 
 
 @pytest.mark.parametrize("look", LOOKS)

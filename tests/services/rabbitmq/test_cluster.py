@@ -1,0 +1,152 @@
+"""A cluster of three loses nodes: a pull goes on, a replay says where it stops, and the next runs finish."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+from support.brokers.rabbitmq import install
+from support.brokers.rabbitmq.broker import Node
+from support.brokers.rabbitmq.cluster import Cluster
+from support.brokers.rabbitmq.fixtures import KINDS, PASSWORD_VARIABLE, Rabbit
+from support.brokers.rabbitmq.letters import headers_of_all, wait_until
+from support.faults import Archive, Fault, Mends
+
+from dlq.capture.pull import PullResult
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.replay.apply import Run
+
+pytestmark = pytest.mark.rabbitmq
+NUMBER = 2500
+"""Letters of each queue: more than one segment, and several windows of a replay."""
+SOME = 1100
+_numbers = count(1)
+
+
+@pytest.fixture(scope="module", params=["4"], ids=["a cluster"])
+def rabbit_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """Three nodes of one version, beside the node that other tests of that version share."""
+    os.environ[PASSWORD_VARIABLE] = "guest"
+    with Cluster(install.install() if request.param == "4" else None) as cluster:
+        yield cluster
+
+
+class Shop:
+    """A virtual host whose queues are all led by one node, and an archive of it."""
+
+    def __init__(self, cluster: Cluster, folder: Path, leader: Node, first: Node) -> None:
+        """`dlq` connects to `first` as long as it can."""
+        self.cluster, self.leader, self.vhost = cluster, leader, f"shop{next(_numbers)}"
+        leader.api("PUT", "vhosts", self.vhost)
+        leader.api("PUT", "permissions", self.vhost, "guest", configure=".*", write=".*", read=".*")
+        broker = {
+            "kind": "rabbitmq",
+            "url": cluster.url(self.vhost, first),
+            "password_env": PASSWORD_VARIABLE,
+        }
+        self.queues = {f"{age}-{kind}": kind for age in ("old", "new") for kind in KINDS}
+        self.archive = Archive(folder, broker, {name: {"queue": name} for name in self.queues})
+        rabbit = self.at(leader)
+        for name, kind in self.queues.items():
+            for queue in (name, f"work.{name}"):
+                rabbit.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": kind})
+        for name in self.queues:
+            died = {"reason": "rejected", "queue": f"work.{name}", "exchange": "", "routing-keys": [name]}
+            headers = {"x-death": [{**died, "count": 1}]}
+            rabbit.fill(name, NUMBER, name.encode() + b" %d", headers=headers)
+        rabbit.channel.connection.close()
+
+    def at(self, node: Node) -> Rabbit:
+        """What tests do to a broker, at one node."""
+        rabbit = Rabbit(node.url_of(self.vhost), self.vhost, node, None)
+        rabbit.channel = rabbit.connect()
+        return rabbit
+
+    def arrived(self) -> Counter[str]:
+        """Replay id -> how often it lies in a queue of work, when every queue can be read."""
+        rabbit = self.at(self.leader)
+        found: Counter[str] = Counter()
+        for name in self.queues:
+            found.update(headers["dlq_replay_id"] for headers in headers_of_all(rabbit, f"work.{name}"))
+        rabbit.channel.connection.close()
+        return found
+
+
+def through(shop: Shop, breaks: Callable[[], Any], mends: Mends) -> dict[str, tuple[PullResult, Run]]:
+    """New letters are pulled and old ones go back, all at once, while the cluster fails; returns what became
+    of that, by kind of queue. Afterwards the next runs end with each letter archived once, and back once."""
+    archive = shop.archive
+    for kind in KINDS:
+        archive.pull_to_the_end(f"old-{kind}", NUMBER)
+    plans = {kind: archive.plan(where=f"source = 'old-{kind}'") for kind in KINDS}
+    fault = Fault(2 * len(KINDS), breaks, mends)
+    with ThreadPoolExecutor() as threads:
+        pulls = {kind: threads.submit(archive.pull, f"new-{kind}", fault.after(1)) for kind in KINDS}
+        runs = {kind: threads.submit(archive.apply, plans[kind], fault.after(SOME)) for kind in KINDS}
+    fault.wait_for_the_end()
+    for kind in KINDS:
+        archive.pull_to_the_end(f"new-{kind}", NUMBER)
+    check_archive(shop)
+    for kind, run in runs.items():
+        check_states(archive.states(plans[kind]), run.result())
+        send_the_rest(shop, plans[kind])
+    arrived = shop.arrived()
+    assert (len(arrived), set(arrived.values())) == (NUMBER * len(KINDS), {1})
+    return {kind: (pulls[kind].result(), runs[kind].result()) for kind in KINDS}
+
+
+def check_archive(shop: Shop) -> None:
+    """Each letter is there once, and no queue has one that is left."""
+    for name in shop.queues:
+        assert shop.archive.bodies(name) == {f"{name} {n}".encode(): 1 for n in range(NUMBER)}
+    rabbit = shop.at(shop.leader)
+    wait_until(lambda: not any(map(rabbit.depth, shop.queues)))
+    rabbit.channel.connection.close()
+
+
+def check_states(states: dict[str, int], run: Run) -> None:
+    """A replay that was stopped says why, and has no more in doubt than a window."""
+    assert set(states) <= {"confirmed", "in_doubt", "planned", "returned"}, states
+    assert bool(run.lost) == (states["confirmed"] < NUMBER), (states, run.lost)
+    assert states.get("in_doubt", 0) <= RabbitConnector.window
+
+
+def send_the_rest(shop: Shop, plan: str) -> None:
+    """The operator looks at the queues, and decides what was in doubt; then the plan is ended."""
+    assert shop.archive.reconcile(plan, shop.arrived()).unknown == 0
+    shop.archive.apply(plan)
+    assert shop.archive.states(plan) == {"confirmed": NUMBER}
+
+
+def test_the_leader_is_killed_while_dlq_is_connected_to_another_node(
+    rabbit_cluster: Cluster, tmp_path: Path
+) -> None:
+    leader, other, _ = rabbit_cluster.nodes
+    shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
+    pulled, run = through(shop, leader.kill, lambda _over: leader.start())["quorum"]
+    assert (pulled.error, pulled.partial, pulled.acknowledged) == (None, False, NUMBER)
+    assert (run.lost, run.outcomes) == ([], {"confirmed": NUMBER}), "a replay into a quorum queue goes on"
+
+
+def test_a_follower_is_cut_off_while_dlq_is_connected_to_it(rabbit_cluster: Cluster, tmp_path: Path) -> None:
+    leader, _, follower = rabbit_cluster.nodes
+    shop = Shop(rabbit_cluster, tmp_path, leader, first=follower)
+    through(shop, lambda: rabbit_cluster.cut_off(follower), lambda _over: rabbit_cluster.join_again(follower))
+
+
+def test_all_nodes_are_restarted_one_after_the_other(rabbit_cluster: Cluster, tmp_path: Path) -> None:
+    first, *_ = rabbit_cluster.nodes
+    shop = Shop(rabbit_cluster, tmp_path, first, first)
+
+    def restart_the_others(_over: Event) -> None:
+        first.start()
+        for node in rabbit_cluster.nodes[1:]:
+            node.shut_down()
+            node.start()
+
+    through(shop, first.shut_down, restart_the_others)
