@@ -166,6 +166,19 @@ def test_a_drain_after_a_copy_adds_nothing_twice_and_each_letter_has_its_own_for
     assert (pulled("drain").captured, rabbit.depth(queue)) == (0, 0)
 
 
+@each_kind
+def test_what_is_released_keeps_its_place_and_has_failed_no_more_often(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind, x_single_active_consumer=True)
+    for part in range(3):
+        rabbit.publish(queue, [b"%d %d" % (part, number) for number in range(10)])
+        send(rabbit, queue, poison(b"poison %d" % part))
+    found = captured(rabbit, queue)
+    assert [one.body for one in found[:3]] == [b"poison %d" % part for part in range(3)]
+    assert [one.body for one in found[3:]] == [b"%d %d" % (part, n) for part in range(3) for n in range(10)]
+    assert not any("x-delivery-count" in one.headers for one in found)
+    assert rabbit.depth(queue) == 0
+
+
 def test_a_dead_letter_says_what_it_died_of_and_what_is_in_it(rabbit: Rabbit) -> None:
     dead = rabbit.queue("quorum")
     work = rabbit.queue(x_dead_letter_exchange="", x_dead_letter_routing_key=dead)
