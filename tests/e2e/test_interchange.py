@@ -76,7 +76,7 @@ def test_importing_again_adds_nothing(dlq: Callable[..., Any], tmp_path: Path) -
 def test_bad_lines_are_named_and_good_ones_imported(dlq: Callable[..., Any], tmp_path: Path) -> None:
     bad = [
         "{",
-        {"broker_kind": "kafka"},
+        {"broker_kind": "pulsar"},
         {"broker_kind": "rabbitmq", "body_base64": "%"},
         {"broker_kind": "rabbitmq", "qeue": "x"},
     ]
