@@ -41,6 +41,7 @@ _WHY_MISSING: dict[str, Any] = {
     "stomp_broker": activemq_fixtures.why_missing,
     "activemq_pair": activemq_fixtures.why_missing,
     "rocket_cluster": rocketmq_fixtures.why_missing,
+    "rocket_pair": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
     "kafka_node": kafka_install.why_missing,
     "kafka_version": kafka_install.why_missing,
