@@ -12,6 +12,7 @@ BENCHES = (
     "rabbitmq",
     "rocketmq",
     "activemq",
+    "kafka",
     "analyze",
     "letters",
     "incidents",

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-from dlq.connectors.kafka.raw_record import Headers, decode, encode
+from dlq.connectors.kafka.raw_record import SHORT, Headers, decode, encode
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
@@ -41,19 +41,22 @@ def texts_of(headers: Headers) -> dict[str, str]:
     """Name -> text of its newest value, in the order of those."""
     found: dict[str, str] = {}
     for name, value in headers:
-        sizes, first_counts = _known(name)
-        shown = _shown(name)
+        is_short = value is None or len(value) < SHORT
+        shown, text = _seen_before(name, value) if is_short else _as_texts(name, value)
         if shown in found:
-            if first_counts:
+            if name.startswith(FIRST_IS_NEWEST):
                 continue
             del found[shown]
-        found[shown] = text_of(value) if sizes is None else _number(value, sizes)
+        found[shown] = text
     return found
 
 
-@lru_cache(maxsize=4096)
-def _known(name: str) -> tuple[tuple[int, ...] | None, bool]:
-    return BINARY_NUMBERS.get(name), name.startswith(FIRST_IS_NEWEST)
+def _as_texts(name: str, value: bytes | None) -> tuple[str, str]:
+    sizes = BINARY_NUMBERS.get(name)
+    return _shown(name), text_of(value) if sizes is None else _number(value, sizes)
+
+
+_seen_before = lru_cache(maxsize=4096)(_as_texts)
 
 
 @lru_cache(maxsize=4096)

@@ -44,9 +44,9 @@ class Pointers:
         found: dict[int, Original] = {}
         wanted: dict[Place, dict[int, list[int]]] = {}
         for number, letter in enumerate(letters):
-            headers = texts_of(letter.headers() or ())
+            headers = letter.headers() or ()
             if is_pointer(headers):
-                place, offset = _place(headers)
+                place, offset = _place(texts_of(headers))
                 if place is None or offset is None:
                     found[number] = Original(why_not=UNCLEAR)
                 elif self._topic(place.topic) is None:

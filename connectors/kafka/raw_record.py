@@ -24,6 +24,8 @@ _HEAD = struct.Struct(">BBq")
 _LENGTH = struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
 
+SHORT = 256
+"""Values below this are mostly those of other records, too: topics, classes, partitions."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -46,6 +48,13 @@ def _name(name: str) -> bytes:
     return _LENGTH.pack(len(text)) + text
 
 
+def _framed(name: str, value: bytes | None) -> bytes:
+    return _name(name) + (_NULL if value is None else _LENGTH.pack(len(value)) + value)
+
+
+_header = lru_cache(maxsize=4096)(_framed)
+
+
 def encode(record: RawRecord) -> bytes:
     """The block."""
     original = record.original
@@ -59,7 +68,7 @@ def encode(record: RawRecord) -> bytes:
     parts += (_NULL,) if key is None else (pack(len(key)), key)
     parts.append(pack(len(record.headers)))
     for name, value in record.headers:
-        parts += (_name(name), _NULL) if value is None else (_name(name), pack(len(value)), value)
+        parts.append(_header(name, value) if value is None or len(value) < SHORT else _framed(name, value))
     if original is not None:
         parts.append(encode(original))
     return b"".join(parts)

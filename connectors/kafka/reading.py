@@ -63,7 +63,9 @@ class KafkaReading:
         self.notes = [*plan.notes, *([STAYS] if request.mode == "drain" else [])]
         self._cluster, self._request, self._gaps, self._pointers = cluster, request, plan.gaps, pointers
         self._make = record_maker(request, cluster.name, cluster.id, topic_ids)
-        self._open = {one.place: _Progress(one) for one in plan.ranges if one.end > one.start}
+        self._open: dict[tuple[str, int], _Progress] = {
+            one.place: _Progress(one) for one in plan.ranges if one.end > one.start
+        }
         self._empty = {one.key: one.start for one in plan.ranges if one.end <= one.start}
         self._taken: dict[Place, _Progress] = {}
         self._position = self._acknowledged = 0
@@ -128,16 +130,25 @@ class KafkaReading:
         letters: list[Any] = []
         room = None if self._request.limit is None else self._request.limit - self._position
         for message in messages:
-            place = Place(message.topic() or "", message.partition() or 0)
+            place = message.topic(), message.partition()
             error, progress = message.error(), self._open.get(place)
             if error is not None:
-                self._heed(error, place, progress, message.offset())
+                self._heed(error, Place(*place), progress, message.offset())
             elif progress is not None and len(letters) != room:
-                if message.offset() < progress.end:
+                self._largest = max(self._largest, len(message))
+                if self._is_letter(progress, message.offset()):
                     letters.append(message)
-                    self._largest = max(self._largest, len(message))
-                self._move(progress, message.offset(), 1 if message.offset() < progress.end else 0)
         return letters
+
+    def _is_letter(self, progress: _Progress, offset: int) -> bool:
+        """Whether a record is of the snapshot; all before it is known then, too."""
+        if offset == progress.at and offset + 1 < progress.end:
+            progress.at = offset + 1
+            self._taken[progress.place] = progress
+            return True
+        is_letter = offset < progress.end
+        self._move(progress, offset, 1 if is_letter else 0)
+        return is_letter
 
     def _move(self, progress: _Progress, offset: int, letters: int) -> None:
         """All before `offset` is known, and so many letters from there; the rest were never letters."""

@@ -11,6 +11,7 @@ from dlq.connectors.kafka.raw_record import (
     HAS_ORIGINAL,
     LOG_APPEND_TIME,
     VALUE_WAS_NULL,
+    Headers,
     RawRecord,
     encode,
 )
@@ -23,6 +24,7 @@ from dlq.core.record import Record
 UNRESOLVED = 8
 """`flags` of a record, beside those of its block: what a share group's dead letter points to was not had."""
 CREATE_TIME, APPEND_TIME = "CreateTime", "LogAppendTime"
+_POINTS_TO = f"{SHARE_GROUP}offset"
 _APPENDED = 2
 """TIMESTAMP_LOG_APPEND_TIME."""
 
@@ -47,9 +49,9 @@ def raw_of(message: Any) -> RawRecord:
     )
 
 
-def is_pointer(headers: Mapping[str, str]) -> bool:
+def is_pointer(headers: Headers) -> bool:
     """Whether a share group's broker wrote it (KIP-1191), with the record or without."""
-    return f"{SHARE_GROUP}offset" in headers
+    return any(name == _POINTS_TO for name, _ in headers)
 
 
 def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Mapping[str, str]) -> Maker:
@@ -101,17 +103,18 @@ def _row(
     value, raw = message.value(), raw_of(message)
     block = encode(raw)
     place = b"%d:%d" % (partition, offset)
-    identity = content_id(place, block, sha256(value or b"").digest(), after=starts[topic])
+    body, digest = value or b"", sha256(value or b"")
+    identity = content_id(place, block, digest.digest(), after=starts[topic])
     headers = texts_of(raw.headers)
     shown, flags = raw, 0
     if original is not None and original.raw is not None:
         shown, value = original.raw, original.value
+        body, digest = value or b"", sha256(value or b"")
         headers = {**texts_of(shown.headers), **headers}
         block, flags = encode(raw._replace(original=shown)), HAS_ORIGINAL
     elif original is not None and value is None and raw.key is None:
         flags = UNRESOLVED
     flags |= (VALUE_WAS_NULL if value is None else 0) | (LOG_APPEND_TIME if raw.is_log_append else 0)
-    body = value or b""
     died = died_at(headers, topic)
     message_id = coordinates(died)
     properties = _properties(topic, partition, offset, raw, shown, original)
@@ -122,7 +125,7 @@ def _row(
         (key,) if key else (), read_key(message_id, headers, properties, body),
         died and died.topic, died and died.group, published, dead,
         count_of(headers.get(f"{SHARE_GROUP}delivery.count")), headers, block,
-        properties, body, len(body), sha256(body).hexdigest(), flags,
+        properties, body, len(body), digest.hexdigest(), flags,
         headers.get("content-type") or headers.get("contentType") or None,
     )  # fmt: skip
 
