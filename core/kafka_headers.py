@@ -108,8 +108,8 @@ def tells_of_failure(name: str) -> bool:
 def origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
     """What says where a letter died, or None: of several frameworks' headers those that stand last, since
     they append them."""
-    named = (name for name in reversed(list(headers)) if name in _BY_TOPIC and headers[name])
-    return next((_BY_TOPIC[name] for name in named), None)
+    named = [name for name in headers if name in _BY_TOPIC and headers[name]]
+    return _BY_TOPIC[named[-1]] if named else None
 
 
 class Origin(NamedTuple):

@@ -8,10 +8,11 @@ empty. Of a name that repeats the newest counts. What the record holds to the by
 
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.kafka.raw_record import SHORT, Headers, decode, encode
+from dlq.core.columns import Column, Constant, Maps
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
@@ -41,14 +42,35 @@ def texts_of(headers: Headers) -> dict[str, str]:
     """Name -> text of its newest value, in the order of those."""
     found: dict[str, str] = {}
     for name, value in headers:
-        is_short = value is None or len(value) < SHORT
-        shown, text = _seen_before(name, value) if is_short else _as_texts(name, value)
+        shown, text = _texts(name, value)
         if shown in found:
             if name.startswith(FIRST_IS_NEWEST):
                 continue
             del found[shown]
         found[shown] = text
     return found
+
+
+def texts_column(records: Sequence[Headers]) -> Column:
+    """`texts_of` for each of one or more records; by name where all have the same names in the same order."""
+    names = [name for name, _ in records[0]]
+    shown = [*map(_shown, names)]
+    if len(set(shown)) < len(names) or any([name for name, _ in one] != names for one in records):
+        return [*map(texts_of, records)]
+    columns = zip(*records, strict=True)
+    return Maps(dict(zip(shown, map(_texts_of_one_name, columns), strict=True)), len(records))
+
+
+def _texts_of_one_name(headers: Headers) -> Column:
+    first = headers[0]
+    if all(one == first for one in headers):
+        return Constant(_texts(*first)[1], len(headers))
+    return [_texts(name, value)[1] for name, value in headers]
+
+
+def _texts(name: str, value: bytes | None) -> tuple[str, str]:
+    is_short = len(name) < SHORT and (value is None or len(value) < SHORT)
+    return _seen_before(name, value) if is_short else _as_texts(name, value)
 
 
 def _as_texts(name: str, value: bytes | None) -> tuple[str, str]:
@@ -59,7 +81,6 @@ def _as_texts(name: str, value: bytes | None) -> tuple[str, str]:
 _seen_before = lru_cache(maxsize=4096)(_as_texts)
 
 
-@lru_cache(maxsize=4096)
 def _shown(name: str) -> str:
     """A name that is no UTF-8 has its bytes as surrogates, which no archive holds."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

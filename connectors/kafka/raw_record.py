@@ -25,7 +25,7 @@ _LENGTH = struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
 
 SHORT = 256
-"""Values below this are mostly those of other records, too: topics, classes, partitions."""
+"""Names and values below this are mostly those of other records, too: topics, classes, partitions."""
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -42,14 +42,9 @@ class RawRecord(NamedTuple):
     original: "RawRecord | None" = None
 
 
-@lru_cache(maxsize=4096)
-def _name(name: str) -> bytes:
-    text = name.encode("utf-8", "surrogateescape")
-    return _LENGTH.pack(len(text)) + text
-
-
 def _framed(name: str, value: bytes | None) -> bytes:
-    return _name(name) + (_NULL if value is None else _LENGTH.pack(len(value)) + value)
+    text = name.encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(text)) + text + (_NULL if value is None else _LENGTH.pack(len(value)) + value)
 
 
 _header = lru_cache(maxsize=4096)(_framed)
@@ -68,7 +63,8 @@ def encode(record: RawRecord) -> bytes:
     parts += (_NULL,) if key is None else (pack(len(key)), key)
     parts.append(pack(len(record.headers)))
     for name, value in record.headers:
-        parts.append(_header(name, value) if value is None or len(value) < SHORT else _framed(name, value))
+        is_short = len(name) < SHORT and (value is None or len(value) < SHORT)
+        parts.append(_header(name, value) if is_short else _framed(name, value))
     if original is not None:
         parts.append(encode(original))
     return b"".join(parts)
