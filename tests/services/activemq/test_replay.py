@@ -150,7 +150,10 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]
 
 
-def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(own_broker: ActiveMq, tmp_path: Path) -> None:
+def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
+    own_broker: ActiveMq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", 1.0)
     place = place_on(own_broker)
     place.send(*[b"%d" % n for n in range(4000)])
     store = LocalStore(str(tmp_path / "archive"))
