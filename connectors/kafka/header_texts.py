@@ -1,9 +1,9 @@
 """The headers of a Kafka record as a map of texts, for rules and for people; no I/O.
 
 A value is shown as text where it is that, a number that Spring wrote in binary as decimal digits, and all
-else as `base64:...`; so is a text that begins so, or holds control characters other than layout. Null is
-empty. Of a name that repeats the newest counts. What the record holds to the byte is in its block
-(`raw_record`).
+else as `base64:...`; so is a text that begins so, or holds control characters other than layout and the
+escape with which colours begin: an error's message stays readable. Null is empty. Of a name that repeats
+the newest counts. What the record holds to the byte is in its block (`raw_record`).
 """
 
 import re
@@ -16,7 +16,7 @@ from dlq.core.columns import Column, Constant, Maps
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
 def text_of(value: bytes | None) -> str:

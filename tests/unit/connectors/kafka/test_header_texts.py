@@ -13,7 +13,8 @@ VALUES: list[tuple[bytes | None, str]] = [
     (None, ""),
     (b"\xff\x00", "base64:/wA="),
     (b"a\x00b", "base64:YQBi"),
-    (b"\x1b[2J", "base64:G1sySg=="),
+    (b"\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m"),
+    (b"\x07\x1b[2J", "base64:BxtbMko="),
     (b"base64:/wA=", "base64:YmFzZTY0Oi93QT0="),
 ]
 
