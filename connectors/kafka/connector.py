@@ -25,7 +25,7 @@ from dlq.connectors.kafka.inspection import inspect
 from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
-from dlq.connectors.kafka.republishing import preview, target_of
+from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
 from dlq.connectors.kafka.snapshot import facts_of, plan_of, topics_of
 from dlq.core.clock import now
 from dlq.core.record import Record
@@ -46,6 +46,7 @@ class KafkaConnector:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
         self._compacted: set[str] = set()
+        self._retries: Mapping[str, Sequence[str]] = {}
         self._obstacles: list[str] = []
 
     def inspect(self, source: Source) -> Inspection:
@@ -94,7 +95,8 @@ class KafkaConnector:
     ) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
         del provenance
-        return preview(record, target, keep_headers, target.name in self._compacted)
+        retries = self._retries.get(target.name, ())
+        return preview(record, target, keep_headers, target.name in self._compacted, retries)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Every group that has read the topic, where the user may see all groups."""
@@ -103,8 +105,9 @@ class KafkaConnector:
         return {target: groups for target, groups in found.items() if groups is not None}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Topics that are not there: none is ever made."""
+        """Topics that are not there: none is ever made. What `preview` tells of a topic is learned here."""
         known = self._known(targets)
+        self._retries = retry_topics(self._cluster.names())
         for topic in known.values():
             if "compact" in (self._cluster.configuration(topic.name) or {}).get("cleanup.policy", ""):
                 self._compacted.add(topic.name)

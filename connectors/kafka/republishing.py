@@ -4,6 +4,8 @@ What the failure has left in the headers is stripped: consumers and retry topics
 goes back to the byte, order and duplicates of headers among it.
 """
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -11,9 +13,12 @@ from dlq.connectors.kafka.header_texts import bytes_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.core.errors import UsageError
-from dlq.core.kafka_headers import SHARE_GROUP, died_at, tells_of_failure
+from dlq.core.kafka_headers import SHARE_GROUP, SPRING_RETRY, died_at, tells_of_failure
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
+
+_RETRY_TOPIC = re.compile(r"(.+)-retry(?:-(\d+))?")
+"""As Spring names them unless told otherwise: by their number, or by their delay in milliseconds."""
 
 
 class Message(NamedTuple):
@@ -87,8 +92,20 @@ def _partition(record: Record, target: Target) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 7 else None
 
 
-def preview(record: Record, target: Target, keep_headers: bool, is_compacted: bool) -> SendPreview:
-    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target."""
+def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
+    """Topic -> those of these names that are its retry topics (`@RetryableTopic`), the first retry first."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in names:
+        if match := _RETRY_TOPIC.fullmatch(name):
+            found.setdefault(match[1], []).append((int(match[2] or 0), name))
+    return {topic: [name for _, name in sorted(numbered)] for topic, numbered in found.items()}
+
+
+def preview(
+    record: Record, target: Target, keep_headers: bool, is_compacted: bool, retries: Sequence[str] = ()
+) -> SendPreview:
+    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target, whose retry
+    topics are `retries`."""
     try:
         raw = _raw_of(record)
     except ValueError as error:
@@ -106,6 +123,19 @@ def preview(record: Record, target: Target, keep_headers: bool, is_compacted: bo
         unless_named["target"] = (
             f"{target.name} is compacted: an old value would replace a newer one of its key"
         )
+    return SendPreview(stripped, None, [*_warnings(record, target, retries)], unless_named)
+
+
+def _warnings(record: Record, target: Target, retries: Sequence[str]) -> Iterator[str]:
     pointer = record.properties.get("pointer", "resolved")
-    warnings = [f"sent without its headers and time: {pointer}"] if pointer != "resolved" else []
-    return SendPreview(stripped, None, warnings, unless_named)
+    if pointer != "resolved":
+        yield f"sent without its headers and time: {pointer}"
+    if retries and _has_retried(record, target):
+        narrow = " or ".join(f"topic:{name}" for name in retries)
+        yield f"every group of {target.name} gets it again; --to {narrow} reaches the failed one alone"
+
+
+def _has_retried(record: Record, target: Target) -> bool:
+    """Whether it died in the target, of a group with retry topics: those of another group are not its."""
+    died = died_at(record.headers, record.dead_letter_queue)
+    return died is not None and died.told_by is SPRING_RETRY and died.topic == target.name

@@ -146,12 +146,14 @@ def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s"
 
 
 def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: Path) -> None:
-    kafka.driver.create_topic(kafka.topic)
+    retry = f"{kafka.topic}-retry-1000"
+    for topic in (kafka.topic, retry):
+        kafka.driver.create_topic(topic)
     kafka.driver.create_topic(kafka.dead, retention_ms=-1)
     told = [
         ("traceparent", b"00-1"),
-        ("kafka_dlt-original-topic", kafka.topic.encode()),
-        ("kafka_dlt-original-partition", b"\0\0\0\0"),
+        ("kafka_original-topic", kafka.topic.encode()),
+        ("kafka_original-partition", b"\0\0\0\0"),
     ]
     kafka.driver.send_all(kafka.dead, [(b"body", b"k", told), (None, b"tomb", told)])
     configured(tmp_path, kafka, kafka.dead)
@@ -163,13 +165,14 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
 
     plan = dlq(tmp_path, "replay", "plan", "--any-advice")
     assert (plan["selected"], plan["left_out"]) == (1, {"risky": 1})
+    assert any(f"--to topic:{retry} reaches the failed one alone" in warning for warning in plan["warnings"])
     [tombstone] = [
         row["record_id"] for row in dlq(tmp_path, "ls", "--where", "body_size = 0") if row["body_size"] == 0
     ]
-    by_name = dlq(tmp_path, "replay", "plan", tombstone)
+    by_name = dlq(tmp_path, "replay", "plan", tombstone, "--to", f"topic:{retry}")
     for each in (plan, by_name):
         assert dlq(tmp_path, "replay", "apply", each["plan"])["states"]["confirmed"] == 1
-    body, tomb = kafka.driver.records(kafka.topic, 2)
+    [body], [tomb] = kafka.driver.records(kafka.topic, 1), kafka.driver.records(retry, 1)
     assert (body.key(), body.value(), tomb.key(), tomb.value()) == (b"k", b"body", b"tomb", None)
     names = [name for name, _ in body.headers() or ()]
     assert names == ["traceparent", "dlq_replay_id", "dlq_replay_lap", "dlq_replay_of"]

@@ -9,7 +9,7 @@ from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.kafka.publisher import keeps_for
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
 from dlq.connectors.kafka.records import UNRESOLVED
-from dlq.connectors.kafka.republishing import Message, message_of, preview, target_of
+from dlq.connectors.kafka.republishing import Message, message_of, preview, retry_topics, target_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -117,6 +117,36 @@ def test_what_would_harm_is_left_out_or_asked_for_by_name(
     assert set(found.unless_named) == to_name
     assert (problem or "") in (found.problem or "")
     assert (found.problem is None) == (problem is None)
+
+
+def test_retry_topics_are_known_by_their_names_the_first_retry_first() -> None:
+    names = ["a-retry-10000", "a-retry-2000", "b.c-retry", "a-retry-dlt", "a-retry-x", "-retry-0", "retry-0"]
+    assert retry_topics(names) == {"a": ["a-retry-2000", "a-retry-10000"], "b.c": ["b.c-retry"]}
+
+
+RETRIES = ["orders-retry-0", "orders-retry-1"]
+NARROW: list[tuple[str, str, list[str], bool]] = [
+    ("kafka_original-topic", "orders", RETRIES, True),
+    ("kafka_original-topic", "orders", [], False),
+    # Nothing says that the group that failed has retry topics.
+    ("kafka_dlt-original-topic", "orders", RETRIES, False),
+    ("__dlq.errors.topic", "orders", RETRIES, False),
+    ("traceparent", "00-1", RETRIES, False),
+    # It is sent elsewhere than where it died.
+    ("kafka_original-topic", "bills", RETRIES, False),
+]
+
+
+@pytest.mark.parametrize(("header", "text", "retries", "is_offered"), NARROW)
+def test_a_letter_whose_group_has_retry_topics_is_offered_the_way_to_that_group_alone(
+    header: str, text: str, retries: list[str], is_offered: bool
+) -> None:
+    found = preview(dead(headers={header: text}), ORDERS, False, False, retries)
+    offer = (
+        "every group of orders gets it again; --to topic:orders-retry-0 or topic:orders-retry-1 "
+        "reaches the failed one alone"
+    )
+    assert found.warnings == ([offer] if is_offered else [])
 
 
 KEPT: list[tuple[dict[str, str], float]] = [
