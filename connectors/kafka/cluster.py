@@ -54,6 +54,8 @@ _AGAIN = (
     KafkaError._TRANSPORT,
 )
 """What a cluster says for a moment after it has started or made a topic; the library asks again for none."""
+_OUTDATED = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
+"""What is said where the library remembers leaders of before: it asks these until it is told of others."""
 _PAUSE = 0.1
 _DENIED = (
     KafkaError._AUTHENTICATION,
@@ -214,8 +216,10 @@ class Cluster:
                 return {key: self._answer(future) for key, future in ask(self._admin).items()}
             except KafkaException as error:
                 failed: KafkaError = error.args[0]
-                if failed.code() not in _AGAIN or time.monotonic() > deadline:
+                if failed.code() not in (*_AGAIN, *_OUTDATED) or time.monotonic() > deadline:
                     raise self.trouble(failed, where) from error
+            if failed.code() in _OUTDATED:
+                self.names()  # which tells the library who leads now
             time.sleep(_PAUSE)
 
     def _answer(self, future: Future[T]) -> T:
