@@ -44,7 +44,6 @@ _WHY_MISSING: dict[str, Any] = {
     "rocket_pair": rocketmq_fixtures.why_missing,
     "rocket_version": rocketmq_fixtures.why_missing,
     "kafka_node": kafka_install.why_missing,
-    "kafka_version": kafka_install.why_missing,
     "ledger_server": ledger_servers.why_missing,
     "redis_url": ledger_servers.why_missing,
     "s3_server": s3_fixtures.why_missing,

@@ -1,6 +1,5 @@
 """What a Kafka cluster refuses, and what cannot be reached, is said in one line."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,8 @@ from confluent_kafka.admin import (
 )
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
-from support.brokers.kafka.fixtures import read_all
-from support.brokers.kafka.install import VERSIONS
+from support.brokers.kafka.fixtures import PASSWORD, read_all
+from support.brokers.kafka.letters import dead
 from support.sending_contract import provenance, said
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
@@ -23,28 +22,23 @@ from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.core.errors import AccessDenied, ConfigError, DlqError, NotFound, Unreachable
 
-from .test_replay import dead
-
 pytestmark = pytest.mark.kafka
-SECRETS = ("GOOD", "s3cret-of-bob"), ("BAD", "s3cret-of-none")
+SECRETS = ("GOOD", PASSWORD), ("BAD", "s3cret-of-none")
 
 
-@pytest.fixture(scope="module", params=VERSIONS)
-def guarded(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A node with users, rights and TLS; bob may read the dead letters, eve nothing."""
-    users = {"admin": SECRETS[0][1], "bob": SECRETS[0][1], "eve": SECRETS[0][1]}
-    more = {"auto_create_topics_enable": "true"}
-    with Kafka(request.param, users=users, acl=True, tls=True, **more) as node:
-        driver = Driver(node.bootstrap)
-        driver.create_topic("orders-dlt")
-        driver.send("orders-dlt", b"letter")
-        allowed = AclBinding(
-            ResourceType.TOPIC, "orders-dlt", ResourcePatternType.LITERAL, "User:bob", "*",
-            AclOperation.READ, AclPermissionType.ALLOW,
-        )  # fmt: skip
-        for future in driver.admin.create_acls([allowed]).values():
-            future.result(30)
-        yield node
+@pytest.fixture(scope="module")
+def guarded(kafka_node: Kafka) -> Kafka:
+    """The node, on which bob may read the dead letters, eve nothing."""
+    driver = Driver(kafka_node.bootstrap)
+    driver.create_topic("orders-dlt")
+    driver.send("orders-dlt", b"letter")
+    allowed = AclBinding(
+        ResourceType.TOPIC, "orders-dlt", ResourcePatternType.LITERAL, "User:bob", "*",
+        AclOperation.READ, AclPermissionType.ALLOW,
+    )  # fmt: skip
+    for future in driver.admin.create_acls([allowed]).values():
+        future.result(30)
+    return kafka_node
 
 
 @pytest.fixture(autouse=True)

@@ -157,9 +157,10 @@ def test_no_group_is_left_behind(kafka: KafkaPlace) -> None:
 class Shared:
     """A share group that rejects everything, and where its dead letters lie."""
 
-    def __init__(self, kafka: KafkaPlace, copies: bool = False) -> None:
+    def __init__(self, kafka: KafkaPlace, copies: bool = False, **settings: object) -> None:
+        """`settings` of the topic that it reads."""
         self.kafka, self.dead, self.group = kafka, f"dlq.{kafka.number}", f"share-{kafka.number}"
-        kafka.driver.create_topic(kafka.topic, retention_ms=-1)
+        kafka.driver.create_topic(kafka.topic, retention_ms=-1, **settings)
         kafka.driver.create_topic(self.dead, errors_deadletterqueue_group_enable="true")
         kafka.driver.configure(
             ResourceType.GROUP,
@@ -218,6 +219,22 @@ def test_a_pointer_whose_record_is_gone_or_not_proven_is_said_so(kafka: KafkaPla
     }
     assert {record.body for record in strangers} == {b""}
     assert [record.record_id for record in strangers] == [gone.record_id, there.record_id]
+
+
+def test_a_pointer_whose_record_was_compacted_away_does_not_take_its_neighbour(kafka: KafkaPlace) -> None:
+    shared = Shared(kafka, cleanup_policy="compact", segment_ms=100, min_cleanable_dirty_ratio=0.01)
+    kafka.driver.send_all(kafka.topic, [(b"old", b"k", ()), (b"neighbour", b"n", ())])
+    shared.reject(2)
+
+    def without_the_first() -> bool:
+        kafka.driver.send(kafka.topic, b"new", key=b"k")
+        return kafka.driver.records(kafka.topic)[0].offset() == 1
+
+    eventually(without_the_first)
+    gone, there = kafka.read(topic=shared.dead).records
+    assert (gone.body, gone.properties["pointer"]) == (b"", "gone: the original was compacted away")
+    assert (gone.flags or 0) & UNRESOLVED
+    assert (there.body, there.properties["pointer"]) == (b"neighbour", "resolved")
 
 
 def test_an_older_record_in_a_topic_that_was_made_again_is_not_taken_for_the_original(

@@ -1,11 +1,8 @@
-"""Letters go back to a real Kafka once, whatever is killed or frozen meanwhile."""
+"""Letters go back to a real Kafka once: where to, as what, and what is proven of them afterwards."""
 
 import json
-import os
-import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,38 +10,15 @@ import pytest
 from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import ResourceType
 from support import preloaded
-from support.archives import letter
-from support.brokers.kafka.broker import Kafka
-from support.brokers.kafka.driver import Driver
-from support.brokers.kafka.fixtures import KafkaPlace, connector_of, on_every_version
-from support.sending_contract import new_plan, provenance, said
+from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.kafka.letters import dead, outgoing, sent
+from support.sending_contract import new_plan
 
-from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.raw_record import RawRecord, encode
+from dlq.connectors.base import Target
+from dlq.connectors.kafka import find
 from dlq.core.clock import now
-from dlq.core.errors import ConnectionLost
-from dlq.core.record import Record
 
 pytestmark = pytest.mark.kafka
-
-
-def dead(number: int, key: bytes | None = None, **fields: Any) -> Record:
-    block = encode(RawRecord(key, ()))
-    return letter(number, broker_kind="kafka", raw_properties=block, body=b"x", body_size=1, **fields)
-
-
-def outgoing(number: int, topic: str, plan: str, record: Record | None = None) -> Outgoing:
-    found = record if record is not None else dead(number)
-    return Outgoing(number, found, Target("topic", topic), provenance(number, plan))
-
-
-def sent(connector: KafkaConnector, letters: list[Outgoing]) -> dict[int, str]:
-    publisher = connector.publisher("plan", 1000)
-    answers, error = said(publisher, iter(letters))
-    publisher.close()
-    assert error is None
-    return {answer.number: answer.outcome for answer in answers}
 
 
 def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
@@ -71,6 +45,13 @@ def test_a_time_is_kept_only_where_retention_allows_it(kafka: KafkaPlace) -> Non
     assert kafka.driver.records(f"{kafka.topic}-short", 1)[0].timestamp()[1] > 1_700_000_000_000
 
 
+@pytest.fixture
+def nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request is under way that a broker may still store, so nobody need wait for that."""
+    monkeypatch.setattr(find, "_SETTLED", 0.0)
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
 def test_what_is_not_in_the_log_since_the_bounds_was_not_sent(kafka: KafkaPlace) -> None:
     kafka.driver.create_topic(kafka.topic, partitions=2)
     kafka.driver.send(kafka.topic, b"before", partition=0)
@@ -106,6 +87,7 @@ def compacted(kafka: KafkaPlace) -> str:
     return "is compacted"
 
 
+@pytest.mark.usefixtures("nothing_on_its_way")
 @pytest.mark.parametrize("happened", [without_its_start, made_again, deleted, compacted])
 def test_what_may_have_been_there_stays_in_doubt_with_the_reason(kafka: KafkaPlace, happened: Any) -> None:
     kafka.driver.create_topic(kafka.topic)
@@ -207,53 +189,6 @@ def test_a_replay_that_is_killed_sends_nothing_twice(kafka: KafkaPlace, tmp_path
     found = [m for n in (0, 1) for m in kafka.driver.records(kafka.topic, partition=n)]
     ids = Counter(dict(m.headers() or ())["dlq_replay_id"] for m in found)
     assert (len(ids), set(ids.values())) == (NUMBER, {1})
-
-
-@pytest.fixture
-def own_node(kafka_version: str) -> Iterator[Kafka]:
-    """A node that the test may kill."""
-    with Kafka(kafka_version) as node:
-        yield node
-
-
-def stored(driver: Driver, topic: str) -> Counter[bytes]:
-    return Counter(dict(m.headers() or ())["dlq_replay_id"] for m in driver.records(topic))
-
-
-@on_every_version
-def test_a_node_that_is_frozen_or_killed_loses_and_doubles_nothing(own_node: Kafka) -> None:
-    driver, topic = Driver(own_node.bootstrap), "orders"
-    driver.create_topic(topic)
-    connector = connector_of(own_node, timeout="5s")
-    plan, since = new_plan(), now()
-    before = connector.bounds([Target("topic", topic)])
-    letters = [outgoing(number, topic, plan) for number in range(400)]
-
-    def until(number: int, happens: Any) -> Iterator[Outgoing]:
-        for one in letters:
-            if one.number == number:
-                happens()
-            yield one
-
-    publisher = connector.publisher(plan, 50)
-    answers, error = said(publisher, until(200, lambda: os.kill(own_node.pid, signal.SIGSTOP)))
-    publisher.close()
-    os.kill(own_node.pid, signal.SIGCONT)
-    assert isinstance(error, ConnectionLost)
-    outcomes = {answer.number: answer.outcome for answer in answers}
-    doubtful = [letters[number] for number, outcome in outcomes.items() if outcome == "in_doubt"]
-    assert 0 < len(doubtful) <= 50
-    found = connector.find(plan, doubtful, since, before=before)
-    assert set(found.values()) <= {"sent", "not_sent"}
-
-    own_node.kill()
-    own_node.start()
-    assert connector_of(own_node).find(plan, doubtful, since, before=before) == found
-    rest = [one for one in letters if found.get(one.number, outcomes.get(one.number)) in ("not_sent", None)]
-    assert set(sent(connector_of(own_node), rest).values()) == {"confirmed"}
-    there = stored(Driver(own_node.bootstrap), topic)
-    assert (len(there), set(there.values())) == (400, {1})
-    connector.close()
 
 
 def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(

@@ -35,6 +35,8 @@ _CONFIGURATION: Mapping[str, object] = {
     "process.roles": "broker,controller",
     "node.id": 1,
     "controller.listener.names": "CONTROLLER",
+    "broker.session.timeout.ms": 3000,  # a node that was killed may come back after that
+    "broker.heartbeat.interval.ms": 500,
     "inter.broker.listener.name": "PLAINTEXT",
     "num.partitions": 1,
     "offsets.topic.replication.factor": 1,
@@ -46,6 +48,8 @@ _CONFIGURATION: Mapping[str, object] = {
     "share.coordinator.state.topic.min.isr": 1,
     "share.coordinator.state.topic.num.partitions": 1,
     "group.initial.rebalance.delay.ms": 0,
+    "group.share.heartbeat.interval.ms": 200,  # a member learns what it is to read by its second one
+    "group.share.min.heartbeat.interval.ms": 200,
     "log.retention.check.interval.ms": 500,
     "log.initial.task.delay.ms": 200,
     "log.cleaner.backoff.ms": 300,
@@ -191,6 +195,13 @@ class Kafka:
         if process is not None and process.poll() is None:
             process.send_signal(how)
             process.wait(60)
+
+    def revive(self) -> None:
+        """Let it answer again when it was frozen (SIGSTOP) or killed; what runs, runs on."""
+        if self._process is None:
+            self.start()
+        else:
+            self._process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it and remove the data."""

@@ -49,7 +49,8 @@ class Driver:
     def __init__(self, bootstrap: str, **more: Any) -> None:
         self.settings = {"bootstrap.servers": bootstrap, "log_level": 0, **more}
         self.admin = AdminClient(self.settings)
-        self._producer = Producer({**self.settings, "partitioner": "murmur2_random"})
+        ours = {"partitioner": "murmur2_random", "allow.auto.create.topics": False}
+        self._producer = Producer({**self.settings, **ours})
 
     def create_topic(self, topic: str, partitions: int = 1, **settings: object) -> None:
         """`settings` with _ for each dot; returns when every partition has a leader."""
@@ -127,7 +128,12 @@ class Driver:
 
     def _offset(self, topic: str, partition: int, which: OffsetSpec) -> int:
         place = TopicPartition(topic, partition)
-        return int(self.admin.list_offsets({place: which})[place].result(_PATIENCE).offset)
+
+        def ask() -> Any:
+            self.admin.list_topics(timeout=10)  # the library goes on asking a leader of before
+            return self.admin.list_offsets({place: which})[place].result(_PATIENCE)
+
+        return int(eventually(ask).offset)
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
         """Move the log start, as retention does."""

@@ -16,8 +16,9 @@ from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.core.record import Record
 
 _numbers = count(1)
-on_every_version = pytest.mark.parametrize("kafka_version", VERSIONS)
-"""For tests that start nodes of their own."""
+PASSWORD = "s3cret-of-bob"
+USERS = dict.fromkeys(("admin", "bob", "eve"), PASSWORD)
+"""Of the listener with SASL; bob and eve have no right on anything but what a test gives them."""
 
 
 @dataclass
@@ -90,8 +91,9 @@ def connector_of(node: Kafka, **changes: object) -> KafkaConnector:
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def kafka_node(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A node; tests must not kill it."""
-    with Kafka(request.param) as node:
+    """A node with users, rights and TLS beside its plain listener. Who freezes or kills it, revives it. It
+    makes topics on demand, as brokers do unless told otherwise: only there it shows that we make none."""
+    with Kafka(request.param, users=USERS, acl=True, tls=True, auto_create_topics_enable="true") as node:
         yield node
 
 

@@ -1,0 +1,102 @@
+"""A node that freezes, dies, or loses the end of a log: nothing is lost, doubled, or said to be sure."""
+
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+from support.brokers.kafka.broker import Kafka
+from support.brokers.kafka.fixtures import KafkaPlace, connector_of
+from support.brokers.kafka.letters import outgoing, sent
+from support.sending_contract import new_plan, said
+
+from dlq.connectors.base import Gap, Outgoing, Target
+from dlq.connectors.kafka import find
+from dlq.core.clock import now
+from dlq.core.errors import ConnectionLost
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def failing(kafka: KafkaPlace) -> Iterator[KafkaPlace]:
+    """A place whose node may be frozen and killed; it answers again when the test is over."""
+    yield kafka
+    kafka.node.revive()
+
+
+def frozen(node: Kafka) -> None:
+    os.kill(node.pid, signal.SIGSTOP)
+
+
+def killed(node: Kafka) -> None:
+    node.kill()
+
+
+@pytest.mark.parametrize("stopped", [frozen, killed])
+def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
+    failing: KafkaPlace, stopped: Callable[[Kafka], None]
+) -> None:
+    failing.driver.create_topic(failing.topic)
+    plan, since = new_plan(), now()
+    before = failing.connector.bounds([Target("topic", failing.topic)])
+    letters = [outgoing(number, failing.topic, plan) for number in range(400)]
+
+    def given() -> Iterator[Outgoing]:
+        yield from letters[:200]
+        stopped(failing.node)
+        yield from letters[200:]
+
+    hasty = connector_of(failing.node, timeout="3s")
+    publisher = hasty.publisher(plan, 50)
+    answers, error = said(publisher, given())
+    publisher.close()
+    hasty.close()
+    failing.node.revive()
+    assert isinstance(error, ConnectionLost)
+    outcomes = Counter(answer.outcome for answer in answers)
+    assert outcomes.keys() == {"confirmed", "in_doubt"}
+    assert outcomes["in_doubt"] <= 50
+
+    found = failing.connector.find(plan, letters, since, before=before)
+    assert set(found.values()) <= {"sent", "not_sent"}
+    assert {found[answer.number] for answer in answers if answer.outcome == "confirmed"} == {"sent"}
+    rest = [letter for letter in letters if found[letter.number] == "not_sent"]
+    assert set(sent(failing.connector, rest).values()) == {"confirmed"}
+    stored = failing.driver.records(failing.topic)
+    there = Counter(dict(message.headers() or ())["dlq_replay_id"] for message in stored)
+    assert (len(there), set(there.values())) == (400, {1})
+
+
+def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
+    failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver, node, topic = failing.driver, failing.node, failing.dead
+    driver.create_topic(topic)
+    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
+    for body in (b"0", b"1"):
+        driver.send(topic, body)
+    kept = log.stat().st_size
+    for body in (b"2", b"3"):
+        driver.send(topic, body)
+    first, plan, since = failing.read(), new_plan(), now()
+    before = failing.connector.bounds([Target("topic", topic)])
+    node.kill()
+    os.truncate(log, kept)
+    node.start()
+    driver.send(topic, b"new")
+    seen = failing.read(first.checkpoint)
+
+    assert [record.body for record in seen.records] == [b"0", b"1", b"new"]
+    assert [record.record_id for record in seen.records[:2]] == [r.record_id for r in first.records[:2]]
+    assert seen.gaps == [Gap(f"{topic}-0", 3, 4)]
+    assert not seen.complete
+    assert any("its end was cut off" in note for note in seen.notes)
+    later = failing.read({**first.checkpoint, **seen.checkpoint})
+    assert (later.records, later.gaps, later.complete) == ([], [], True)
+
+    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    found = failing.connector.find(plan, [outgoing(0, topic, plan)], since, before=before)
+    assert found == {0: "unknown"}
+    assert any("its end was cut off" in why for why in failing.connector.obstacles(False))
