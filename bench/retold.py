@@ -57,7 +57,10 @@ def other_lines(random: Random, text: str) -> str:
 def other_numbers(random: Random, text: str) -> str:
     """Compilers and runtimes number lambdas, inner classes, proxies and state machines anew."""
     by = random.randint(1, 7)
-    up = lambda found: found[1] + str(int(found[2]) + by)  # noqa: E731
+
+    def up(found: re.Match[str]) -> str:
+        return found[1] + str(int(found[2]) + by)
+
     for pattern in (
         r"(\$\$Lambda\$)(\d+)", r"(\$Proxy)(\d+)", r"(\$)(\d+)(?=[.$(])", r"(>d__)(\d+)", r"(>b__)(\d+)",
         r"(DisplayClass)(\d+)", r"(\|)(\d+)(?=_)", r"(\.func)(\d+)",
@@ -73,7 +76,7 @@ def other_folder(random: Random, text: str) -> str:
         text = re.sub(rf"(?<![\w/.]){old}/(?!Acme)", f"{new}/", text)
     if "C:\\Source" in text:
         text = text.replace("C:\\Source", random.choice(("D:\\agent\\_work\\7\\s", "C:\\Users\\ann\\repos")))
-    return text.replace(" in /src/", " in /home/agent/work/9/s/")
+    return text.replace(" in /src/", " in /home/vsts/9/s/")
 
 
 def other_caller(_random: Random, text: str) -> str:
