@@ -25,6 +25,10 @@ _MOST_KEPT = MAX_MESSAGE + 2**28
 _MOST_ANSWERS = 1000
 _UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What fields of other types than AMQP's lead to."""
+_WHY_IT_IS_NOT_OPENED = (
+    "a limit of connections, or no access to the virtual host? The broker's log says it, AMQP 1.0 does not"
+)
+"""RabbitMQ (4.3.6) logs what is wrong with an OPEN and ends the connection without a word."""
 _RECEIVE_BYTES = 256 * 1024
 _TRANSFER_OVERHEAD = 64
 _WRAP = 2**32
@@ -94,7 +98,10 @@ class Session:
         idle = int(chosen.heartbeat) * 1000
         opening = frames.open_connection("dlq", chosen.virtual_host, idle)
         self._send(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
-        opened = self._answer(frames.OPEN, patience)
+        try:
+            opened = self._answer(frames.OPEN, patience)
+        except LinkLostError as error:
+            raise LinkLostError(f"{error}: {_WHY_IT_IS_NOT_OPENED}") from error
         self._beat_seconds = opened.field(4, 2000 * ANSWER_SECONDS) / 2000
         self.frame_max = min(opened.field(2, frames.MAX_FRAME), frames.MAX_FRAME)
         begun = self._answer(frames.BEGIN, patience)

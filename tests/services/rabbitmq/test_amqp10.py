@@ -29,7 +29,6 @@ from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -270,27 +269,6 @@ def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabb
     publisher.close()
     assert [answer.outcome for answer in sent] == ["confirmed", "returned", "confirmed"]
     assert error is None
-
-
-def test_missing_rights_are_access_denied(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = rabbit.queue()
-    send(rabbit, source, poison())
-    [found] = captured(rabbit, source)
-    send(rabbit, source, poison())
-    monkeypatch.setenv("WRITER", "secret-word")
-    rabbit.node.api("PUT", "users", "writer", password="secret-word", tags="monitoring")
-    rabbit.node.api("PUT", "permissions", rabbit.vhost, "writer", configure="^$", write="^no$", read="^no$")
-    url = rabbit.broker().url.replace("guest@", "writer@")
-    broker = rabbit.broker(password_env="WRITER", url=url)
-    publisher = RabbitConnector(broker).publisher(new_plan(), 10)
-    for denied in (
-        lambda: list(publisher.publish(iter([Outgoing(1, found, to_queue(source), {})]))),
-        lambda: letters(Careful(replace(broker, management_url=None)).read(request(source))),
-    ):
-        with pytest.raises(AccessDenied) as caught:
-            denied()
-        assert "\n" not in str(caught.value)
-    publisher.close()
 
 
 class TestSending(SendingContract):

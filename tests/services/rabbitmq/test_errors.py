@@ -1,14 +1,10 @@
 """A user's mistake and a broker's refusal are one clear line each."""
 
-import ssl
-import subprocess
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pika
 import pytest
-from support.brokers.rabbitmq.broker import Node, free_ports
+from support.brokers.rabbitmq.broker import free_ports
 from support.brokers.rabbitmq.fixtures import (
     KINDS,
     Rabbit,
@@ -128,41 +124,16 @@ def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.fixture(scope="module")
-def tls_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """(address, CA file) of a node that speaks TLS with a certificate of its own CA."""
-    folder = tmp_path_factory.mktemp("tls")
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject,
-         "-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem"],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    [port] = free_ports(1)
-    options = "".join(
-        f"ssl_options.{name} = {folder}/{file}\n"
-        for name, file in (("cacertfile", "ca.pem"), ("certfile", "ca.pem"), ("keyfile", "key.pem"))
-    )
-    with Node(conf=f"listeners.ssl.1 = 127.0.0.1:{port}\n{options}") as node:
-        context = ssl.create_default_context(cafile=f"{folder}/ca.pem")
-        secure = pika.ConnectionParameters(
-            "localhost", port, ssl_options=pika.SSLOptions(context, "localhost")
-        )
-        pika.BlockingConnection(secure).channel().queue_declare("letters")
-        assert node.process is not None
-        yield f"localhost:{port}", f"{folder}/ca.pem"
-
-
-def test_tls_works_with_its_ca_and_is_unreachable_without(tls_node: tuple[str, str]) -> None:
-    address, ca_file = tls_node
-    broker = RabbitBroker("shop", "rabbitmq", f"amqps://guest@{address}/")
-    error = refused(broker, "letters")
+@on_private_nodes
+def test_tls_works_with_its_ca_and_is_unreachable_without(rabbit: Rabbit) -> None:
+    queue, broker = rabbit.queue(), rabbit.by_tls()
+    error = refused(replace(broker, ca_file=None), queue)
     assert isinstance(error, Unreachable)
     assert "TLS" in str(error)
     assert "ca_file" in str(error)
-    trusting = RabbitConnector(replace(broker, ca_file=ca_file))
-    assert letters(trusting.read(request("letters"))) == []
-    assert trusting.inspect(request("letters").source).depth == 0
+    trusting = RabbitConnector(broker)
+    assert letters(trusting.read(request(queue))) == []
+    assert trusting.inspect(request(queue).source).depth == 0
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path: Path) -> None:

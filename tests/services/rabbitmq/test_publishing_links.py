@@ -1,15 +1,10 @@
 """The connection under a publisher: alarms and cuts leave one window in doubt at most."""
 
-import asyncio
-import contextlib
-import ssl
-import subprocess
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -85,50 +80,14 @@ def test_a_cut_connection_leaves_at_most_one_window_in_doubt(rabbit: Rabbit, dir
     assert len({answer.number for answer in sent}) == len(sent) == max(answer.number for answer in sent) + 1
 
 
-@contextlib.contextmanager
-def tls_in_front_of(host: str, port: int, folder: Path) -> Iterator[int]:
-    """The port of a server that takes TLS off and passes on."""
-    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    files = ["-keyout", f"{folder}/key.pem", "-out", f"{folder}/ca.pem"]
-    wanted = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *names, *files]
-    subprocess.run(wanted, check=True, capture_output=True)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(f"{folder}/ca.pem", f"{folder}/key.pem")
-
-    async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await source.read(65536):
-                sink.write(data)
-                await sink.drain()
-        sink.close()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(host, port)
-        await asyncio.gather(pass_on(reader, far_writer), pass_on(far_reader, writer))
-
-    loop = asyncio.new_event_loop()
-    server = loop.run_until_complete(asyncio.start_server(serve, "localhost", 0, ssl=context))
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-
-
-def test_letters_large_and_small_go_through_tls_in_both_directions(rabbit: Rabbit, tmp_path: Path) -> None:
-    queue = rabbit.queue()
-    url = urlsplit(rabbit.url)
-    large = record(b"x" * 1_000_000)
-    with tls_in_front_of(url.hostname or "", url.port or 5672, tmp_path) as port:
-        address = f"amqps://{url.username}@localhost:{port}{url.path}"
-        publisher = RabbitPublisher(rabbit.broker(url=address, ca_file=f"{tmp_path}/ca.pem"), new_plan(), 50)
-        letters = [
-            letter(n, to_queue("nowhere" if n % 2 else queue), large if n % 7 == 0 else None)
-            for n in range(200)
-        ]
-        sent, error = until_it_ends(publisher, iter(letters))
+@on_private_nodes
+def test_letters_large_and_small_go_through_tls_in_both_directions(rabbit: Rabbit) -> None:
+    queue, large = rabbit.queue(), record(b"x" * 1_000_000)
+    publisher = RabbitPublisher(rabbit.by_tls(), new_plan(), 50)
+    letters = [
+        letter(n, to_queue("nowhere" if n % 2 else queue), large if n % 7 == 0 else None) for n in range(200)
+    ]
+    sent, error = until_it_ends(publisher, iter(letters))
     assert error is None
     assert Counter((answer.number % 2, answer.outcome) for answer in sent) == {
         (0, "confirmed"): 100, (1, "returned"): 100,

@@ -24,6 +24,10 @@ from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import quote
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from support.servers.hostile import certificate
+
 PACKAGED = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 PLUGINS = ("rabbitmq_management", "rabbitmq_shovel", "rabbitmq_shovel_management")
 _LOCAL_ONLY = "-kernel inet_dist_use_interface {127,0,0,1}"
@@ -36,6 +40,10 @@ log.file.level = info
 collect_statistics_interval = 300
 management.tcp.ip = 127.0.0.1
 management.tcp.port = {http_port}
+listeners.ssl.1 = 127.0.0.1:{tls_port}
+ssl_options.cacertfile = {certificate}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {certificate}
 """
 
 
@@ -56,7 +64,8 @@ def free_ports(count: int, low: int = 20_000, high: int = 32_000) -> list[int]:
 
 
 class Node:
-    """One node in a temporary folder. `url` and `http` hold the user guest; `kill` is kill -9."""
+    """One node in a temporary folder. `url` and `http` hold the user guest; `tls_port` is for AMQP over TLS,
+    with a certificate that `ca_file` trusts; `kill` is kill -9."""
 
     def __init__(
         self, root: Path | None = None, conf: str = "", boot_timeout: float = 120, epmd: int | None = None
@@ -66,11 +75,12 @@ class Node:
         self.bin = f"{self.root}/usr/lib/rabbitmq/bin"
         self.boot_timeout = boot_timeout
         self.folder = Path(tempfile.mkdtemp(prefix="rabbit-"))
-        # AMQP, management, distribution, epmd; the last is the first of the ten ports of the command line
-        self.port, self.http_port, distribution, own_epmd, cli = free_ports(5)
+        # AMQP, management, TLS, distribution, epmd; the last is the first of the ten of the command line
+        self.port, self.http_port, self.tls_port, distribution, own_epmd, cli = free_ports(6)
         self.name = f"n{self.port}@localhost"
         self.url = f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
         self.http = f"http://127.0.0.1:{self.http_port}"
+        self.ca_file = str(certificate(self.folder, "DNS:localhost", "IP:127.0.0.1"))
         self.environment = self._prepare(conf, distribution, epmd or own_epmd, cli)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -79,7 +89,10 @@ class Node:
         for path in folder.values():
             path.mkdir()
         (folder["etc"] / "enabled_plugins").write_text(f"[{','.join(PLUGINS)}].\n")
-        (folder["etc"] / "rabbitmq.conf").write_text(_CONFIGURATION.format(http_port=self.http_port) + conf)
+        ours = _CONFIGURATION.format(
+            http_port=self.http_port, tls_port=self.tls_port, certificate=self.ca_file
+        )
+        (folder["etc"] / "rabbitmq.conf").write_text(ours + conf)
         erlang = f"{self.root}/usr/lib/erlang/bin:" if self.root else ""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_", "ERLANG_"))}
         return {

@@ -102,6 +102,12 @@ class Rabbit:
         }
         return RabbitBroker(**{**settings, **changes})
 
+    def by_tls(self, **changes: Any) -> RabbitBroker:
+        """The same by TLS."""
+        url = urlsplit(self.url)
+        address = f"amqps://{url.username}@127.0.0.1:{self.node.tls_port}{url.path}"
+        return self.broker(**{"url": address, "ca_file": self.node.ca_file, **changes})
+
     def connect(self) -> Any:
         """A new confirming channel on a connection of its own."""
         channel = pika.BlockingConnection(pika.URLParameters(self.url)).channel()

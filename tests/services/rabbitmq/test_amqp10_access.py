@@ -1,0 +1,171 @@
+"""AMQP 1.0 over TLS, and what is said when a broker refuses it in the middle of a pull or a replay."""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request, send_amqp_1
+from support.brokers.rabbitmq.letters import new_plan, to_queue
+from support.connector_contract import letters
+from support.sending_contract import said
+
+from dlq.cli.app import run
+from dlq.cli.exit import ExitCode
+from dlq.connectors.base import Outgoing
+from dlq.connectors.rabbitmq.amqp10_publisher import opened
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.core.errors import AccessDenied, Unreachable
+from dlq.core.record import Record
+
+pytestmark = [pytest.mark.rabbitmq, on_rabbitmq_4]
+
+PASSWORD = "secret-word"
+VARIABLE = "DLQ_TEST_USERS_PASSWORD"
+_numbers = count(1)
+Change = Callable[[Rabbit, str], None]
+
+
+def set_password(rabbit: Rabbit, user: str, password: str = "another") -> None:
+    rabbit.node.api("PUT", "users", user, password=password, tags="monitoring")
+
+
+def set_rights(rabbit: Rabbit, user: str, to: str = "^$") -> None:
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, user, configure=to, write=to, read=to)
+
+
+@pytest.fixture
+def user(rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """One who may do everything, until a test says otherwise."""
+    name = f"user-{next(_numbers)}"
+    monkeypatch.setenv(VARIABLE, PASSWORD)
+    set_password(rabbit, name, PASSWORD)
+    set_rights(rabbit, name, ".*")
+    yield name
+    rabbit.node.api("DELETE", "users", name)
+
+
+def broker_of(rabbit: Rabbit, user: str) -> RabbitBroker:
+    url = rabbit.broker().url.replace("guest@", f"{user}@")
+    return rabbit.broker(url=url, password_env=VARIABLE)
+
+
+def captured(broker: RabbitBroker, queue: str) -> list[Record]:
+    return letters(RabbitConnector(broker).read(request(queue, careful=True)))
+
+
+def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
+    queue, target = rabbit.queue(), rabbit.queue("quorum")
+    send_amqp_1(rabbit, queue, 3, poisoned=1)
+    rabbit.wait_for(queue, 3)
+    found = captured(rabbit.by_tls(), queue)
+    assert [one.body for one in found] == [b"1", b"0", b"2"]
+    many_frames = found[0]._replace(body=b"x" * 3_000_000, body_size=3_000_000)
+    publisher = RabbitConnector(rabbit.by_tls()).publisher(new_plan(), 10)
+    outgoing = [Outgoing(n, what, to_queue(target), {}) for n, what in enumerate([*found, many_frames])]
+    sent, error = said(publisher, iter(outgoing))
+    publisher.close()
+    assert ({one.number: one.outcome for one in sent}, error) == (dict.fromkeys(range(4), "confirmed"), None)
+    rabbit.wait_for(target, 4)
+    back = captured(rabbit.by_tls(), target)
+    assert {one.body for one in back} == {b"0", b"1", b"2", many_frames.body}
+
+
+def test_a_certificate_that_nobody_vouches_for_is_said(rabbit: Rabbit) -> None:
+    with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right") as caught:
+        opened(rabbit.by_tls(ca_file=None))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_limit_of_connections_which_the_broker_does_not_tell_is_guessed(rabbit: Rabbit) -> None:
+    rabbit.node.api("PUT", "vhost-limits", rabbit.vhost, "max-connections", value=1)
+    with pytest.raises(Unreachable, match=r"a limit of connections, or .*\? The broker's log says it"):
+        opened(rabbit.broker())
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [(set_password, "the user or the password is refused"), (set_rights, "read access to queue")],
+    ids=["password", "rights"],
+)
+def test_what_is_refused_in_mid_pull_is_said_and_nothing_is_lost(
+    rabbit: Rabbit,
+    user: str,
+    changed: Change,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    queue = rabbit.queue()
+    send_amqp_1(rabbit, queue, 4, poisoned=1)
+    rabbit.wait_for(queue, 4)
+    configuration = configured(tmp_path, broker_of(rabbit, user), queue)
+    command = ["-c", str(configuration), "-o", "json", "pull", "--mode", "drain"]
+
+    with monkeypatch.context() as patch:
+        when_a_pull_turns_to_amqp_1_0(patch, lambda: changed(rabbit, user))
+        assert run(command) == ExitCode.BROKER
+    out, err = capfd.readouterr()
+    [pulled] = json.loads(out)["sources"]
+    assert (pulled["captured"], pulled["acknowledged"], pulled["left"]) == (1, 1, 3)
+    [line] = [line for line in err.splitlines() if says in line]
+    assert line.startswith("dlq: orders: shop")
+    assert "check the user, the password and its rights" in line
+    assert PASSWORD not in err
+    rabbit.wait_for(queue, 3)
+
+    set_password(rabbit, user, PASSWORD)
+    set_rights(rabbit, user, ".*")
+    assert run(command) == ExitCode.DONE
+    [pulled] = json.loads(capfd.readouterr().out)["sources"]
+    assert (pulled["captured"], pulled["acknowledged"], rabbit.depth(queue)) == (3, 3, 0)
+
+
+def configured(folder: Path, broker: RabbitBroker, queue: str) -> Path:
+    """A configuration of one source, with its archive in the folder."""
+    named = ("kind", "url", "password_env", "management_url")
+    settings = "".join(f"{name} = {json.dumps(getattr(broker, name))}\n" for name in named)
+    path = folder / "dlq.toml"
+    path.write_text(
+        f'archive = "{folder}/archive"\n[sources.orders]\nbroker = "shop"\nqueue = "{queue}"\n'
+        f"[brokers.shop]\n{settings}"
+    )
+    return path
+
+
+def when_a_pull_turns_to_amqp_1_0(patch: pytest.MonkeyPatch, happens: Callable[[], None]) -> None:
+    """Between its connection over 0-9-1 and the one over 1.0."""
+    scanning = RabbitConnector._scanning
+
+    def then(connector: RabbitConnector, link: Any, wanted: Any, *known: Any) -> Any:
+        if wanted.careful:
+            happens()
+        return scanning(connector, link, wanted, *known)
+
+    patch.setattr(RabbitConnector, "_scanning", then)
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [(set_password, "the user or the password is refused"), (set_rights, "write access to exchange")],
+    ids=["password", "rights"],
+)
+def test_what_is_refused_in_mid_replay_is_known_not_to_have_been_sent(
+    rabbit: Rabbit, user: str, changed: Change, says: str
+) -> None:
+    queue, target = rabbit.queue(), rabbit.queue()
+    send_amqp_1(rabbit, queue, 1, poisoned=0)
+    [found] = captured(rabbit.broker(), queue)
+    publisher = RabbitConnector(broker_of(rabbit, user)).publisher(new_plan(), 10)
+    changed(rabbit, user)
+    sent, error = said(publisher, iter([Outgoing(n, found, to_queue(target), {}) for n in range(3)]))
+    publisher.close()
+    assert isinstance(error, AccessDenied)
+    assert says in str(error)
+    assert "\n" not in str(error)
+    assert [one.outcome for one in sent] == ["refused"]
+    assert rabbit.depth(target) == 0
