@@ -1,6 +1,5 @@
 """Replays to Classic by OpenWire: what the broker's own clients see, and what is said when it cannot be."""
 
-import collections
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,8 +11,8 @@ from support.brokers.activemq.sending import outgoing, place_on, published
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.base import Sent, Target
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, Unreachable
+from dlq.connectors.base import Target
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 
 pytestmark = pytest.mark.activemq
 
@@ -128,33 +127,6 @@ def test_what_openwire_alone_has_no_use_for_is_said(
         by_openwire_alone(stomp, **changes)
 
 
-def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(own_broker: ActiveMq) -> None:
-    place = by_openwire(place_on(own_broker))
-    place.send(*[b"%d" % n for n in range(3000)])
-    letters = outgoing(place.drain(), Target("queue", "back"))
-    said: list[Sent] = []
-
-    def take(sent: Sent) -> None:
-        said.append(sent)
-        if len(said) == 1000:  # two more transactions are under way
-            own_broker.kill()
-
-    publisher = place.connector.publisher("plan", 1000)
-    with pytest.raises(ConnectionLost):
-        collections.deque(map(take, publisher.publish(iter(letters))), maxlen=0)
-    publisher.close()
-    own_broker.start()
-    confirmed = {s.number for s in said if s.outcome == "confirmed"}
-    doubtful = {s.number for s in said if s.outcome == "in_doubt"}
-    assert len(confirmed) >= 1000
-    assert doubtful
-    again = place_on(own_broker)
-    found = again.connector.find("plan", [letters[n] for n in doubtful], since=0)
-    known = confirmed | {n for n, presence in found.items() if presence == "sent"}
-    arrived = [record.headers["dlq_replay_id"] for record in again.drain("back")]
-    assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
-
-
 @pytest.fixture(scope="module", params=CLASSIC)
 def guarded(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
     """A broker with a user who may write to letters.* and to markers, and a TLS port."""
@@ -220,29 +192,30 @@ def test_a_wrong_password_is_access_denied_and_shown_nowhere(
     assert "wr0ng" not in str(caught.value)
 
 
-def test_an_address_of_another_broker_is_refused_before_anything_is_sent(own_broker: ActiveMq) -> None:
-    with ActiveMq(own_broker.version) as other:
-        place = place_on(own_broker)
-        place.send(b"a")
-        settings = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{other.openwire}")
+@on_classic
+def test_an_address_of_another_broker_is_refused_before_anything_is_sent(stomp: Place) -> None:
+    with ActiveMq(stomp.broker.version) as other:
+        settings = replace(stomp.settings, openwire_url=f"tcp://127.0.0.1:{other.openwire}")
         with pytest.raises(ConfigError, match=r"openwire_url: .* is another broker than .* of url"):
             ActiveMQConnector(settings).publisher("plan", 10)
 
 
-def test_doctor_says_where_replays_go_or_why_they_would_not(own_broker: ActiveMq) -> None:
-    place = by_openwire(place_on(own_broker))
-    place.send(b"a")
-    source = place.request().source
-    there = f"by OpenWire, to 127.0.0.1:{own_broker.openwire}"
-    assert place.connector.inspect(source).facts["pulls and replays"] == there
-    nowhere = replace(place.settings, openwire_url=f"tcp://127.0.0.1:{free_ports(1)[0]}")
+@on_classic
+def test_doctor_says_where_replays_go_or_why_they_would_not(stomp: Place) -> None:
+    stomp.send(b"a")
+    here = by_openwire(stomp)
+    source = here.request().source
+    there = f"by OpenWire, to 127.0.0.1:{stomp.broker.openwire}"
+    assert here.connector.inspect(source).facts["pulls and replays"] == there
+    nowhere = replace(here.settings, openwire_url=f"tcp://127.0.0.1:{free_ports(1)[0]}")
     said = ActiveMQConnector(nowhere).inspect(source)
     assert "pulls and replays" not in said.facts
     assert any(warning.startswith("Nothing would be pulled or sent: ") for warning in said.warnings)
 
 
-def test_the_port_of_another_protocol_is_said(own_broker: ActiveMq) -> None:
-    settings = replace(place_on(own_broker).settings, openwire_url=f"tcp://127.0.0.1:{own_broker.stomp}")
+@on_classic
+def test_the_port_of_another_protocol_is_said(stomp: Place) -> None:
+    settings = replace(stomp.settings, openwire_url=f"tcp://127.0.0.1:{stomp.broker.stomp}")
     with pytest.raises(BrokerError, match=r"is this (its|the OpenWire) port"):
         OpenWireSender(settings)
 

@@ -1,12 +1,17 @@
 """Artemis by STOMP and OpenWire together: each hides what the other shows."""
 
+from dataclasses import replace
+
 import pytest
 from support.archives import letter
-from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
+from support.brokers.activemq.fixtures import PASSWORD_VARIABLE, Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq import artemis_browse
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.base import Target
+from dlq.core.errors import AccessDenied, Unreachable
 
 pytestmark = pytest.mark.activemq
 
@@ -86,3 +91,71 @@ def test_a_second_publish_of_the_same_letters_changes_nothing(stomp: Place) -> N
         said = [(s.outcome, s.detail) for s in published(here, stomp.queue, letters)]
         assert said == [("confirmed", detail)] * 3
     assert len(stomp.drain(back.name)) == 3
+
+
+def changed(place: Place, **changes: object) -> Place:
+    """The same place by other settings."""
+    settings = replace(place.settings, **changes)
+    return replace(place, settings=settings, connector=ActiveMQConnector(settings))
+
+
+def in_one_line(error: BaseException, *secrets: str) -> bool:
+    return "\n" not in str(error) and not any(secret in str(error) for secret in secrets)
+
+
+@on_artemis
+def test_letters_come_and_go_by_tls_and_an_unknown_authority_is_refused(stomp: Place) -> None:
+    there, back = f"127.0.0.1:{stomp.broker.openwire_tls}", Target("queue", f"{stomp.queue}.back")
+    trusting = changed(stomp, openwire_url=f"ssl://{there}", ca_file=stomp.broker.ca_file)
+    stomp.send(b"a")
+    with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right") as caught:
+        changed(trusting, ca_file=None).drain()
+    assert in_one_line(caught.value)
+    letters = trusting.drain()
+    assert [(r.body, r.properties["class"]) for r in letters] == [(b"a", "bytes")]
+    assert [s.outcome for s in published(trusting, stomp.queue, outgoing(letters, back))] == ["confirmed"]
+    everything = changed(trusting, url=f"stomp+tls://{stomp.broker.user}@{there}")
+    assert [(r.body, r.properties["class"]) for r in everything.drain(back.name)] == [(b"a", "bytes")]
+
+
+@on_artemis
+def test_a_password_that_is_wrong_from_now_on_is_said_and_nothing_is_lost(
+    stomp: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stomp.send(b"a")
+    here = by_openwire(stomp)
+    with monkeypatch.context() as patch:
+        patch.setenv(PASSWORD_VARIABLE, "wr0ng")
+        for refused in (
+            lambda: OpenWireConnection(here.settings),
+            lambda: here.drain(),
+            lambda: here.connector.publisher("plan", 10),
+        ):
+            with pytest.raises(AccessDenied, match="check user and password") as caught:
+                refused()
+            assert in_one_line(caught.value, "wr0ng")
+    assert [r.body for r in here.drain()] == [b"a"]
+
+
+@on_artemis
+def test_each_right_that_is_missing_is_named_and_nothing_is_lost(
+    stomp: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed = f"sealed.{stomp.queue}"
+    stomp.send(b"a")
+    stomp.send(b"b", queue=sealed)
+    monkeypatch.setenv("READS", "reads")
+    by_reader = stomp.settings.url.replace(f"{stomp.broker.user}@", "reader@")
+    reader = changed(by_openwire(stomp), url=by_reader, password_env="READS")
+    refusals = {
+        r"'BROWSE' .*; with openwire_url it needs the permission browse": lambda: reader.drain(sealed),
+        r"'SEND' .*; .* needs <security-setting match=\"dlq\.replay\.#\">": lambda: (
+            reader.connector.publisher("plan", 10)
+        ),
+    }
+    for said, refused in refusals.items():
+        with pytest.raises(AccessDenied, match=said) as caught:
+            refused()
+        assert in_one_line(caught.value, "reads")
+    assert [(r.body, r.properties["class"]) for r in reader.drain()] == [(b"a", "bytes")]
+    assert [r.body for r in by_openwire(stomp).drain(sealed)] == [b"b"]

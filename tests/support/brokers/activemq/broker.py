@@ -23,6 +23,7 @@ from typing import IO, Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from support.jvm import QUICK, compiled
+from support.servers.hostile import certificate
 
 HERE = Path(__file__).resolve().parent
 HOME = HERE.parents[3] / ".brokers"
@@ -36,6 +37,13 @@ _POM = HERE / "pom.xml"
 _WITHOUT_ROUTE = """<address-settings><address-setting match="noroute.#">
     <dead-letter-address>DLQ</dead-letter-address><send-to-dla-on-no-route>true</send-to-dla-on-no-route>
 </address-setting>"""
+_SEALED = """<security-settings><security-setting match="sealed.#">
+    <permission type="createDurableQueue" roles="amq"/><permission type="createAddress" roles="amq"/>
+    <permission type="send" roles="amq"/><permission type="consume" roles="amq,readers"/>
+    <permission type="browse" roles="amq"/>
+</security-setting>"""
+_ACCEPTOR_FOR_TLS = """<acceptors><acceptor name="tls">tcp://127.0.0.1:{port}?sslEnabled=true;\
+keyStoreType=PEM;keyStorePath={keys};protocols=STOMP,OPENWIRE;supportAdvisory=false</acceptor>"""
 _MAVEN = ("mvn", "-q", "-B", "-ntp")
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
@@ -95,7 +103,7 @@ class ActiveMq:
     """One broker process: a folder, readiness by a STOMP CONNECTED, an end by pid."""
 
     artemis = False
-    user = password = ""
+    user = password = ca_file = ""
 
     def __init__(
         self,
@@ -135,7 +143,7 @@ class ActiveMq:
         self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def start(self, limit: float = 60) -> None:
+    def start(self, limit: float = 180) -> None:
         """Start, or start again on the same data and ports after stop() or kill()."""
         began = time.monotonic()
         self.begin()
@@ -156,7 +164,7 @@ class ActiveMq:
 
     def stop(self) -> None:
         """Let it end in order: SIGTERM, then SIGKILL after 15 s."""
-        if self.process and self.process.poll() is None:
+        if self.process and self.running():
             self.process.terminate()
             try:
                 self.process.wait(15)
@@ -168,6 +176,10 @@ class ActiveMq:
         assert self.process
         self.process.kill()
         self.process.wait()
+
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self.process is not None and self.process.poll() is None
 
     def ready(self) -> bool:
         """True once a STOMP CONNECT is answered: an open port alone proves nothing."""
@@ -217,7 +229,9 @@ class ActiveMq:
 
 
 class Artemis(ActiveMq):
-    """Artemis from its distribution; the one acceptor speaks STOMP, OpenWire, Core and AMQP."""
+    """Artemis from its distribution; one acceptor speaks STOMP, OpenWire, Core and AMQP, another two of them
+    over TLS, with a certificate that `ca_file` trusts. The user `reader` (password `reads`) may consume, and
+    browse all but queues `sealed.*`."""
 
     artemis = True
     user = password = "admin"
@@ -240,8 +254,24 @@ class Artemis(ActiveMq):
         profile = self.folder / "instance" / "etc" / "artemis.profile"
         quick = profile.read_text().replace("-XX:+UseG1GC -XX:+UseStringDeduplication", " ".join(QUICK))
         profile.write_text(quick)
-        settings = self.folder / "instance" / "etc" / "broker.xml"
-        settings.write_text(settings.read_text().replace("<address-settings>", _WITHOUT_ROUTE))
+        self._configure(self.folder / "instance" / "etc")
+
+    def _configure(self, folder: Path) -> None:
+        self.ca_file = str(certificate(self.folder, "IP:127.0.0.1"))
+        acceptor = _ACCEPTOR_FOR_TLS.format(port=self.openwire_tls, keys=self.ca_file)
+        text = (folder / "broker.xml").read_text()
+        for known, wanted in (
+            ("<address-settings>", _WITHOUT_ROUTE),
+            ("<acceptors>", acceptor),
+            ('<permission type="consume" roles="amq"/>', '<permission type="consume" roles="amq,readers"/>'),
+            ('<permission type="browse" roles="amq"/>', '<permission type="browse" roles="amq,readers"/>'),
+            ("<security-settings>", _SEALED),
+        ):
+            text = text.replace(known, wanted, 1)
+        (folder / "broker.xml").write_text(text)
+        for file, line in (("users", "reader = reads"), ("roles", "readers = reader")):
+            with (folder / f"artemis-{file}.properties").open("a") as out:
+                out.write(f"\n{line}\n")
 
     def ready(self) -> bool:
         """The web server answers later than the acceptor: after a restart by a second or more."""

@@ -152,7 +152,9 @@ def stomp_broker(request: pytest.FixtureRequest) -> Iterator[ActiveMq]:
 
 @pytest.fixture
 def stomp(stomp_broker: ActiveMq) -> Iterator[Place]:
-    """A place of this test's own on a shared broker."""
+    """A place of this test's own on a shared broker, which the test before may have killed."""
+    if not stomp_broker.running():
+        stomp_broker.start()
     settings = settings_of(stomp_broker)
     connector = ActiveMQConnector(settings)
     yield Place(stomp_broker, settings, connector, f"letters.{next(_numbers)}")

@@ -1,0 +1,106 @@
+"""A broker or a `dlq` that is killed, by STOMP and by OpenWire: nothing is lost, nothing is doubled."""
+
+import collections
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from support import preloaded
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all
+from support.brokers.activemq.sending import kill_when, outgoing
+
+from dlq.archive import manifests
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.base import Sent, Target
+from dlq.core.errors import BrokerError, ConnectionLost
+
+pytestmark = [pytest.mark.activemq, on_all]
+
+WAYS: dict[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}
+
+
+@pytest.fixture(params=WAYS)
+def here(request: pytest.FixtureRequest, stomp: Place) -> Place:
+    """The place by one protocol; on Artemis OpenWire means both."""
+    return WAYS[request.param](stomp)
+
+
+def bodies(store: LocalStore) -> list[bytes]:
+    """The bodies of all committed letters."""
+    tables = [pq.read_table(store.url(m.segment), columns=["body"]) for m in manifests.every(store) if m.rows]
+    return [body for table in tables for body in table.column("body").to_pylist()]
+
+
+def finish(here: Place, store: LocalStore, letters: int) -> None:
+    """Pull until nothing comes: while Artemis gives back what a dead client held, it tells of less."""
+    deadline, came = time.monotonic() + 60, True
+    while came or len(bodies(store)) < letters:
+        assert time.monotonic() < deadline
+        last = pull(store, ActiveMQConnector(here.settings), here.request().source, PullOptions("drain"))
+        came = last.captured + last.recaptured > 0
+    assert sorted(bodies(store)) == sorted(b"%d" % n for n in range(letters))
+    assert here.drain() == []
+
+
+def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
+    here: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", 1.0)
+    here.send(*[b"%d" % n for n in range(4000)])
+    store = LocalStore(str(tmp_path / "archive"))
+    taken: list[int] = []
+    killer = kill_when(here.broker, lambda: bool(taken) and taken[-1] >= 1500)
+
+    def progress(tally: Any, _whole: int | None) -> None:
+        taken.append(tally.delivered)
+
+    killed = pull(store, here.connector, here.request().source, PullOptions("drain"), progress)
+    killer.join()
+    here.broker.start()
+    assert isinstance(killed.error, BrokerError)
+    finish(here, store, 4000)
+
+
+@pytest.mark.parametrize("here", ["openwire"], indirect=True)
+def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(here: Place, tmp_path: Path) -> None:
+    here.send(*[b"%d" % n for n in range(6000)])
+    named = ("kind", "url", "openwire_url", "password_env")
+    told = {name: value for name in named if (value := getattr(here.settings, name))}
+    settings = "".join(f"{name} = {json.dumps(value)}\n" for name, value in told.items())
+    (tmp_path / "dlq.toml").write_text(
+        f'[sources.letters]\nbroker = "legacy"\nqueue = "{here.queue}"\n[brokers.legacy]\n{settings}'
+    )
+    running = preloaded.start(["pull", "--mode", "drain"], tmp_path)
+    while not list(tmp_path.glob("archive/manifests/*.json")):
+        assert running.poll() is None, running.communicate()
+    running.kill()
+    assert running.wait(60) == -9
+    finish(here, LocalStore(str(tmp_path / "archive")), 6000)
+
+
+def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> None:
+    here.send(*[b"%d" % n for n in range(3000)])
+    plan, back = here.queue, f"{here.queue}.back"
+    letters = outgoing(here.drain(), Target("queue", back))
+    said: list[Sent] = []
+    killer = kill_when(here.broker, lambda: len(said) >= 1000)
+    publisher = here.connector.publisher(plan, 1000)
+    answers = publisher.publish(iter(letters))
+    with pytest.raises(ConnectionLost):
+        collections.deque(map(said.append, answers), maxlen=0)
+    publisher.close()
+    killer.join()
+    here.broker.start()
+    numbers = {o: {s.number for s in said if s.outcome == o} for o in ("confirmed", "in_doubt")}
+    assert len(numbers["confirmed"]) >= 1000
+    assert numbers["in_doubt"]
+    found = ActiveMQConnector(here.settings).find(plan, [letters[n] for n in numbers["in_doubt"]], since=0)
+    known = numbers["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
+    arrived = [record.headers["dlq_replay_id"] for record in here.drain(back)]
+    assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)
