@@ -45,6 +45,8 @@ class OpenWireScan:
     depth: int | None
     topology: Mapping[str, Any]
     notes: Sequence[str]
+    modified: bool
+    """Whether the broker shows texts in modified UTF-8 to STOMP clients."""
 
     def begin(self, limit: int | None) -> "OpenWireReading":
         """Connect, and read at most so many letters. Raises BrokerError."""
@@ -125,7 +127,7 @@ class OpenWireReading:
         if self.seen % PAGE == 0 and not (self._acknowledged or self._scan.browse):
             self._nudge()
         try:
-            taken.append((letter, frame_of(letter)))
+            taken.append((letter, frame_of(letter, self._scan.modified)))
         except UnreadableError as error:
             skipped.append(Skipped(message_id(letter.message_id), str(error)))
             self._owed.append((self.position, None))

@@ -393,17 +393,17 @@ def _class_of(body: bytes) -> str:
     return decoded(body[found.end() : found.end() + int.from_bytes(found[1])])
 
 
-def body_of(kind: int, message: Message) -> bytes:
-    """The content, unpacked where it is compressed; of a text without the length before it, in UTF-8, as the
-    broker shows it to STOMP clients. A text with NUL, where that would show what no reader can tell from
-    an end, and one that is no Unicode, stay in modified UTF-8. Raises UnreadableError."""
+def body_of(kind: int, message: Message, modified: bool = False) -> bytes:
+    """The content, unpacked where it is compressed; of a text without the length before it, as the broker
+    shows it to STOMP clients: in UTF-8, or (`modified`) in Java's form of it. A text that is no Unicode, for
+    whose half pairs STOMP has a question mark, stays in that form. Raises UnreadableError."""
     content = message.content or b""
     if message.compressed and content:
         content = _unpacked_bytes(content) if kind == BYTES else _unpacked(content)
     if kind != TEXT:
         return content
     body = content[4:]
-    if body.isascii() or b"\xed" not in body or b"\xc0\x80" in body:
+    if modified or body.isascii() or not (b"\xed" in body or b"\xc0\x80" in body):
         return body
     text = text_of(body)
     return body if text is None else text.encode("utf-8")

@@ -79,13 +79,14 @@ def _with_true_headers(record: Record, letter: Dispatch) -> Record:
     return record._replace(headers={name: true.get(name, text) for name, text in record.headers.items()})
 
 
-def frame_of(letter: Dispatch) -> Frame:
-    """As STOMP would show it. Raises UnreadableError: why the letter must stay in its queue."""
+def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
+    """As STOMP would show it, a text in `modified` UTF-8 where it would be. Raises UnreadableError: why the
+    letter must stay in its queue."""
     message = letter.message
     if message is None:
         raise UnreadableError(letter.unreadable or NOT_UNDERSTOOD)
     try:
-        told, body = properties_of(message), body_of(letter.kind, message)
+        told, body = properties_of(message), body_of(letter.kind, message, modified)
     except UnreadableError as error:
         raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
     headers = _standard(message)

@@ -158,8 +158,8 @@ def preview(
 
 
 def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes, typed: bool) -> str | None:
-    if record.flags and record.flags & FLAG_INNER_NUL:
-        return "a text with NUL: its end is a conclusion, and it is still in its queue"
+    if record.flags and record.flags & FLAG_INNER_NUL and not typed:
+        return "a text with NUL: its end is a conclusion, and it is still in its queue; set openwire_url"
     if len(body) > MAX_BODY_BYTES:
         return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"
     return None if typed else _problem_of_stomp(record, headers, number)

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support import connector_contract
@@ -12,6 +13,8 @@ from support.brokers.activemq.sending import outgoing, published
 from support.connector_contract import ReadingContract
 from support.servers.cutter import Cutter
 
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Target
 from dlq.core.clock import now
@@ -76,6 +79,22 @@ def test_a_letter_has_one_id_whichever_way_it_was_read(stomp: Place) -> None:
     assert len(looked) == 5
     assert differences(looked, seen) == differences(looked, taken) == []
     assert [r.record_id for r in looked] == [r.record_id for r in seen] == [r.record_id for r in taken]
+
+
+@pytest.mark.parametrize("stomp_broker", [OLDER, *CLASSIC], indirect=True)
+def test_a_text_with_nul_is_one_letter_whichever_way_it_was_read(stomp: Place, tmp_path: Path) -> None:
+    stomp.java("ActiveMqBodies.java", stomp.queue)
+    store, here, back = LocalStore(str(tmp_path)), by_openwire(stomp), f"{stomp.queue}.back"
+    [looked] = [r for r in stomp.pull("copy")[0] if r.body.startswith(b"nul")]
+    copied = pull(store, stomp.connector, stomp.request().source, PullOptions("copy"))
+    drained_too = pull(store, here.connector, stomp.request().source, PullOptions("drain"))
+    assert (copied.captured, drained_too.captured, drained_too.recaptured) == (7, 5, 7)
+    assert here.drain() == []
+    [letter] = outgoing([looked], Target("queue", back))
+    assert here.connector.preview(looked, letter.target, {}, keep_headers=False).problem is None
+    assert [sent.outcome for sent in published(here, stomp.queue, [letter])] == ["confirmed"]
+    [again] = here.drain(back)
+    assert (again.body, again.properties["class"]) == (looked.body, "text")
 
 
 @on_classic

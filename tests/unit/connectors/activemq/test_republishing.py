@@ -106,6 +106,10 @@ def test_what_would_close_the_connection_is_a_problem(record: Record, words: str
     assert words in (previewed(record).problem or "")
 
 
+def test_by_openwire_a_text_with_nul_goes_back() -> None:
+    assert preview(letter(flags=FLAG_INNER_NUL), ORDERS, {}, keep_headers=False, typed=True).problem is None
+
+
 def test_a_header_just_below_the_limit_is_none() -> None:
     assert previewed(letter(headers={"note": "x" * 10_200})).problem is None
 
