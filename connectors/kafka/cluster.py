@@ -57,6 +57,9 @@ _AGAIN = (
 _OUTDATED = (KafkaError.FENCED_LEADER_EPOCH, KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError._NOENT)
 """What is said where the library remembers leaders of before: it asks these until it is told of others."""
 _PAUSE = 0.1
+_FETCH_PAUSE = 10
+"""Milliseconds until the library looks again whether its queue has room. By default it waits for a second, in
+which a pull has long emptied it."""
 _DENIED = (
     KafkaError._AUTHENTICATION,
     KafkaError._SSL,
@@ -191,6 +194,7 @@ class Cluster:
             "isolation.level": "read_committed" if committed else "read_uncommitted",
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
+            "fetch.queue.backoff.ms": _FETCH_PAUSE,
             **more,
         })  # fmt: skip
 
