@@ -4,9 +4,9 @@ They read like a list of records, which come into being when somebody looks at t
 not: it takes the columns as they are, and what all letters share only once.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any, Required, Self, TypedDict, Unpack, cast, overload
 
 from dlq.core.record import COLUMNS, Record
@@ -56,6 +56,12 @@ class Maps:
         """A map of each row's own."""
         rows = zip(*self.columns.values(), strict=True) if self.columns else repeat((), self._rows)
         return (dict(zip(self.columns, row, strict=True)) for row in rows)
+
+    def narrowed(self, names: Container[str]) -> "Column":
+        """The maps with these of their names alone."""
+        kept = {name: values for name, values in self.columns.items() if name in names}
+        constants = {name: values.value for name, values in kept.items() if isinstance(values, Constant)}
+        return Constant(constants, self._rows) if len(constants) == len(kept) else Maps(kept, self._rows)
 
 
 Column = Sequence[Any] | Constant | ArrowArray | Maps
@@ -155,6 +161,13 @@ def collapsed(values: Sequence[Any]) -> Column:
     return Constant(values[0], len(values)) if values.count(values[0]) == len(values) else values
 
 
+def named(maps: Column, name: str) -> Column:
+    """The values of one name in a column of maps; None where a map lacks it."""
+    if isinstance(maps, Maps):
+        return maps.columns.get(name, Constant(None, len(maps)))
+    return [found.get(name) for found in maps]
+
+
 def map_column(function: Callable[[Any], Any], values: Column) -> Column:
     """What `function` makes of each value; it is called once where they are all the same."""
     return (
@@ -162,3 +175,49 @@ def map_column(function: Callable[[Any], Any], values: Column) -> Column:
         if isinstance(values, Constant)
         else [*map(function, values)]
     )
+
+
+def map_columns(function: Callable[..., Any], *columns: Column) -> Column:
+    """What `function` makes of each row of several columns; it is called once where all rows are the same."""
+    rows = len(columns[0])
+    constants = [column.value for column in columns if isinstance(column, Constant)]
+    if len(constants) == len(columns):
+        return Constant(function(*constants), rows)
+    return [*map(function, *columns)]
+
+
+def map_distinct(function: Callable[[Any], Any], values: Column) -> Column:
+    """`map_column` for what is dear and often the same: equal values are asked for once."""
+    if isinstance(values, Constant):
+        return map_column(function, values)
+    made = {value: function(value) for value in set(values)}
+    return [*map(made.__getitem__, values)]
+
+
+def chosen(condition: Column, then: Column, otherwise: Column) -> Column:
+    """Of each row the first value where the condition holds, else the second."""
+    if isinstance(condition, Constant):
+        return then if condition.value else otherwise
+    rows = zip(condition, then, otherwise, strict=True)
+    return [first if holds else second for holds, first, second in rows]
+
+
+def joined(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
+    """Batches in one piece; what came in columns stays so."""
+    if len(parts) == 1:
+        return parts[0]
+    batches = [part.columns for part in parts if isinstance(part, Columns)]
+    if len(batches) < len(parts) or not parts:
+        return [*chain.from_iterable(parts)]
+    return Columns([_joined(columns) for columns in zip(*batches, strict=True)])
+
+
+def _joined(parts: Sequence[Column]) -> Column:
+    rows = sum(map(len, parts))
+    constants = [part.value for part in parts if isinstance(part, Constant)]
+    if len(constants) == len(parts) and constants.count(constants[0]) == len(parts):
+        return Constant(constants[0], rows)
+    maps = [part.columns for part in parts if isinstance(part, Maps)]
+    if len(maps) == len(parts) and len(set(map(tuple, maps))) == 1:
+        return Maps({name: _joined([columns[name] for columns in maps]) for name in maps[0]}, rows)
+    return [*chain.from_iterable(parts)]

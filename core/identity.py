@@ -6,7 +6,9 @@ first id and the ordinal 1, and so on. What changes at each delivery (`redeliver
 x-delivery-count and x-acquired-count) must not be among the parts.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
+from typing import Any
 
 ID_HEX_DIGITS = 32
 
@@ -22,6 +24,20 @@ def content_id(*parts: bytes, after: bytes = b"") -> str:
     `after` is framed already and comes first: parts that many messages share need framing once.
     """
     return sha256(after + framed(*parts)).hexdigest()[:ID_HEX_DIGITS]
+
+
+def placed_ids(
+    starts: Iterable[Any], places: Iterable[bytes], blocks: Iterable[bytes], digests: Iterable[bytes]
+) -> list[str]:
+    """`content_id` of many: of the place, the properties and the body's SHA-256 digest of each, after
+    what is framed already (`starts`). They are framed here, at a third of the price.
+    """
+    return [
+        sha256(b"%b%d:%b%d:%b32:%b" % (start, len(place), place, len(block), block, digest)).hexdigest()[
+            :ID_HEX_DIGITS
+        ]
+        for start, place, block, digest in zip(starts, places, blocks, digests, strict=True)
+    ]
 
 
 def ordinal_id(first_id: str, ordinal: int) -> str:

@@ -9,13 +9,15 @@ the newest counts. What the record holds to the byte is in its block (`raw_recor
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from dlq.connectors.kafka.raw_record import SHORT, Headers, decode, encode
-from dlq.core.columns import Column, Constant, Maps
+from dlq.connectors.kafka.raw_record import Alike, Headers, decode, encode
+from dlq.core.columns import Column, Maps, map_distinct
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
+_SHORT = 256
+"""Names and values below this are mostly those of other records, too: topics, classes, partitions."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
@@ -51,31 +53,27 @@ def texts_of(headers: Headers) -> dict[str, str]:
     return found
 
 
-def texts_column(records: Sequence[Headers]) -> Column:
-    """`texts_of` for each of one or more records; by name where all have the same names in the same order."""
-    names = [name for name, _ in records[0]]
-    shown = [*map(_shown, names)]
-    if len(set(shown)) < len(names) or any([name for name, _ in one] != names for one in records):
+def texts_column(records: Sequence[Headers], same_names: Alike | None) -> Column:
+    """`texts_of` for each of one or more records; `same_names` are their headers once more, name by name."""
+    shown = [_shown(name) for name, _ in same_names or ()]
+    if same_names is None or len(set(shown)) < len(shown):
         return [*map(texts_of, records)]
-    columns = zip(*records, strict=True)
-    return Maps(dict(zip(shown, map(_texts_of_one_name, columns), strict=True)), len(records))
-
-
-def _texts_of_one_name(headers: Headers) -> Column:
-    first = headers[0]
-    if all(one == first for one in headers):
-        return Constant(_texts(*first)[1], len(headers))
-    return [_texts(name, value)[1] for name, value in headers]
+    texts = [map_distinct(partial(_text, name), values) for name, values in same_names]
+    return Maps(dict(zip(shown, texts, strict=True)), len(records))
 
 
 def _texts(name: str, value: bytes | None) -> tuple[str, str]:
-    is_short = len(name) < SHORT and (value is None or len(value) < SHORT)
+    is_short = len(name) < _SHORT and (value is None or len(value) < _SHORT)
     return _seen_before(name, value) if is_short else _as_texts(name, value)
 
 
 def _as_texts(name: str, value: bytes | None) -> tuple[str, str]:
+    return _shown(name), _text(name, value)
+
+
+def _text(name: str, value: bytes | None) -> str:
     sizes = BINARY_NUMBERS.get(name)
-    return _shown(name), text_of(value) if sizes is None else _number(value, sizes)
+    return text_of(value) if sizes is None else _number(value, sizes)
 
 
 _seen_before = lru_cache(maxsize=4096)(_as_texts)

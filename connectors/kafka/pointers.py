@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from dlq.connectors.base import Checkpoint
 from dlq.connectors.kafka.cluster import Cluster, Place, Topic
 from dlq.connectors.kafka.header_texts import texts_of
-from dlq.connectors.kafka.records import Original, is_pointer, raw_of
+from dlq.connectors.kafka.letters import Letters, Original, raw_of
 from dlq.core.errors import NotFound
 from dlq.core.kafka_headers import SHARE_GROUP
 
@@ -39,24 +39,22 @@ class Pointers:
         self._news: dict[str, int] = {}
         self._ahead: list[Any] = []
 
-    def of(self, letters: Sequence[Any]) -> dict[int, Original]:
+    def of(self, letters: Letters) -> dict[int, Original]:
         """Number among `letters` -> its original, of those that are dead letters of share groups."""
         found: dict[int, Original] = {}
         wanted: dict[Place, dict[int, list[int]]] = {}
-        for number, letter in enumerate(letters):
-            headers = letter.headers() or ()
-            if is_pointer(headers):
-                place, offset = _place(texts_of(headers))
-                if place is None or offset is None:
-                    found[number] = Original(why_not=UNCLEAR)
-                elif self._topic(place.topic) is None:
-                    found[number] = Original(why_not=NO_TOPIC)
-                else:
-                    wanted.setdefault(place, {}).setdefault(offset, []).append(number)
+        for number in letters.pointers():
+            place, offset = _place(texts_of(letters.headers[number]))
+            if place is None or offset is None:
+                found[number] = Original(why_not=UNCLEAR)
+            elif self._topic(place.topic) is None:
+                found[number] = Original(why_not=NO_TOPIC)
+            else:
+                wanted.setdefault(place, {}).setdefault(offset, []).append(number)
         for place, numbers in wanted.items():
             for offset, message in self._fetched(place, sorted(numbers)).items():
                 for number in numbers[offset]:
-                    found[number] = self._checked(letters[number], message)
+                    found[number] = self._checked(letters, number, message)
         return found
 
     def seen(self) -> Checkpoint:
@@ -95,17 +93,17 @@ class Pointers:
         others = {key for key in self._resume if key.startswith(f"{_SEEN}{name}@{self._cluster.id}/")}
         return bool(others - {mine}) and moment < self._resume.get(mine, self._moment)
 
-    def _checked(self, letter: Any, message: Any) -> Original:
+    def _checked(self, letters: Letters, number: int, message: Any) -> Original:
         """The message, where it is proven to be the one that the letter speaks of."""
         if isinstance(message, str):
             return Original(why_not=message)
-        raw, died = raw_of(message), letter.timestamp()[1]
-        is_copy = letter.key() is not None or letter.value() is not None
+        raw, died = raw_of(message), letters.timestamps[number]
+        content = letters.keys[number], letters.values[number]
         if raw.timestamp > died:
             return Original(why_not=YOUNGER)
         if self._is_remade(message.topic(), died):
             return Original(why_not=REMADE)
-        if is_copy and (letter.key(), letter.value()) != (message.key(), message.value()):
+        if content != (None, None) and content != (message.key(), message.value()):
             return Original(why_not=OTHER)
         return Original(raw, message.value())
 

@@ -13,20 +13,24 @@ All numbers are signed and big-endian; a length of -1 is null, which is not the 
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import starmap
 from typing import NamedTuple
+
+from dlq.core.columns import Column, Constant, collapsed, map_columns, map_distinct
 
 VALUE_WAS_NULL = 1
 LOG_APPEND_TIME = 2
 HAS_ORIGINAL = 4
 _FORMAT = 1
 _HEAD = struct.Struct(">BBq")
+_UP_TO_KEY = struct.Struct(">BBqi")
 _LENGTH = struct.Struct(">i")
 _NULL = _LENGTH.pack(-1)
 
-SHORT = 256
-"""Names and values below this are mostly those of other records, too: topics, classes, partitions."""
 Headers = Sequence[tuple[str, bytes | None]]
+Alike = Sequence[tuple[str, Column]]
+"""The headers of several records, which all have the same names in the same order: a name, and its values."""
 
 
 class RawRecord(NamedTuple):
@@ -42,32 +46,79 @@ class RawRecord(NamedTuple):
     original: "RawRecord | None" = None
 
 
-def _framed(name: str, value: bytes | None) -> bytes:
-    text = name.encode("utf-8", "surrogateescape")
-    return _LENGTH.pack(len(text)) + text + (_NULL if value is None else _LENGTH.pack(len(value)) + value)
-
-
-_header = lru_cache(maxsize=4096)(_framed)
+def alike(records: Sequence[Headers]) -> Alike | None:
+    """The headers of one or more records name by name, or None where the records differ in their names."""
+    if len(set(map(len, records))) > 1:
+        return None
+    found: list[tuple[str, Column]] = []
+    for pairs in map(collapsed, zip(*records, strict=True)):
+        if isinstance(pairs, Constant):
+            name, value = pairs.value
+            found.append((name, Constant(value, len(records))))
+            continue
+        names, values = zip(*pairs, strict=True)
+        if names.count(names[0]) < len(names):
+            return None
+        found.append((names[0], values))
+    return found
 
 
 def encode(record: RawRecord) -> bytes:
     """The block."""
-    original = record.original
-    flags = (
-        (VALUE_WAS_NULL if record.is_null else 0)
-        | (LOG_APPEND_TIME if record.is_log_append else 0)
-        | (HAS_ORIGINAL if original is not None else 0)
-    )
-    pack, key = _LENGTH.pack, record.key
-    parts = [_HEAD.pack(_FORMAT, flags, record.timestamp)]
-    parts += (_NULL,) if key is None else (pack(len(key)), key)
-    parts.append(pack(len(record.headers)))
-    for name, value in record.headers:
-        is_short = len(name) < SHORT and (value is None or len(value) < SHORT)
-        parts.append(_header(name, value) if is_short else _framed(name, value))
-    if original is not None:
-        parts.append(encode(original))
+    flags = (VALUE_WAS_NULL if record.is_null else 0) | (LOG_APPEND_TIME if record.is_log_append else 0)
+    block = _block(flags, record.timestamp, record.key, _framed(record.headers))
+    return block if record.original is None else with_original(block, record.original)
+
+
+def with_original(block: bytes, original: RawRecord) -> bytes:
+    """The block of a dead letter that points to this one."""
+    return block[:1] + bytes([block[1] | HAS_ORIGINAL]) + block[2:] + encode(original)
+
+
+def encode_all(
+    flags: Column,
+    timestamps: Sequence[int],
+    keys: Sequence[bytes | None],
+    headers: Sequence[Headers],
+    same_names: Alike | None,
+) -> list[bytes]:
+    """The blocks of records without an original; `same_names` are `headers` once more, name by name."""
+    framed = [*map(_framed, headers)] if same_names is None else _framed_by_name(same_names, len(headers))
+    return [*map(_block, flags, timestamps, keys, framed)]
+
+
+def _block(flags: int, timestamp: int, key: bytes | None, framed_headers: bytes) -> bytes:
+    if key is None:
+        return _UP_TO_KEY.pack(_FORMAT, flags, timestamp, -1) + framed_headers
+    return _UP_TO_KEY.pack(_FORMAT, flags, timestamp, len(key)) + key + framed_headers
+
+
+def _framed(headers: Headers) -> bytes:
+    return b"".join([_LENGTH.pack(len(headers)), *starmap(_header, headers)])
+
+
+def _framed_by_name(headers: Alike, rows: int) -> Column:
+    """What all share is framed once."""
+    count = Constant(_LENGTH.pack(len(headers)), rows)
+    framed = [map_distinct(partial(_header, name), values) for name, values in headers]
+    return map_columns(_joined, count, *framed)
+
+
+def _joined(*parts: bytes) -> bytes:
     return b"".join(parts)
+
+
+def _header(name: str, value: bytes | None) -> bytes:
+    return _name(name) + _value(value)
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> bytes:
+    return _value(name.encode("utf-8", "surrogateescape"))
+
+
+def _value(value: bytes | None) -> bytes:
+    return _NULL if value is None else _LENGTH.pack(len(value)) + value
 
 
 def decode(block: bytes) -> RawRecord:

@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from dlq.connectors.base import Batch, Gap, ReadRequest
 from dlq.connectors.kafka.cluster import Cluster, Place
+from dlq.connectors.kafka.letters import letters_of
 from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.records import record_maker
 from dlq.connectors.kafka.snapshot import OffsetRange, Plan
 from dlq.core.errors import BrokerError
+from dlq.core.record import Record
 
 STAYS = (
     "Kafka deletes nothing on request: drained letters stay in their topic until its retention takes them; "
@@ -46,6 +48,7 @@ class KafkaReading:
     """One scan over the ranges of a plan."""
 
     unique_ids = True
+    settles_at_once = True
 
     def __init__(
         self,
@@ -115,7 +118,8 @@ class KafkaReading:
 
     def _fetch(self) -> list[Any]:
         request = self._request
-        most = min(request.batch_rows, max(1, request.batch_bytes // self._largest))
+        left = sum(one.left for one in self._open.values())  # for more it would wait in vain
+        most = min(left, request.batch_rows, max(1, request.batch_bytes // self._largest))
         if self._largest == 1:
             most = min(most, _FIRST_FETCH)
         if request.limit is not None:
@@ -125,10 +129,12 @@ class KafkaReading:
         except KafkaException as error:
             raise self._cluster.trouble(error.args[0]) from error
 
-    def _letters(self, messages: Sequence[Any]) -> list[Any]:
+    def _letters(self, messages: list[Any]) -> list[Any]:
         """Those of the snapshot among what came, no more than the limit has room for."""
         letters: list[Any] = []
         room = None if self._request.limit is None else self._request.limit - self._position
+        if self._is_next_run(messages, room):
+            return messages
         for message in messages:
             place = message.topic(), message.partition()
             error, progress = message.error(), self._open.get(place)
@@ -140,12 +146,29 @@ class KafkaReading:
                     letters.append(message)
         return letters
 
+    def _is_next_run(self, messages: Sequence[Any], room: int | None) -> bool:
+        """Whether they are the next letters of one partition without a gap, and more are to come: mostly so.
+        They are taken then."""
+        if not messages or (room is not None and len(messages) > room) or any(map(Message.error, messages)):
+            return False
+        places: list[Any] = [
+            *zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
+        ]
+        progress, after = self._open.get(places[0]), messages[0].offset() + len(messages)
+        is_run = (
+            progress is not None
+            and places.count(places[0]) == len(places)
+            and progress.at == messages[0].offset()
+            and after == messages[-1].offset() + 1 < progress.end
+        )
+        if progress is not None and is_run:
+            self._largest = max(self._largest, *map(len, messages))
+            progress.at = after
+            self._taken[progress.place] = progress
+        return is_run
+
     def _is_letter(self, progress: _Progress, offset: int) -> bool:
         """Whether a record is of the snapshot; all before it is known then, too."""
-        if offset == progress.at and offset + 1 < progress.end:
-            progress.at = offset + 1
-            self._taken[progress.place] = progress
-            return True
         is_letter = offset < progress.end
         self._move(progress, offset, 1 if is_letter else 0)
         return is_letter
@@ -200,9 +223,8 @@ class KafkaReading:
     def _assign(self) -> None:
         self._consumer.assign([TopicPartition(*one.place, one.at) for one in self._open.values()])
 
-    def _batch(self, letters: Sequence[Any]) -> Batch:
-        originals = self._pointers.of(letters) if self._pointers is not None else {}
-        records = self._make(letters, originals)
+    def _batch(self, messages: Sequence[Any]) -> Batch:
+        records = self._records(messages) if messages else []
         self._position += len(records)
         taken, self._taken = self._taken, {}
         checkpoint = {one.key: one.at for one in taken.values()}
@@ -212,3 +234,7 @@ class KafkaReading:
         for one in taken.values():
             one.gaps.clear()
         return Batch(records, self._position, checkpoint, (), gaps)
+
+    def _records(self, messages: Sequence[Any]) -> Sequence[Record]:
+        letters = letters_of(messages)
+        return self._make(letters, self._pointers.of(letters) if self._pointers is not None else {})

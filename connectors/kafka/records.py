@@ -1,65 +1,48 @@
-"""From a message of the client library to a record."""
+"""From letters as the client library gave them to records, column by column."""
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, NamedTuple
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.interchange.values import count_of, from_millis, integer
 from dlq.connectors.kafka.header_texts import text_of, texts_column, texts_of
+from dlq.connectors.kafka.letters import Letters, Original
 from dlq.connectors.kafka.raw_record import (
     HAS_ORIGINAL,
     LOG_APPEND_TIME,
     VALUE_WAS_NULL,
-    Headers,
-    RawRecord,
-    encode,
+    encode_all,
+    with_original,
 )
 from dlq.core.clock import datable, now
-from dlq.core.columns import Column, Columns, Constant, Maps, collapsed
-from dlq.core.identity import content_id, framed
-from dlq.core.kafka_headers import SHARE_GROUP, Origin, died_at
+from dlq.core.columns import (
+    Column,
+    Columns,
+    Constant,
+    Maps,
+    chosen,
+    collapsed,
+    map_column,
+    map_columns,
+    map_distinct,
+    named,
+)
+from dlq.core.identity import framed, placed_ids
+from dlq.core.kafka_headers import SHARE_GROUP, TELL_THE_PLACE, Origin, OriginHeaders, died_at
 from dlq.core.record import Record
 
 UNRESOLVED = 8
 """`flags` of a record, beside those of its block: what a share group's dead letter points to was not had."""
 CREATE_TIME, APPEND_TIME = "CreateTime", "LogAppendTime"
-_POINTS_TO = f"{SHARE_GROUP}offset"
 _DELIVERIES = f"{SHARE_GROUP}delivery.count"
-_APPENDED = 2
-"""TIMESTAMP_LOG_APPEND_TIME."""
 
-
-class Original(NamedTuple):
-    """What a pointer led to: the record, or why there is none to show."""
-
-    raw: RawRecord | None = None
-    value: bytes | None = None
-    why_not: str = ""
-
-
-Maker = Callable[[Sequence[Any], Mapping[int, Original]], Sequence[Record]]
-
-
-def raw_of(message: Any) -> RawRecord:
-    """What a message is beside its value."""
-    kind, timestamp = message.timestamp()
-    headers = message.headers() or ()
-    return RawRecord(
-        message.key(), headers, timestamp if kind else -1, kind == _APPENDED, message.value() is None
-    )
-
-
-def is_pointer(headers: Headers) -> bool:
-    """Whether a share group's broker wrote it (KIP-1191), with the record or without."""
-    return any(name == _POINTS_TO for name, _ in headers)
+Maker = Callable[[Letters, Mapping[int, Original]], Sequence[Record]]
 
 
 def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Mapping[str, str]) -> Maker:
-    """The function that makes records of messages, for one pull.
+    """The function that makes records of letters, for one pull.
 
-    It takes the messages, and by their number among them what those that are pointers led to.
+    It takes one or more letters, and by their number what those that are pointers led to.
     """
     source = request.source.name.encode()
     starts = {
@@ -68,37 +51,32 @@ def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Map
     }
     captured_at = now()
 
-    def make(messages: Sequence[Any], originals: Mapping[int, Original]) -> Sequence[Record]:
-        if not messages:
-            return []
-        rows = len(messages)
-        places = [(message.topic(), message.partition(), message.offset()) for message in messages]
-        topics, partitions, offsets = zip(*places, strict=True)
-        raws, values = [*map(raw_of, messages)], [message.value() for message in messages]
-        blocks, digests = [*map(encode, raws)], [sha256(value or b"") for value in values]
-        ids = [
-            content_id(b"%d:%d" % place[1:], block, digest.digest(), after=starts[place[0]])
-            for place, block, digest in zip(places, blocks, digests, strict=True)
-        ]
-        shown, flags = [*raws], [0] * rows
-        for number, original in originals.items():
-            raw = raws[number]
-            if original.raw is not None:
-                shown[number], values[number] = original.raw, original.value
-                digests[number] = sha256(original.value or b"")
-                blocks[number] = encode(raw._replace(original=original.raw))
-                flags[number] = HAS_ORIGINAL
-            elif raw.is_null and raw.key is None:
-                flags[number] = UNRESOLVED
-        headers, keys = (
-            _headers(raws, shown),
-            [None if one.key is None else text_of(one.key) for one in shown],
+    def make(letters: Letters, originals: Mapping[int, Original]) -> Sequence[Record]:
+        rows = len(letters.offsets)
+        shown = letters.shown(originals)
+        blocks, digests = _blocks(letters), _digests(letters.values)
+        ids = placed_ids(
+            map_column(starts.__getitem__, letters.topics),
+            map(b"%d:%d".__mod__, zip(letters.partitions, letters.offsets, strict=True)),
+            blocks,
+            digests,
         )
-        properties = _properties(places, raws, keys, originals)
-        texts, bodies = [*headers], [value or b"" for value in values]
-        deaths = [*map(died_at, texts, topics)]
-        message_ids = [*map(coordinates, deaths)]
-        times = [*map(_times, deaths, texts, raws, shown)]
+        if shown is not letters:
+            blocks, digests = _with_originals(blocks, originals), _digests(shown.values)
+        texts = _texts(letters, shown)
+        deaths = _deaths(texts, letters.topics)
+        origins = map_column(lambda died: died and died.topic, deaths)
+        message_ids = map_columns(
+            _coordinates,
+            origins,
+            _told(texts, deaths, lambda names: names.partition),
+            _told(texts, deaths, lambda names: names.offset),
+        )
+        published, dead = _times(letters, deaths, texts, originals)
+        offsets = [*map(str, letters.offsets)]
+        keys = _keys(shown.keys)
+        properties = _properties(letters, offsets, keys, originals)
+        bodies = [value or b"" for value in shown.values]
 
         def all_the(value: object) -> Constant:
             return Constant(value, rows)
@@ -110,31 +88,28 @@ def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Map
             broker=all_the(broker),
             broker_kind=all_the("kafka"),
             broker_node=all_the(cluster),
-            dead_letter_queue=collapsed(topics),
-            queue_id=collapsed(partitions),
-            offset=offsets,
-            physical_id=[f"{topic}-{partition}@{offset}" for topic, partition, offset in places],
+            dead_letter_queue=letters.topics,
+            queue_id=letters.partitions,
+            offset=letters.offsets,
+            physical_id=[*map("{}-{}@{}".format, letters.topics, letters.partitions, offsets)],
             message_id=message_ids,
-            keys=[(key,) if key else () for key in keys],
+            keys=map_column(lambda key: (key,) if key else (), keys),
             key=_business_keys(request, message_ids, texts, properties, bodies),
-            origin_kind=["topic" if died else None for died in deaths],
-            origin=[died and died.topic for died in deaths],
-            origin_group=[died and died.group for died in deaths],
+            origin_kind=map_column(lambda died: "topic" if died else None, deaths),
+            origin=origins,
+            origin_group=map_column(lambda died: died and died.group, deaths),
             captured_at=all_the(captured_at),
-            published_at=[published for published, _ in times],
-            dead_at=[dead for _, dead in times],
-            attempts=[count_of(one.get(_DELIVERIES)) for one in texts],
-            headers=headers,
+            published_at=published,
+            dead_at=dead,
+            attempts=map_distinct(count_of, named(texts, _DELIVERIES)),
+            headers=texts,
             raw_properties=blocks,
             properties=properties,
             body=bodies,
             body_size=[*map(len, bodies)],
-            body_sha256=[digest.hexdigest() for digest in digests],
-            content_type=[one.get("content-type") or one.get("contentType") or None for one in texts],
-            flags=[
-                flag | (value is None and VALUE_WAS_NULL) | (raw.is_log_append and LOG_APPEND_TIME)
-                for flag, value, raw in zip(flags, values, raws, strict=True)
-            ],
+            body_sha256=[digest.hex() for digest in digests],
+            content_type=map_columns(_first, named(texts, "content-type"), named(texts, "contentType")),
+            flags=_flags(letters, shown, originals),
             pull_id=all_the(request.pull_id),
             mode=all_the(request.mode),
         )
@@ -144,15 +119,61 @@ def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Map
 
 def coordinates(died: Origin | None) -> str | None:
     """Names the message that died; two groups' dead letters of it have the same."""
-    if died is None or integer(died.partition) is None or integer(died.offset, 64) is None:
+    return died and _coordinates(died.topic, died.partition, died.offset)
+
+
+def _coordinates(topic: str | None, partition: str | None, offset: str | None) -> str | None:
+    if topic is None or integer(partition) is None or integer(offset, 64) is None:
         return None
-    return f"{died.topic}-{died.partition}@{died.offset}"
+    return f"{topic}-{partition}@{offset}"
+
+
+def _first(one: str | None, other: str | None) -> str | None:
+    return one or other or None
+
+
+def _digests(values: Sequence[bytes | None]) -> list[bytes]:
+    return [sha256(value or b"").digest() for value in values]
+
+
+def _block_flags(is_null: bool, is_log_append: bool) -> int:
+    return (VALUE_WAS_NULL if is_null else 0) | (LOG_APPEND_TIME if is_log_append else 0)
+
+
+def _are_null(values: Sequence[bytes | None]) -> Column:
+    return collapsed([value is None for value in values])
+
+
+def _blocks(letters: Letters) -> list[bytes]:
+    flags = map_columns(_block_flags, _are_null(letters.values), letters.is_log_append)
+    return encode_all(flags, letters.timestamps, letters.keys, letters.headers, letters.same_names)
+
+
+def _with_originals(blocks: Sequence[bytes], originals: Mapping[int, Original]) -> list[bytes]:
+    found = [*blocks]
+    for number, original in originals.items():
+        if original.raw is not None:
+            found[number] = with_original(found[number], original.raw)
+    return found
+
+
+def _flags(letters: Letters, shown: Letters, originals: Mapping[int, Original]) -> Column:
+    flags = map_columns(_block_flags, _are_null(shown.values), letters.is_log_append)
+    if not originals:
+        return flags
+    found: list[int] = [*flags]
+    for number, original in originals.items():
+        if original.raw is not None:
+            found[number] |= HAS_ORIGINAL
+        elif letters.values[number] is None and letters.keys[number] is None:
+            found[number] |= UNRESOLVED
+    return found
 
 
 def _business_keys(
     request: ReadRequest,
-    message_ids: Sequence[str | None],
-    headers: Sequence[Mapping[str, str]],
+    message_ids: Column,
+    headers: Column,
     properties: Column,
     bodies: Sequence[bytes],
 ) -> Column:
@@ -161,35 +182,42 @@ def _business_keys(
     return [*map(request.key_reader(), message_ids, headers, properties, bodies)]
 
 
-def _headers(raws: Sequence[RawRecord], shown: Sequence[RawRecord]) -> Column:
+def _texts(letters: Letters, shown: Letters) -> Column:
     """Of a resolved pointer those of the original, too."""
-    if all(map(operator.is_, raws, shown)):
-        return texts_column([raw.headers for raw in raws])
-    return [{**texts_of(one.headers), **texts_of(raw.headers)} for raw, one in zip(raws, shown, strict=True)]
+    if shown is letters:
+        return texts_column(letters.headers, letters.same_names)
+    both = zip(shown.headers, letters.headers, strict=True)
+    return [{**texts_of(original), **texts_of(own)} for original, own in both]
+
+
+def _keys(keys: Sequence[bytes | None]) -> Column:
+    return collapsed([None if key is None else text_of(key) for key in keys])
 
 
 def _properties(
-    places: Sequence[tuple[str, int, int]],
-    raws: Sequence[RawRecord],
-    keys: Sequence[str | None],
+    letters: Letters,
+    offsets: Sequence[str],
+    keys: Column,
     originals: Mapping[int, Original],
 ) -> Column:
     """The fixed fields of the dead letters by their Java names; `pointer` says what became of one."""
-    topics, partitions, offsets = zip(*places, strict=True)
-    columns: dict[str, Sequence[str | None]] = {
-        "topic": topics,
-        "partition": [*map(str, partitions)],
-        "offset": [*map(str, offsets)],
-        "timestamp": [str(raw.timestamp) for raw in raws],
-        "timestampType": [APPEND_TIME if raw.is_log_append else CREATE_TIME for raw in raws],
+    rows = len(offsets)
+    columns: dict[str, Column] = {
+        "topic": letters.topics,
+        "partition": map_column(str, letters.partitions),
+        "offset": offsets,
+        "timestamp": [*map(str, letters.timestamps)],
+        "timestampType": map_column(
+            lambda is_append: APPEND_TIME if is_append else CREATE_TIME, letters.is_log_append
+        ),
         "key": keys,
-        "pointer": [_became(originals.get(number)) for number in range(len(raws))],
+        "pointer": collapsed([_became(originals.get(number)) for number in range(rows)]),
     }
     told = {name: column for name, column in columns.items() if any(map(_is_told, column))}
     if not any(None in column for column in told.values()):
-        return Maps(told, len(raws))
-    rows = zip(*told.values(), strict=True)
-    return [{name: text for name, text in zip(told, row, strict=True) if text is not None} for row in rows]
+        return Maps(told, rows)
+    by_row = zip(*told.values(), strict=True)
+    return [{name: text for name, text in zip(told, row, strict=True) if text is not None} for row in by_row]
 
 
 def _is_told(text: str | None) -> bool:
@@ -202,14 +230,40 @@ def _became(original: Original | None) -> str | None:
     return "resolved" if original.raw is not None else original.why_not
 
 
+def _deaths(texts: Column, topics: Column) -> Column:
+    """Where each died (`Origin`, None), but for the partition and offset there."""
+    if isinstance(texts, Maps):
+        texts = texts.narrowed(TELL_THE_PLACE)
+    return map_columns(died_at, texts, topics)
+
+
+def _told(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]) -> Column:
+    """What the framework that tells of a letter's death says under the name that it has for it."""
+    if isinstance(deaths, Constant):
+        return deaths if deaths.value is None else named(texts, name_of(deaths.value.told_by))
+    rows = zip(deaths, texts, strict=True)
+    return [died and texts_of_one.get(name_of(died.told_by)) for died, texts_of_one in rows]
+
+
 def _times(
-    died: Origin | None, headers: Mapping[str, str], raw: RawRecord, shown: RawRecord
-) -> tuple[int | None, int | None]:
-    """When it was published, and when it died; what is not told is not known."""
-    stored = datable(raw.timestamp * 1000) if raw.timestamp >= 0 else None
-    if died is not None and died.told_by.keeps_time and not raw.is_log_append:
-        return stored, None
-    original = from_millis(headers.get(died.told_by.timestamp)) if died is not None else None
-    if original is None and shown is not raw and shown.timestamp >= 0:
-        original = datable(shown.timestamp * 1000)
-    return original, stored
+    letters: Letters, deaths: Column, texts: Column, originals: Mapping[int, Original]
+) -> tuple[Column, Column]:
+    """When each was published, and when it died; what is not told is not known."""
+    stored = [_micros(time) for time in letters.timestamps]
+    told = map_distinct(from_millis, _told(texts, deaths, lambda names: names.timestamp))
+    if originals:
+        told = [*told]
+        for number, original in originals.items():
+            if original.raw is not None and told[number] is None:
+                told[number] = _micros(original.raw.timestamp)
+    is_own = map_columns(_is_own_time, deaths, letters.is_log_append)
+    return chosen(is_own, stored, told), chosen(is_own, Constant(None, len(stored)), stored)
+
+
+def _micros(millis: int) -> int | None:
+    return datable(millis * 1000) if millis >= 0 else None
+
+
+def _is_own_time(died: Origin | None, is_log_append: bool) -> bool:
+    """Whether the record has the time of the one that died."""
+    return died is not None and died.told_by.keeps_time and not is_log_append

@@ -1,6 +1,6 @@
 """From a stored RocketMQ message to a record. Field names in `headers` are Java's (design section 9)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
@@ -23,8 +23,8 @@ from dlq.connectors.rocketmq.columns import (
 from dlq.connectors.rocketmq.message import host_name
 from dlq.connectors.rocketmq.remoting import ProtocolError
 from dlq.core.clock import now
-from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapsed, map_column
-from dlq.core.identity import ID_HEX_DIGITS, framed
+from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapsed, map_column, named
+from dlq.core.identity import framed, placed_ids
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, origin_of
 
@@ -80,14 +80,18 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             "storeHost": map_column(_host_name, store_hosts),
         }, rows)  # fmt: skip
         properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
-        unique_keys = _values(properties, "UNIQ_KEY")
+        unique_keys = named(properties, "UNIQ_KEY")
         origins = _origins(topic, group, properties)
         digests = [sha256(body).digest() for body in views(found.body)]
-        places = zip(
-            found.queue_id.tolist(),
-            found.queue_offset.tolist(),
-            found.commit_log_offset.tolist(),
-            strict=True,
+        start = framed("\0".join((source, node, topic)).encode())
+        places = map(
+            b"%d:%d:%d".__mod__,
+            zip(
+                found.queue_id.tolist(),
+                found.queue_offset.tolist(),
+                found.commit_log_offset.tolist(),
+                strict=True,
+            ),
         )
 
         def all_the(value: object) -> Constant:
@@ -95,7 +99,7 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
 
         return Columns.of(
             rows,
-            record_id=_identities(source, node, topic, zip(places, blocks, digests, strict=True)),
+            record_id=placed_ids(all_the(start), places, blocks, digests),
             source=all_the(source),
             broker=all_the(broker),
             broker_kind=all_the("rocketmq"),
@@ -106,8 +110,8 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             offset=numbers(found.queue_offset),
             message_id=unique_keys,
             physical_id=physical_ids,
-            correlation_id=_values(properties, "CORRELATION_ID"),
-            keys=map_column(_words, _values(properties, "KEYS")),
+            correlation_id=named(properties, "CORRELATION_ID"),
+            keys=map_column(_words, named(properties, "KEYS")),
             key=_keys(request, unique_keys, headers, properties, found),
             origin_kind=map_column(_kind, origins),
             origin=origins,
@@ -151,27 +155,6 @@ def _encoding(sys_flag: int) -> str | None:
     return _ENCODINGS.get(sys_flag >> 8 & 7) if sys_flag & COMPRESSED else None
 
 
-def _values(properties: Column, name: str) -> Column:
-    if isinstance(properties, Maps):
-        return properties.columns.get(name, Constant(None, len(properties)))
-    return [found.get(name) for found in properties]
-
-
-def _identities(
-    source: str, node: str, topic: str, letters: Iterable[tuple[tuple[int, int, int], bytes, bytes]]
-) -> list[str]:
-    """`content_id` of source, node and topic in one part, then place, properties and the body's digest:
-    framed here, at a third of its price.
-    """
-    start = framed("\0".join((source, node, topic)).encode())
-    found = []
-    for place, block, digest in letters:
-        at = b"%d:%d:%d" % place
-        content = b"%b%d:%b%d:%b32:%b" % (start, len(at), at, len(block), block, digest)
-        found.append(sha256(content).hexdigest()[:ID_HEX_DIGITS])
-    return found
-
-
 def _keys(
     request: ReadRequest,
     unique_keys: Column,
@@ -187,10 +170,10 @@ def _keys(
 
 def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if topic in (HALF, DISCARDED):
-        return _values(properties, "REAL_TOPIC")
+        return named(properties, "REAL_TOPIC")
     if group is None:
         return Constant(None if topic == OP_TOPIC else topic, len(properties))
-    told = zip(_values(properties, "DLQ_ORIGIN_TOPIC"), _values(properties, "RETRY_TOPIC"), strict=True)
+    told = zip(named(properties, "DLQ_ORIGIN_TOPIC"), named(properties, "RETRY_TOPIC"), strict=True)
     return map_column(partial(origin_of, group=group), collapsed([first or second for first, second in told]))
 
 

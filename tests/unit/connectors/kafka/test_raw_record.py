@@ -15,6 +15,7 @@ records = st.builds(
     timestamp=st.integers(-1, 2**62),
     is_log_append=st.booleans(),
     is_null=st.booleans(),
+    original=st.none(),
 )
 
 

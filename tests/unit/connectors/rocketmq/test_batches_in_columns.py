@@ -12,7 +12,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.columns import parse_blocks
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
 from dlq.connectors.rocketmq.records import record_maker
-from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapsed, column, map_column
+from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapsed, column, joined, map_column
 from dlq.core.record import COLUMNS, Record
 from dlq.core.settings import Source
 
@@ -89,6 +89,19 @@ def test_what_is_the_same_is_kept_once() -> None:
     assert isinstance(map_column(str, collapsed((7, 7))), Constant)
     assert list(map_column(str, collapsed((7, 7)))) == ["7", "7"]
     assert list(map_column(str, collapsed((7, 8)))) == ["7", "8"]
+
+
+def test_batches_in_one_piece_are_their_letters_one_after_the_other() -> None:
+    parts = [letters({}, {"queue_offset": 8}), letters({"queue_id": 2}), letters({"properties": b""})]
+    whole = joined(parts)
+    assert isinstance(whole, Columns)
+    rows = [record for part in parts for record in part]
+    assert list(whole) == list(joined([*parts[:2], list(parts[2])])) == rows
+    assert to_table(whole).equals(to_table(rows))
+    kept = {type(values) for values in joined(parts[:2]).columns}  # type: ignore[attr-defined]
+    assert kept >= {Constant, Maps}
+    assert joined([parts[0]]) is parts[0]
+    assert list(joined([])) == []
 
 
 def test_every_field_of_a_record_has_its_column_by_name() -> None:

@@ -1,0 +1,145 @@
+"""Letters that are made into records together are the letters that each is alone."""
+
+from typing import Any
+
+import pytest
+from confluent_kafka import Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlq.archive.schema import to_table
+from dlq.connectors.base import ReadRequest
+from dlq.connectors.kafka.description import KafkaSource
+from dlq.connectors.kafka.letters import Original, letters_of
+from dlq.connectors.kafka.raw_record import RawRecord, decode
+from dlq.connectors.kafka.records import record_maker
+from dlq.core.columns import Columns, Constant, Maps
+from dlq.core.identity import content_id, framed
+from dlq.core.record import Record
+
+SPRING = [
+    ("traceparent", b"00-4bf9-01"),
+    ("kafka_dlt-original-topic", b"orders"),
+    ("kafka_dlt-original-partition", b"\0\0\0\1"),
+    ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\0\7"),
+    ("kafka_dlt-original-timestamp", b"\0\0\1\x9a\0\0\0\0"),
+    ("kafka_dlt-original-consumer-group", b"pay"),
+]
+CONNECT = [("__connect.errors.topic", b"bills"), ("__connect.errors.partition", b"2")]
+NAMES = [
+    *(name for name, _ in SPRING + CONNECT),
+    "a", "", "\udcff", "content-type", "contentType", "__dlq.errors.offset", "__dlq.errors.delivery.count",
+    "dead-letter-topic", "x-original-topic", "wolverine-kafka-retry-source", "original-destination",
+]  # fmt: skip
+VALUES = [
+    None,
+    b"",
+    b"1",
+    b"orders",
+    b"dlt",
+    b"\xff",
+    b"\0\0\0\0\0\0\0\7",
+    b"kafka://topic/orders",
+    b"9" * 30,
+]
+
+
+def message(number: int, **changes: Any) -> Message:
+    plain = {"topic": "dlt", "partition": 0, "offset": number, "key": b"k%d" % number, "value": b"v"}
+    return Message(**{**plain, "headers": SPRING, "timestamp": (1, 1_795_000_000_000 + number), **changes})
+
+
+def made(
+    messages: list[Message], originals: dict[int, Original] | None = None, key: str = "message_id"
+) -> Columns:
+    request = ReadRequest(KafkaSource("s", "b", topic="dlt", key=key), "drain", "p")
+    make = record_maker(request, "b", "cluster", {"dlt": "id1", "error.orders.g": "id2"})
+    batch = make(letters_of(messages), originals or {})
+    assert isinstance(batch, Columns)
+    return batch
+
+
+def plainly(record: Record) -> dict[str, Any]:
+    maps = {name: list(getattr(record, name).items()) for name in ("headers", "properties")}
+    return {**record._asdict(), **maps, "captured_at": None}
+
+
+headers = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES)), max_size=5)
+contents = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from(["dlt", "error.orders.g"]),
+        "partition": st.integers(0, 1),
+        "key": st.sampled_from([None, b"", b"k", b"\xff"]),
+        "value": st.sampled_from([None, b"", b'{"id": 1}', b"x" * 3000]),
+        "timestamp": st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([-1, 0, 5, 253_402_300_800_000])),
+    }
+)
+originals = st.none() | st.builds(
+    Original,
+    st.none() | st.builds(RawRecord, st.sampled_from([None, b"o"]), headers, st.sampled_from([-1, 3])),
+    st.sampled_from([None, b"", b"original"]),
+    st.just("gone"),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(st.tuples(contents, originals), min_size=1, max_size=4),
+    st.data(),
+    st.sampled_from(["message_id", "header:a", "property:key", "json:$.id"]),
+)
+def test_letters_of_one_batch_are_those_of_batches_of_one(
+    drawn: list[tuple[dict[str, Any], Original | None]], data: st.DataObject, key: str
+) -> None:
+    names = data.draw(st.lists(st.sampled_from(NAMES), max_size=5))
+    like_the_first = st.tuples(*(st.tuples(st.just(name), st.sampled_from(VALUES)) for name in names))
+    told = [data.draw(like_the_first.map(list) | headers) for _ in drawn]
+    messages = [
+        message(number, **content, headers=of_one)
+        for number, ((content, _), of_one) in enumerate(zip(drawn, told, strict=True))
+    ]
+    found = {number: original for number, (_, original) in enumerate(drawn) if original is not None}
+    alone = [
+        made([one], {0: found[number]} if number in found else {}, key)[0]
+        for number, one in enumerate(messages)
+    ]
+    together = made(messages, found, key)
+    assert [*map(plainly, together)] == [*map(plainly, alone)]
+    assert to_table(together).equals(to_table(list(together)))
+
+
+def test_what_all_letters_share_is_made_once() -> None:
+    batch = made([message(1), message(2)])
+    columns = dict(zip(Record._fields, batch.columns, strict=True))
+    assert isinstance(columns["headers"], Maps)
+    assert {type(values) for values in columns["headers"].columns.values()} == {Constant}
+    for name in ("message_id", "origin", "origin_group", "queue_id", "published_at", "flags"):
+        assert isinstance(columns[name], Constant), name
+
+
+def test_a_letter_says_where_it_died_though_each_died_elsewhere() -> None:
+    offset = ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\0\x08")
+    elsewhere = [offset if name == offset[0] else (name, value) for name, value in SPRING]
+    batch = made(
+        [message(1), message(2, headers=elsewhere), message(3, headers=CONNECT), message(4, headers=[])]
+    )
+    assert [record.message_id for record in batch] == ["orders-1@7", "orders-1@8", None, None]
+    assert [record.origin for record in batch] == ["orders", "orders", "bills", None]
+    assert [record.origin_group for record in batch] == ["pay", "pay", None, None]
+    assert [record.published_at for record in batch] == [
+        1_760_936_591_360_000, 1_760_936_591_360_000, 1_795_000_000_003_000, None
+    ]  # fmt: skip
+    assert [record.dead_at for record in batch] == [
+        1_795_000_000_001_000, 1_795_000_000_002_000, None, 1_795_000_000_004_000
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("told", [SPRING, [], [("a", b"1"), ("a", None), ("\udcff", b"\xff")]])
+def test_an_id_is_that_of_place_block_and_body(told: list[tuple[str, bytes | None]]) -> None:
+    batch = made([message(1, headers=told), message(2, headers=told, key=None, value=None)])
+    start = framed(b"s\0cluster\0id1\0dlt")
+    for record in batch:
+        assert record.raw_properties is not None
+        assert decode(record.raw_properties).headers == told
+        place, digest = b"0:%d" % (record.offset or 0), bytes.fromhex(record.body_sha256)
+        assert record.record_id == content_id(place, record.raw_properties, digest, after=start)
