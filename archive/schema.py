@@ -128,7 +128,7 @@ _BUILDERS: Mapping[str, Any] = {
 
 def _array(field: pa.Field, values: Column) -> pa.Array:
     if isinstance(values, Constant):
-        return _array(field, [values.value]).take(pa.repeat(pa.scalar(0, pa.int32()), len(values)))
+        values = [values.value] * len(values)
     if isinstance(values, ArrowArray):
         return values.array.cast(field.type)
     if isinstance(values, Maps):

@@ -68,10 +68,12 @@ def commit(
     mode: str,
     records: Sequence[Record],
     checkpoint: Mapping[str, int],
+    settled: bool = False,
 ) -> Manifest:
     """Write `records` as segment `<pull>-<n>` and its manifest, durably, in this order.
 
-    Without records only the manifest is written: it carries the checkpoint. Raises ArchiveError.
+    Without records only the manifest is written: it carries the checkpoint. `settled`: the broker knows of
+    no acknowledgement, and the checkpoint is all that is needed. Raises ArchiveError.
     """
     stem, moment = f"{pull_id}-{number:05d}", now()
     name = segment_name(source, stem, moment) if records else ""
@@ -87,6 +89,7 @@ def commit(
         digest=digest_of_ids(column(records, "record_id")),
         created_at=iso(moment),
         checkpoint=dict(checkpoint),
+        settled=settled,
     )
     manifests.write(store, manifest)
     return manifest

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Literal
 
 from dlq.archive import manifests
@@ -19,9 +18,9 @@ from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
 from dlq.connectors.base import Batch, Reading, ReadRequest
-from dlq.core.columns import column
+from dlq.core.columns import column, joined
 from dlq.core.errors import ArchiveError, DlqError
-from dlq.core.interpreter import rare_garbage_collection
+from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 
 SEGMENT_ROWS = 2_000
@@ -84,8 +83,8 @@ class _Flush:
         return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
 
     def records(self) -> Sequence[Record]:
-        """All letters in one piece; what came in columns stays so where there is nothing to join."""
-        return self.parts[0] if len(self.parts) == 1 else list(chain.from_iterable(self.parts))
+        """All letters in one piece."""
+        return joined(self.parts)
 
 
 class Attempt:
@@ -119,7 +118,11 @@ class Attempt:
     def run(self, deadline: float | None, progress: Callable[[Tally], None]) -> None:
         """Read to the end, the deadline, an interruption or a full disk; what is durable by then is
         acknowledged."""
-        with rare_garbage_collection(), ThreadPoolExecutor(1, "segments") as writer:
+        with (
+            rare_garbage_collection(),
+            quick_thread_switches(),
+            ThreadPoolExecutor(1, "segments") as writer,
+        ):
             try:
                 for batch in self._reading.batches():
                     self._take(batch)
@@ -178,6 +181,7 @@ class Attempt:
             request.mode,
             flush.records(),
             flush.checkpoint,
+            self._reading.settles_at_once and request.mode == "drain",
         )
         self._tally.captured += manifest.rows
         self._tally.segments += 1
@@ -224,7 +228,7 @@ class Attempt:
         matched: Matched = {}
         while self._acknowledged and self._acknowledged[0][0].position <= covered:
             flush, manifest = self._acknowledged.popleft()
-            if manifest is not None:
+            if manifest is not None and not manifest.settled:
                 manifests.settle(self._store, manifest)
             for owner, ids in flush.matched.items():
                 matched.setdefault(owner, set()).update(ids)

@@ -101,6 +101,10 @@ class Reading(Protocol):
     """True: a record id names one letter forever (RocketMQ offsets, lines of a file), so an id that the
     archive holds is that letter. False: ids are made of content, and an equal one may be another letter."""
 
+    settles_at_once: bool
+    """True: the broker is told of no acknowledgement, the checkpoint in the manifest is it (Kafka, RocketMQ).
+    False: what is drained is settled by what the broker answers afterwards."""
+
     topology: Mapping[str, Any]
     """What could be learned of the source: queue type, limits, TTL, bindings, retention (JSON-able)."""
 

@@ -74,6 +74,7 @@ class ChainReading:
     owed to it any more: after a copy at once, after a drain when its acknowledgements are answered."""
 
     unique_ids = False
+    settles_at_once = False
 
     def __init__(
         self, scans: Sequence[Scan], mode: Mode, limit: int | None, shared: Mapping[str, Any] | None = None

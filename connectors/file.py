@@ -50,6 +50,7 @@ class FileReading:
     snapshot: int | None = None
     complete: bool = True
     unique_ids: bool = True
+    settles_at_once: bool = False
     notes: Sequence[str] = ()
 
     def __init__(self, path: str, request: ReadRequest, printed: Reader | None) -> None:

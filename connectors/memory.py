@@ -120,6 +120,7 @@ class MemoryReading:
 
     complete: bool = True
     unique_ids: bool = False
+    settles_at_once: bool = False
 
     def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
         self._broker, self._request, self._queue = broker, request, request.source.queue

@@ -46,6 +46,7 @@ class TwoWayReading:
     """A pull of one queue, by the contract of `Reading`. Positions count first what AMQP 1.0 brings."""
 
     unique_ids = False
+    settles_at_once = False
 
     def __init__(
         self,

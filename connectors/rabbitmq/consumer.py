@@ -60,6 +60,7 @@ class RabbitReading:
     """A pull of one queue, window by window, by the contract of `Reading`."""
 
     unique_ids = False
+    settles_at_once = False
 
     def __init__(
         self,

@@ -30,6 +30,7 @@ class StreamReading:
     """A copy of one stream, by the contract of `Reading`; `request.resume`: where the one before ended."""
 
     unique_ids = True
+    settles_at_once = False
 
     def __init__(
         self, link: Link, request: ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]

@@ -28,6 +28,7 @@ class RocketReading:
     """One scan over the ranges of a plan, queue after queue."""
 
     unique_ids = True
+    settles_at_once = True
 
     def __init__(
         self,

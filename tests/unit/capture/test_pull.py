@@ -60,6 +60,26 @@ def test_a_drain_archives_everything_and_empties_the_queue(
     assert all(manifest.settled for manifest in manifests.every(store))
 
 
+@pytest.mark.parametrize("mode", ["drain", "copy"])
+def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_written(
+    store: LocalStore,
+    shop: MemoryConnector,
+    broker: MemoryBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+) -> None:
+    monkeypatch.setattr(MemoryReading, "settles_at_once", True)
+    written: list[str] = []
+    put = LocalStore.put
+    monkeypatch.setattr(
+        LocalStore, "put", lambda self, name, data: (written.append(name), put(self, name, data))[1]
+    )
+    broker.put("orders.dlq", letter("one"))
+    assert take(store, shop, mode).captured == 1
+    assert len([name for name in written if name.startswith("manifests/")]) == 1
+    assert [manifest.settled for manifest in manifests.every(store)] == [mode == "drain"]
+
+
 def test_byte_identical_letters_are_distinct_records(
     store: LocalStore, shop: MemoryConnector, broker: MemoryBroker
 ) -> None:
