@@ -35,7 +35,8 @@ _WAIT_SECONDS = 0.2
 _RETURN_SECONDS = 2.0
 _POLL_SECONDS = 0.01
 _ANSWER_SECONDS = 60.0
-_NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
+NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
+UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 
 
 _Run = tuple[int, int]
@@ -61,7 +62,7 @@ class TwoWayReading:
         self.snapshot: int | None = snapshot
         self.complete = False
         self.topology: Mapping[str, Any] = topology
-        self.notes: Sequence[str] = [*notes, _NOTE]
+        self.notes: Sequence[str] = [*notes, NOTE]
         self._link, self._session, self._request = link, session, request
         self._queue = request.source.queue or ""
         self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
@@ -166,9 +167,7 @@ class TwoWayReading:
                 self._stay_alive()
                 yield batch._replace(position=base + batch.position)
         except PoisonMessage as error:
-            raise PoisonMessage(
-                f"{error}; nothing in it shows over AMQP 1.0 why: see the broker's log"
-            ) from error
+            raise PoisonMessage(f"{error}; {UNSEEN}") from error
         self.complete = self._rest.complete
 
     def _wait_until_ready(self, letters: int) -> None:

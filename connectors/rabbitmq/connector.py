@@ -29,6 +29,7 @@ from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.amqp10_publisher import Amqp10Publisher, TwoWayPublisher, opened
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
+from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
     parameters,
@@ -145,7 +146,7 @@ class RabbitConnector:
             if request.mode == "drain":
                 raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
             notes = inspection.notes_on_stream(version)
-            return StreamReading(link, request, topology.document(), notes)
+            return self._of_stream(link, request, topology.document(), notes)
         harm = inspection.harm_of_copy(topology) if request.mode == "copy" else None
         if harm and not request.force:
             raise HarmRefused(f"source {request.source.name}: {harm}")
@@ -157,6 +158,20 @@ class RabbitConnector:
         if topology.kind == "quorum":
             depth = lasting(lambda: int(_state(link, queue).message_count)) or self._proven_depth(link, queue)
         return self._scanning(link, request, depth, topology.document(), notes)
+
+    def _of_stream(
+        self, link: Link, request: ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
+    ) -> StreamReading:
+        """After a poisoned connection with a look by AMQP 1.0."""
+        if not request.careful or version_of(link.server_version) < _AMQP_1_0:
+            return StreamReading(link, request, topology, notes)
+        session = opened(self._broker)
+        try:
+            look = StreamLook(session, request, link.server_version)
+            return StreamReading(link, request, topology, notes, look)
+        except BaseException:
+            session.close()
+            raise
 
     def _scanning(
         self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]

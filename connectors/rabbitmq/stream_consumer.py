@@ -2,12 +2,15 @@
 
 Every letter has an offset, which the broker adds as the header `x-stream-offset`. The end is behind the last
 letter of the last chunk, which `x-stream-offset: last` asks for, so what is read up to there is everything.
-An acknowledgement is nothing but credit for more letters; a reject or nack would close the connection (540).
+It goes in rounds, each a consumer whose prefetch is how many letters it may get, because one letter more may
+be one that closes the connection (541). An acknowledgement is nothing but credit for more letters, and a
+reject or nack would close the connection, too (540).
 """
 
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from pika import spec
@@ -16,11 +19,13 @@ from dlq.connectors.base import Batch, Gap, ReadRequest
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp10_reading import NOTE, UNSEEN
+from dlq.connectors.rabbitmq.amqp10_stream import OFFSET, Seen, StreamLook
 from dlq.connectors.rabbitmq.records import record_maker
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
+from dlq.core.record import Record
 
-OFFSET = "x-stream-offset"
-_PREFETCH, _AT_ONCE = 2_000, 100
+_ROUND, _AT_ONCE = 2_000, 100
 _FIRST_SECONDS, _NEXT_SECONDS, _STALLED_SECONDS = 3.0, 0.5, 30.0
 """Until the last chunk comes, if there is one; between its letters; and between those that must come."""
 _WAIT_SECONDS = 0.2
@@ -33,23 +38,29 @@ class StreamReading:
     settles_at_once = False
 
     def __init__(
-        self, link: Link, request: ReadRequest, topology: Mapping[str, Any], notes: Sequence[str]
+        self,
+        link: Link,
+        request: ReadRequest,
+        topology: Mapping[str, Any],
+        notes: Sequence[str],
+        look: StreamLook | None = None,
     ) -> None:
-        """Learns where the stream begins and ends. Raises ConnectionLost, and what the broker refuses."""
-        self._link, self._request = link, request
+        """Learns where the stream begins and ends, by a `look` where a letter is in the way of 0-9-1. Raises
+        ConnectionLost, and what the broker refuses."""
+        self._link, self._request, self._look = link, request, look
         self._queue = request.source.queue or ""
         self._make = record_maker(request, link.server_version)
         self._consumers = 0
         self.topology = topology
-        self.notes: Sequence[str] = notes
+        self.notes: Sequence[str] = [*notes, NOTE] if look else notes
         self.complete = False
         self._received = 0
         with self._losses():
-            first, self._end = self._bounds()
+            first, self._end = look.bounds() if look else self._bounds()
         resume = request.resume.get(self._queue, first)
         if resume > self._end:
             another = f"{self._queue} ends before the last copy did: it is another stream, read anew"
-            self.notes = [*notes, another]
+            self.notes = [*self.notes, another]
             resume = first
         self._gaps = [Gap(self._queue, resume, first)] if resume < first else []
         self._start = max(first, resume)
@@ -57,62 +68,91 @@ class StreamReading:
 
     def _bounds(self) -> tuple[int, int]:
         """The first offset that is kept, and the one behind the last; equal where nothing is there."""
-        last = self._offsets("last", whole=True)
-        return (self._offsets("first", whole=False)[0], max(last) + 1) if last else (0, 0)
+        last = self._offsets("last", _ROUND)
+        return (self._offsets("first", 1)[0], max(last) + 1) if last else (0, 0)
 
-    def _offsets(self, where: str, whole: bool) -> list[int]:
-        """Those of a chunk: of the `whole`, until the broker pauses, or of some letters."""
-        self._consume(where)
+    def _offsets(self, where: str, most: int) -> list[int]:
+        """Those of a chunk's first letters, until there are enough or the broker pauses."""
+        self._consume(where, most)
         found: list[int] = []
         heard = time.monotonic()
-        while time.monotonic() - heard < (_NEXT_SECONDS if found else _FIRST_SECONDS):
-            came = self._next()
-            if came:
+        while len(found) < most and time.monotonic() - heard < (_NEXT_SECONDS if found else _FIRST_SECONDS):
+            if came := self._next():
                 heard = time.monotonic()
                 found += map(offset_of, came)
-                self._acknowledge()
-            if found and not whole:
-                break
         self._stop()
         return found
 
     def batches(self) -> Iterator[Batch]:
         """Everything up to the end, in order, with its gap first."""
         with self._losses():
-            if self._start == self._end:
-                self.complete = True
-                return
-            self._consume(self._start)
-            yield from self._scan()
-            self._stop()
+            most = self._request.limit if self._request.limit is not None else self._end - self._start
+            end = min(self._end, self._start + most)
+            yield from self._by_both(self._look, end) if self._look else self._rounds(end)
 
-    def _scan(self) -> Iterator[Batch]:
-        most = self._request.limit if self._request.limit is not None else self._end - self._start
-        end = min(self._end, self._start + most)
+    def _rounds(self, end: int) -> Iterator[Batch]:
         reached = self._start
-        taken: list[Delivery] = []
+        while reached < end:
+            before = reached
+            for batch in self._round(reached, end, min(_ROUND, end - reached)):
+                reached = batch.checkpoint[self._queue]
+                yield batch
+            if reached == before:
+                return
+        self.complete = reached >= self._end
+
+    def _round(self, start: int, end: int, letters: int) -> Iterator[Batch]:
+        """Up to so many letters from `start` on, all before `end`."""
+        self._consume(start, letters)
+        reached, taken = start, list[Delivery]()
         heard = yielded = time.monotonic()
-        while reached < end and time.monotonic() - heard < _STALLED_SECONDS:
+        while letters > 0 and reached < end and time.monotonic() - heard < _STALLED_SECONDS:
             came = [one for one in self._next() if reached <= offset_of(one) < end]
             if came:
                 heard = time.monotonic()
-                reached = offset_of(came[-1]) + 1
+                reached, letters = offset_of(came[-1]) + 1, letters - len(came)
                 taken += came
-                self._acknowledge()
-            if self._is_full(taken) or reached == end or time.monotonic() - yielded >= 1:
+            if self._is_full(taken) or time.monotonic() - yielded >= 1:
                 yielded = time.monotonic()
                 yield self._batch(taken, reached)
                 taken = []
+        self._stop()
+        yield self._batch(taken, reached)
+
+    def _by_both(self, look: StreamLook, end: int) -> Iterator[Batch]:
+        """What only AMQP 1.0 carries from there, and what lies between over 0-9-1."""
+        look.begin(self._start)
+        reached, heard = self._start, time.monotonic()
+        while reached < end and time.monotonic() - heard < _STALLED_SECONDS:
+            seen = [one for one in look.some() if one.offset < end]
+            if seen:
+                heard, reached = time.monotonic(), seen[-1].offset + 1
+            else:
+                time.sleep(_WAIT_SECONDS)
+            for is_alone, run in groupby(seen, lambda one: one.record is not None):
+                yield from (self._alone if is_alone else self._between)(list(run))
+            self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
         self.complete = reached >= self._end
+
+    def _alone(self, run: Sequence[Seen]) -> Iterator[Batch]:
+        yield self._batch_of([one.record for one in run if one.record], run[-1].offset + 1)
+
+    def _between(self, run: Sequence[Seen]) -> Iterator[Batch]:
+        try:
+            yield from self._round(run[0].offset, run[-1].offset + 1, len(run))
+        except PoisonMessage as error:
+            raise PoisonMessage(f"{error}; {UNSEEN}") from error
 
     def _is_full(self, taken: Sequence[Delivery]) -> bool:
         request = self._request
         return len(taken) >= request.batch_rows or sum(len(o.body) for o in taken) >= request.batch_bytes
 
     def _batch(self, taken: Sequence[Delivery], reached: int) -> Batch:
-        self._received += len(taken)
+        return self._batch_of(self._make(taken) if taken else (), reached)
+
+    def _batch_of(self, records: Sequence[Record], reached: int) -> Batch:
+        self._received += len(records)
         gaps, self._gaps = self._gaps, []
-        records = self._make(taken) if taken else ()
         return Batch(records, self._received, {self._queue: reached}, gaps=gaps)
 
     def _next(self) -> list[Delivery]:
@@ -122,9 +162,9 @@ class StreamReading:
             came = self._link.take_deliveries(_AT_ONCE)
         return came
 
-    def _consume(self, offset: int | str) -> None:
+    def _consume(self, offset: int | str, letters: int) -> None:
         self._consumers += 1
-        self._link.call(spec.Basic.Qos(prefetch_count=_PREFETCH), spec.Basic.QosOk)
+        self._link.call(spec.Basic.Qos(prefetch_count=letters), spec.Basic.QosOk)
         consume = spec.Basic.Consume(
             queue=self._queue, consumer_tag=f"dlq-{self._consumers}", arguments={OFFSET: offset}
         )
@@ -133,12 +173,8 @@ class StreamReading:
     def _stop(self) -> None:
         """What is under way is taken and forgotten."""
         self._link.call(spec.Basic.Cancel(consumer_tag=f"dlq-{self._consumers}"), spec.Basic.CancelOk)
-        while self._link.take_deliveries(_PREFETCH):
+        while self._link.take_deliveries(_ROUND):
             pass
-        self._acknowledge()
-
-    def _acknowledge(self) -> None:
-        """Credit for as many letters as have come."""
         self._link.send(spec.Basic.Ack(delivery_tag=0, multiple=True))
 
     def acknowledge(self, position: int) -> None:
@@ -162,6 +198,8 @@ class StreamReading:
             with contextlib.suppress(LinkLostError, DlqError):
                 self._stop()
         self._link.close()
+        if self._look:
+            self._look.close()
 
 
 def offset_of(delivery: Delivery) -> int:

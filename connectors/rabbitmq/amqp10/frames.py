@@ -13,6 +13,8 @@ from dlq.connectors.rabbitmq.amqp10.values import (
     binary,
     boolean,
     described,
+    long,
+    mapping,
     plain,
     read,
     sequence,
@@ -34,6 +36,8 @@ RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
 _SOURCE, _TARGET = 0x28, 0x29
 SENDER, RECEIVER = False, True
 """Roles."""
+_FIELDS_BEFORE_FILTER = 6
+_OFFSET = "rabbitmq:stream-offset-spec"
 _UNLIMITED = 2**31 - 1
 _FIRST = 0
 _frame = Struct(">IBBH")
@@ -143,14 +147,21 @@ def begin_session(most_links: int) -> bytes:
     return frame(BEGIN, [NULL, uint(_FIRST), uint(_UNLIMITED), uint(_UNLIMITED), uint(most_links)])
 
 
-def attach(name: str, handle: int, role: bool, address: str) -> bytes:
-    """A link by which we receive from, or send to, an address; each letter is settled by itself."""
-    there = sequence([string(address)])
+def attach(name: str, handle: int, role: bool, address: str, wanted: bytes = NULL) -> bytes:
+    """A link by which we receive from, or send to, an address; each letter is settled by itself. `wanted` are
+    the filters of a source."""
+    there = sequence([string(address), *[NULL] * _FIELDS_BEFORE_FILTER, wanted])
     source = described(_SOURCE, there if role is RECEIVER else sequence([]))
     target = described(_TARGET, there if role is SENDER else sequence([]))
     first_settle_mode = ubyte(0)
     fields = [string(name), uint(handle), boolean(role), ubyte(0), first_settle_mode, source, target]
     return frame(ATTACH, [*fields, NULL, NULL, uint(0) if role is SENDER else NULL])
+
+
+def from_offset(offset: int | str) -> bytes:
+    """The filter of a stream that is read from an offset on, or from its `first` or `last` chunk."""
+    value = string(offset) if isinstance(offset, str) else long(offset)
+    return mapping([symbol(_OFFSET) + b"\0" + symbol(_OFFSET) + value])
 
 
 def flow(next_incoming: int, next_outgoing: int, link: Iterable[bytes] = ()) -> bytes:

@@ -15,6 +15,7 @@ from dlq.connectors.rabbitmq.amqp.duplex import RESET_ON_CLOSE
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError, connected
 from dlq.connectors.rabbitmq.amqp10 import frames
 from dlq.connectors.rabbitmq.amqp10.frames import Frame, FrameError, FrameReader
+from dlq.connectors.rabbitmq.amqp10.values import NULL
 from dlq.core.errors import DlqError
 
 ANSWER_SECONDS = 60.0
@@ -107,10 +108,10 @@ class Session:
         begun = self._answer(frames.BEGIN, patience)
         self._next_incoming, self.window = begun.field(1, 0), begun.field(2, 0)
 
-    def attach(self, role: bool, address: str) -> Link:
-        """A link to receive from, or send to, an address of RabbitMQ (version 2)."""
+    def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
+        """A link to receive from, or send to, an address of RabbitMQ (version 2); `wanted`: see `frames`."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._send(frames.attach(f"dlq-{handle}", handle, role, address))
+        self._send(frames.attach(f"dlq-{handle}", handle, role, address, wanted))
         self._answer(frames.ATTACH)
         return self._links[handle]
 

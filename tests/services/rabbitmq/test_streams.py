@@ -4,11 +4,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_3, on_rabbitmq_4, request
+from support.brokers.rabbitmq.fixtures import (
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_3,
+    on_rabbitmq_4,
+    request,
+    send_amqp_1,
+)
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.base import Gap
+from dlq.connectors.rabbitmq.amqp10.message import is_block
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source
@@ -95,6 +103,49 @@ def test_a_letter_of_a_stream_says_where_it_died(rabbit: Rabbit) -> None:
     reading.close()
     assert [(record.origin, record.attempts) for record in records] == [(queue, 1)] * 2
     assert reading.notes == []
+
+
+def of_both_kinds(rabbit: Rabbit, stream: str, kinds: str, first: int = 0) -> None:
+    """Numbered letters in their order: `x` is one that AMQP 0-9-1 cannot carry."""
+    for number, kind in enumerate(kinds, first):
+        if kind == "x":
+            send_amqp_1(rabbit, stream, 1, poisoned=0, first=number)
+        else:
+            rabbit.publish(stream, [b"%d" % number], headers={"table": {"array": [1, 2]}})
+
+
+@on_rabbitmq_4
+def test_a_copy_goes_on_behind_letters_that_only_amqp_1_0_carries(rabbit: Rabbit, tmp_path: Path) -> None:
+    stream = rabbit.queue("stream")
+    store, source = LocalStore(str(tmp_path)), Source("log", "shop", queue=stream)
+
+    def pulled() -> tuple[int, int, bool, object]:
+        result = pull(store, RabbitConnector(rabbit.broker()), source, PullOptions("copy"))
+        return result.captured, result.recaptured, result.partial, result.error
+
+    of_both_kinds(rabbit, stream, "..x.xx..")
+    assert pulled() == (8, 0, False, None)
+    of_both_kinds(rabbit, stream, ".x", first=8)
+    assert pulled() == (2, 0, False, None)
+    assert pulled() == (0, 0, False, None)
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("kinds", ["x", "x.", ".x", "..", "..x.xx..", ""])
+def test_a_look_by_amqp_1_0_takes_what_0_9_1_cannot_carry_alone(rabbit: Rabbit, kinds: str) -> None:
+    stream = rabbit.queue("stream")
+    of_both_kinds(rabbit, stream, kinds)
+    bodies, reading, found = batches(rabbit, stream, careful=True)
+    assert (bodies, reading.complete) == ([b"%d" % n for n in range(len(kinds))], True)
+    records = [record for batch in found for record in batch.records]
+    assert "".join("x" if is_block(record.raw_properties) else "." for record in records) == kinds
+    reached = [int(record.headers["x-stream-offset"]) + 1 for record in records]
+    assert [batch.checkpoint[stream] for batch in found if batch.records][-1:] == reached[-1:]
+    if "x" not in kinds:
+        plain = [record for batch in batches(rabbit, stream)[2] for record in batch.records]
+        assert [r.record_id for r in plain] == [r.record_id for r in records]
+    for limit in range(len(kinds)):
+        assert len(batches(rabbit, stream, careful=True, limit=limit + 1)[0]) <= limit + 1
 
 
 @on_rabbitmq_3
