@@ -1,5 +1,7 @@
-"""How the Java programs of the tests are made and started."""
+"""How the Java programs of the tests are fetched, made and started."""
 
+import fcntl
+import os
 import subprocess
 import tempfile
 from contextlib import suppress
@@ -8,7 +10,26 @@ from pathlib import Path
 
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """For what lives for seconds: the second compiler takes as much CPU as the work, and never pays."""
-_COMPILED = Path(__file__).parents[2] / ".brokers" / "classes"
+BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
+"""Where what was fetched or made once lies."""
+_COMPILED = BROKERS / "classes"
+
+
+def maven(*words: str, folder: Path | None = None) -> None:
+    """Run Maven, one at a time: two would write the same file of its local repository. Raises
+    CalledProcessError."""
+    BROKERS.mkdir(exist_ok=True)
+    environment = {**os.environ, "MAVEN_OPTS": " ".join(QUICK)}
+    with (BROKERS / "maven.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = ["mvn", "-q", "-B", "-ntp", *words]
+        subprocess.run(command, check=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
+
+
+def copy_dependencies(pom: Path, target: Path, *words: str) -> None:
+    """Fetch all jars that a POM needs to run. Raises CalledProcessError."""
+    goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
+    maven("-f", str(pom), *words, *goal)
 
 
 def compiled(program: str, text: str, jars: str) -> Path:
@@ -22,7 +43,9 @@ def compiled(program: str, text: str, jars: str) -> Path:
     with tempfile.TemporaryDirectory(dir=_COMPILED) as work:
         source, classes = Path(work, f"{program}.java"), Path(work, "classes")
         source.write_text(text)
-        subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", str(classes), str(source)], check=True)
+        quick = [f"-J{option}" for option in QUICK]
+        command = ["javac", *quick, "-nowarn", "-cp", jars, "-d", str(classes), str(source)]
+        subprocess.run(command, check=True)
         with suppress(OSError):  # another worker was first
             classes.rename(folder)
     return folder

@@ -12,7 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -40,7 +41,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "npm": (lambda: shutil.which("npm") is not None, ("npm",)),
 }
 """Name -> (is it there, Debian packages to try in order)."""
-JARS = {
+FETCHED = {
     "rabbitmq4": ["brokers/rabbitmq/install.py"],
     "activemq": ["brokers/activemq/broker.py", "install"],
     "rocketmq": ["brokers/rocketmq/install.py"],
@@ -51,33 +52,44 @@ JARS = {
 """Name -> the program, from here, that fetches it into .brokers."""
 
 
-def _apt(packages: tuple[str, ...]) -> bool:
+def _apt(*words: str) -> bool:
     # A private policy keeps the packages' services from being started here.
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
-    subprocess.run(["apt-get", "-qq", "update"], check=False, env=environment)
-    install = ["apt-get", "-qq", "-y", "--no-install-recommends", "install"]
-    return any(
-        subprocess.run([*install, name], check=False, env=environment).returncode == 0 for name in packages
-    )
+    return subprocess.run(["apt-get", "-qq", *words], check=False, env=environment).returncode == 0
 
 
-def provide(name: str) -> str | None:
-    """Make sure of one need; the line to show when that failed."""
-    if name in JARS:
-        program = [sys.executable, str(HERE / JARS[name][0]), *JARS[name][1:]]
-        done = subprocess.run(program, check=False, cwd=HERE.parents[1]).returncode == 0
-        return None if done else f"{name}: could not be fetched (see above)"
-    is_there, packages = NEEDS[name]
-    if is_there():
-        return None
-    if os.geteuid() == 0 and shutil.which("apt-get") and _apt(packages) and is_there():
-        return None
-    return f"{name} is missing: install it, on Debian with: sudo apt-get install {packages[0]}"
+def _install(*packages: str) -> bool:
+    return _apt("-y", "--no-install-recommends", "install", *packages)
+
+
+def provide(names: Sequence[str]) -> list[str]:
+    """Make sure of programs; a line for each that is missing all the same."""
+    missing = [name for name in names if not NEEDS[name][0]()]
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        _apt("update")
+        if not _install(*(NEEDS[name][1][0] for name in missing)):
+            for name in missing:
+                any(_install(package) for package in NEEDS[name][1])
+    return [
+        f"{name} is missing: install it, on Debian with: sudo apt-get install {NEEDS[name][1][0]}"
+        for name in missing
+        if not NEEDS[name][0]()
+    ]
+
+
+def fetch(name: str) -> str | None:
+    """Make sure of one of `FETCHED`; the line to show when that failed."""
+    program = [sys.executable, str(HERE / FETCHED[name][0]), *FETCHED[name][1:]]
+    done = subprocess.run(program, check=False, cwd=HERE.parents[1]).returncode == 0
+    return None if done else f"{name}: could not be fetched (see above)"
 
 
 def main(names: list[str]) -> int:
     """Provide all of them; prints a line for each that is missing."""
-    problems = [problem for problem in map(provide, names) if problem]
+    problems = provide([name for name in names if name in NEEDS])
+    with ThreadPoolExecutor() as pool:
+        found = pool.map(fetch, [name for name in names if name in FETCHED])
+        problems += filter(None, found)
     for problem in problems:
         print(problem, file=sys.stderr)
     return 1 if problems else 0

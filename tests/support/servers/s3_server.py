@@ -15,10 +15,12 @@ from pathlib import Path
 
 from botocore.session import get_session
 
-_HERE = Path(__file__).resolve().parent
-_BROKERS = _HERE.parents[2] / ".brokers"
-PROGRAM = _BROKERS / "versitygw" / "versitygw"
-JARS = _BROKERS / "s3a"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from support.jvm import BROKERS, copy_dependencies
+
+PROGRAM = BROKERS / "versitygw" / "versitygw"
+JARS = BROKERS / "s3a"
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "letters"
 
@@ -31,8 +33,7 @@ def install() -> None:
         environment = {**os.environ, "GOBIN": str(PROGRAM.parent), "GOFLAGS": "-buildvcs=false"}
         subprocess.run(["go", "install", _VERSITYGW], check=True, env=environment)
     if not (JARS / ".complete").exists():
-        fetch = ["mvn", "-q", "-B", "-ntp", "-f", str(_HERE / "s3a-pom.xml"), "dependency:copy-dependencies"]
-        subprocess.run([*fetch, f"-DoutputDirectory={JARS}", "-DincludeScope=runtime"], check=True)
+        copy_dependencies(Path(__file__).resolve().with_name("s3a-pom.xml"), JARS)
         (JARS / ".complete").touch()
 
 

@@ -22,11 +22,10 @@ from typing import IO, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from support.jvm import QUICK, compiled
+from support.jvm import BROKERS, QUICK, compiled, copy_dependencies, maven
 from support.servers.hostile import certificate
 
 HERE = Path(__file__).resolve().parent
-HOME = HERE.parents[3] / ".brokers"
 _AMQP_CLIENT = {"5.17.6": "1.15.0", "5.18.6": "1.15.0", "6.3.1": "2.9.0"}
 """Classic -> the Qpid JMS client of the same JMS (javax or jakarta)."""
 OLDER, *_CLASSIC = _AMQP_CLIENT
@@ -44,14 +43,13 @@ _SEALED = """<security-settings><security-setting match="sealed.#">
 </security-setting>"""
 _ACCEPTOR_FOR_TLS = """<acceptors><acceptor name="tls">tcp://127.0.0.1:{port}?sslEnabled=true;\
 keyStoreType=PEM;keyStorePath={keys};protocols=STOMP,OPENWIRE;supportAdvisory=false</acceptor>"""
-_MAVEN = ("mvn", "-q", "-B", "-ntp")
 _AGENT = "org.jolokia:jolokia-agent-jvm:2.6.0:jar:javaagent"
 
 
 def folder_of(version: str) -> Path:
     """Where `install` puts a version; other jars go elsewhere."""
     jars = f"-{sha256(_POM.read_bytes()).hexdigest()[:8]}" if version in _AMQP_CLIENT else ""
-    return HOME / f"activemq-{version}{jars}"
+    return BROKERS / f"activemq-{version}{jars}"
 
 
 def install(version: str) -> Path:
@@ -59,8 +57,8 @@ def install(version: str) -> Path:
     folder = folder_of(version)
     if folder.exists():
         return folder
-    HOME.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=HOME, prefix="fetching-") as work:
+    BROKERS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BROKERS, prefix="fetching-") as work:
         fetched = _fetch_artemis(Path(work)) if version == ARTEMIS else _fetch_classic(Path(work), version)
         fetched.rename(folder)
     return folder
@@ -68,18 +66,14 @@ def install(version: str) -> Path:
 
 def _fetch_classic(work: Path, version: str) -> Path:
     target = work / "lib"
-    versions = ("-f", str(_POM), f"-Damq={version}", f"-Dqpid={_AMQP_CLIENT[version]}")
-    goal = ("dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}")
-    subprocess.run([*_MAVEN, *versions, *goal], check=True, cwd=work)
-    copy = ("dependency:copy", f"-Dartifact={_AGENT}", f"-DoutputDirectory={target / 'agent'}")
-    subprocess.run([*_MAVEN, *copy], check=True, cwd=work)
+    copy_dependencies(_POM, target, f"-Damq={version}", f"-Dqpid={_AMQP_CLIENT[version]}")
+    maven("dependency:copy", f"-Dartifact={_AGENT}", f"-DoutputDirectory={target / 'agent'}", folder=work)
     return target
 
 
 def _fetch_artemis(work: Path) -> Path:
     artifact = f"org.apache.artemis:apache-artemis:{ARTEMIS}:tar.gz:bin"
-    copy = ("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={work}")
-    subprocess.run([*_MAVEN, *copy], check=True, cwd=work)
+    maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={work}", folder=work)
     with tarfile.open(next(work.glob("*.tar.gz"))) as archive:
         archive.extractall(work, filter="data")
     return work / f"apache-artemis-{ARTEMIS}"

@@ -4,14 +4,16 @@ python tests/support/brokers/kafka/install.py [VERSION]   a node and the framewo
 """
 
 import shutil
-import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from support.jvm import BROKERS, copy_dependencies
+
 VERSIONS = ("4.4.0",)
 _HERE = Path(__file__).resolve().parent
-_BROKERS = _HERE.parents[3] / ".brokers"
 _POM = _HERE / "pom.xml"
 _FRAMEWORKS = _HERE / "frameworks-pom.xml"
 
@@ -28,15 +30,13 @@ def install_frameworks() -> Path:
 
 def _folder(pom: Path, name: str) -> Path:
     """Other jars go elsewhere."""
-    return _BROKERS / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:8]}"
+    return BROKERS / f"{name}-{sha256(pom.read_bytes()).hexdigest()[:8]}"
 
 
 def _fetched(pom: Path, name: str, *properties: str) -> Path:
     target = _folder(pom, name)
     if not (target / ".complete").exists():
-        command = ["mvn", "-q", "-B", "-f", str(pom), *properties]
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
-        subprocess.run([*command, *goal], check=True, stdin=subprocess.DEVNULL)
+        copy_dependencies(pom, target, *properties)
         (target / ".complete").touch()
     return target
 

@@ -4,21 +4,22 @@ python tests/support/brokers/rocketmq/install.py [VERSION]   into .brokers/rocke
 """
 
 import shutil
-import subprocess
 import sys
 from hashlib import sha256
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from support.jvm import BROKERS, copy_dependencies, maven
+
 VERSIONS = ("5.5.0", "4.9.7")
-_HERE = Path(__file__).resolve().parent
-_BROKERS = _HERE.parents[3] / ".brokers"
-_POM = _HERE / "pom.xml"
+_POM = Path(__file__).resolve().with_name("pom.xml")
 _GRPC_CLIENT = "org.apache.rocketmq:rocketmq-client-java:5.1.0"
 
 
 def folder(version: str) -> Path:
     """Where the jars of `version` lie; other jars go elsewhere."""
-    return _BROKERS / f"rocketmq-{version}-{sha256(_POM.read_bytes()).hexdigest()[:8]}"
+    return BROKERS / f"rocketmq-{version}-{sha256(_POM.read_bytes()).hexdigest()[:8]}"
 
 
 def install(version: str) -> Path:
@@ -26,12 +27,9 @@ def install(version: str) -> Path:
     target = folder(version)
     if not (target / ".complete").exists():
         profile = ["-Pproxy"] if has_proxy(version) else []
-        command = ["mvn", "-q", "-B", "-f", str(_POM), f"-Drocketmq.version={version}", *profile]
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={target}"]
-        subprocess.run([*command, *goal], check=True)
+        copy_dependencies(_POM, target, f"-Drocketmq.version={version}", *profile)
         if profile:
-            goal = ["dependency:copy", f"-Dartifact={_GRPC_CLIENT}", f"-DoutputDirectory={target / 'grpc'}"]
-            subprocess.run(["mvn", "-q", "-B", *goal], check=True)
+            maven("dependency:copy", f"-Dartifact={_GRPC_CLIENT}", f"-DoutputDirectory={target / 'grpc'}")
         (target / ".complete").touch()
     return target
 
