@@ -7,7 +7,7 @@ import pytest
 
 pytest_plugins = ["support.real_servers"]
 
-_SPARK = "tests/unit/analyzers/spark/"
+_UNIT, _SPARK = "tests/unit/", "tests/unit/analyzers/spark/"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -23,6 +23,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return ByServer(config, log)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of one RabbitMQ or RocketMQ take one worker the longest: they come first."""
+    from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
+    from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
+
+    items.sort(key=lambda item: group_of(item.nodeid) not in (*RABBITMQ, *ROCKETMQ))
+
+
 def group_of(nodeid: str) -> str:
     """The broker's version for a test of one, all that use the one Spark session, else the file."""
     from support.brokers.activemq.broker import VERSIONS as ACTIVEMQ
@@ -31,8 +39,8 @@ def group_of(nodeid: str) -> str:
     from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 
     file, _, test = nodeid.partition("::")
-    if file.startswith(_SPARK):
-        return _SPARK
+    if file.startswith(_UNIT):
+        return _SPARK if file.startswith(_SPARK) else file
     words = re.split(r"[\[\]-]", test)
     version = next((v for v in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ, *KAFKA) if v in words[1:]), None)
     return version or file

@@ -131,8 +131,8 @@ class RocketMQ:
         self._calm(node)
 
     def _register(self, node: str) -> None:
-        """5.x registers at its start only where its connection to the name server is up by then, else 10 s later
-        (BrokerOuterAPI.registerBrokerAll, getAvailableNameSrvList); a changed permission makes it do so."""
+        """5.x registers at its start only where its connection to the name server is up by then, else 10 s
+        later (BrokerOuterAPI.registerBrokerAll); a permission that is set makes it do so."""
         deadline = time.monotonic() + 60
         while node not in self._registered():
             if time.monotonic() > deadline:
