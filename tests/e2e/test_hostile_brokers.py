@@ -4,8 +4,6 @@ right exit code, and what was archived before stays."""
 import json
 import os
 import struct
-import subprocess
-import sys
 import time
 import zlib
 from collections.abc import Callable, Mapping
@@ -14,6 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from pika import spec
+from support import preloaded
 from support.brokers.hostile import (
     Harm,
     amqp,
@@ -30,7 +29,6 @@ from support.servers.hostile import Server
 
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encoded
 
-DLQ = str(Path(sys.executable).with_name("dlq"))
 MEMORY = 1100 * 2**20
 SECONDS = 100.0
 """What waiting for answers takes at most, and a slow machine besides."""
@@ -38,6 +36,7 @@ SECONDS = 100.0
 
 class Ended(NamedTuple):
     code: int
+    printed: str
     errors: str
     memory: int
     seconds: float
@@ -46,12 +45,9 @@ class Ended(NamedTuple):
 def run(folder: Path, *words: str) -> Ended:
     began = time.monotonic()
     environment = {**os.environ, "HOSTILE": "s3cret", "XDG_CONFIG_HOME": str(folder)}
-    with (folder / "err").open("wb") as err, (folder / "out").open("wb") as out:
-        process = subprocess.Popen([DLQ, *words], cwd=folder, env=environment, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    errors = (folder / "err").read_text(errors="replace")
-    return Ended(process.returncode, errors, usage.ru_maxrss * 1024, time.monotonic() - began)
+    process = preloaded.start(words, folder, environment)
+    printed = process.communicate()
+    return Ended(process.wait(), *printed, process.memory, time.monotonic() - began)
 
 
 def configured(folder: Path, kind: str, url: str, source: str) -> None:
@@ -229,7 +225,7 @@ def test_a_letter_that_is_a_zip_bomb_is_archived_as_it_is(tmp_path: Path) -> Non
         check(run(tmp_path, "pull"), "", (0,))
         query = "select count(*) n, min(body_size) size from records"
         ended = run(tmp_path, "-o", "jsonl", "query", query)
-        assert (tmp_path / "out").read_text().strip() == f'{{"n": 5, "size": {len(bomb)}}}', ended
+        assert ended.printed.strip() == f'{{"n": 5, "size": {len(bomb)}}}', ended
 
 
 def test_letters_that_came_before_the_harm_are_not_acknowledged_unarchived_and_come_once(
@@ -241,11 +237,11 @@ def test_letters_that_came_before_the_harm_are_not_acknowledged_unarchived_and_c
     with Server(amqp(harm, "Basic.Consume", 3, acknowledged)) as server:
         configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
         check(run(tmp_path, "pull", "--mode", "drain"), "more than was agreed")
-    run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
-    assert len(acknowledged) <= json.loads((tmp_path / "out").read_text())["n"]
+    counted = run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
+    assert len(acknowledged) <= json.loads(counted.printed)["n"]
     with Server(amqp(lambda peer: peer.sendall(letters), "Basic.Consume", 3, acknowledged)) as server:
         configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
         check(run(tmp_path, "pull", "--mode", "drain"), "", (0,))
     assert acknowledged[-1] == 3
-    run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
-    assert json.loads((tmp_path / "out").read_text()) == {"n": 3}
+    counted = run(tmp_path, "-o", "jsonl", "query", "select count(*) n from records")
+    assert json.loads(counted.printed) == {"n": 3}

@@ -38,6 +38,8 @@ class Running:
     ) -> None:
         self.args = [INSTALLED, *words]
         self.returncode: int | None = None
+        self.memory = 0
+        """Bytes that it had at most, once it has ended."""
         self._open = ExitStack()
         streams = [self._open.enter_context(tempfile.TemporaryFile()) for _ in range(3)]  # noqa: SIM115
         fed, *self._printed = streams
@@ -83,7 +85,7 @@ class Running:
 
     def _ended(self, timeout: float | None) -> int | None:
         if self.returncode is None and select.select([self._told], [], [], timeout)[0]:
-            self.returncode = int(self._told.recv(16))
+            self.returncode, self.memory = map(int, self._told.recv(32).split())
         return self.returncode
 
 
@@ -163,8 +165,8 @@ def _answer(asking: socket.socket) -> NoReturn:
     for stream in streams:
         os.close(stream)
     asking.send(str(running).encode())
-    ended = os.waitstatus_to_exitcode(os.waitpid(running, 0)[1])
-    asking.send(str(ended).encode())
+    _, status, used = os.wait4(running, 0)
+    asking.send(b"%d %d" % (os.waitstatus_to_exitcode(status), used.ru_maxrss * 1024))
     os._exit(0)
 
 
