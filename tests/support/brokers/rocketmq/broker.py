@@ -120,8 +120,13 @@ class RocketMQ:
         """Start everything; returns when the name server lists every broker."""
         host, _, port = self.name_server.partition(":")
         (self.folder / "namesrv.conf").write_text(f"listenPort={port}\nbindAddress={host}\n")
-        self._spawn("namesrv", "namesrv.NamesrvStartup", "256m", b"The Name Server boot success")
-        for node in self.addresses:
+        self.revive()
+
+    def revive(self) -> None:
+        """Start what does not run."""
+        if "namesrv" not in self._processes:
+            self._spawn("namesrv", "namesrv.NamesrvStartup", "256m", b"The Name Server boot success")
+        for node in (node for node in self.addresses if node not in self._processes):
             self.start_node(node)
 
     def start_node(self, node: str = "broker-a") -> None:

@@ -19,7 +19,7 @@ from dlq.core.record import Record
 from dlq.core.settings import Source
 
 _numbers = count(1)
-on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS)
+on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS, scope="module")
 """For tests that start brokers of their own."""
 
 
