@@ -45,7 +45,7 @@ def test_an_alarm_with_a_window_in_flight_leaves_only_that_window_in_doubt(rabbi
 @on_private_nodes
 def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
     queue = rabbit.queue()
-    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100)
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, blocked_seconds=300.0)
 
     def free_memory() -> None:
         time.sleep(1.5)
