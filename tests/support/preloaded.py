@@ -24,6 +24,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import typer
+from typer.testing import CliRunner
+
 ROOT = Path(__file__).parents[2]
 INSTALLED = str(Path(sys.executable).with_name("dlq"))
 _OF_THE_START = ("PYTHON", "LC_", "LANG")
@@ -135,7 +138,19 @@ def _import_everything() -> None:
             if module.name != "__main__.py":
                 name = module.relative_to(ROOT).with_suffix("").as_posix().removesuffix("/__init__")
                 import_module(f"dlq.{name.replace('/', '.')}")
+    _run_a_command()
     gc.freeze()
+
+
+def _run_a_command() -> None:
+    """The first parameter of the first command makes Typer import what takes longer than most commands."""
+    any_command = typer.Typer()
+    any_command.command()(_takes_a_word)
+    CliRunner().invoke(any_command)
+
+
+def _takes_a_word(word: str = "") -> None:
+    """Nothing to do."""
 
 
 def _serve(place: str) -> None:
