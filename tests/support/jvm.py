@@ -8,8 +8,14 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""For what lives for seconds: the second compiler takes as much CPU as the work, and never pays."""
+QUICK = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-BytecodeVerificationRemote",
+)
+"""For what lives for seconds: the second compiler takes as much CPU as the work, and never pays; to verify
+what Maven Central has given out takes a tenth of a start."""
 BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
 """Where what was fetched or made once lies."""
 _COMPILED = BROKERS / "classes"
