@@ -139,14 +139,16 @@ class ActiveMq:
 
     def start(self, limit: float = 180) -> None:
         """Start, or start again on the same data and ports after stop() or kill()."""
-        began = time.monotonic()
+        deadline = time.monotonic() + limit
         self.begin()
         assert self.process
         while not self.ready():
-            if self.process.poll() is not None or time.monotonic() - began > limit:
-                raise RuntimeError(
-                    f"no broker after {limit} s:\n{self.log.read_text(errors='replace')[-3000:]}"
-                )
+            said = self.log.read_text(errors="replace")[-3000:]
+            ended = self.process.poll() is not None
+            if time.monotonic() > deadline or (ended and "Address already in use" not in said):
+                raise RuntimeError(f"no broker within {limit} s:\n{said}")
+            if ended:  # somebody's outgoing connection holds a port for a moment
+                self.begin()
             time.sleep(0.1)
 
     def begin(self) -> None:
