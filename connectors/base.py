@@ -16,7 +16,7 @@ The suites `tests/support/connector_contract.py` and `sending_contract.py` run o
 the contract's other half.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
@@ -230,15 +230,28 @@ class Sent(NamedTuple):
     detail: str | None = None
 
 
+Writing = Callable[[Sequence[int]], None]
+"""Told the numbers of letters that may reach the broker from now on; see `Publisher.publish`."""
+
+
+def unmarked(_numbers: Sequence[int]) -> None:
+    """The `Writing` of a caller that keeps no mark of it."""
+
+
 class Publisher(Protocol):
     """A pipelined way into a broker."""
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """Send all of them, several in flight, and yield one `Sent` for each, in any order.
 
         Takes from `outgoing` only what it sends at once, at most `window` ahead of the answers, so a
         caller that stops giving stops the sending. When the connection dies or an answer does not
         come in time, everything in flight is yielded as `in_doubt`, then ConnectionLost is raised.
+
+        `writing` is told of letters immediately before something goes to a socket, or to a library that
+        sends by itself, with which the broker may keep them: their own bytes, or in a transaction its
+        commit. Whatever ends the process, a letter that `writing` was not told of is not at the broker, and
+        one that is only held in a buffer was not told of. What is sent again is told again.
         """
         ...
 
@@ -283,8 +296,9 @@ class Connector(Protocol):
     """One broker. Connecting is done on construction, or lazily; either raises BrokerError."""
 
     window: int
-    """Letters of a replay that may be open at once, unless the user says otherwise. All of them are in doubt
-    when the replay is killed: many where `find` can prove each, fewer where a person may have to."""
+    """Letters of a replay that may be open at once, unless the user says otherwise. Those that were written
+    are in doubt when the replay is killed, all when its host goes down: many where `find` can prove each,
+    fewer where a person may have to."""
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""

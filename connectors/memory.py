@@ -28,6 +28,8 @@ from dlq.connectors.base import (
     SendPreview,
     Sent,
     Target,
+    Writing,
+    unmarked,
 )
 from dlq.connectors.interchange.format import body_fields, record_of
 from dlq.connectors.rabbitmq.amqp import table
@@ -186,10 +188,11 @@ class MemoryPublisher:
         self._broker = broker
         self._sent = 0
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """Each message is answered before the next is taken."""
         for message in outgoing:
             self._sent += 1
+            writing([message.number])
             answer = self._send(message)
             if self._broker.faults.cut_publishing_after == self._sent:
                 self._broker.faults.cut_publishing_after = None

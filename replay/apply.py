@@ -41,7 +41,7 @@ class Run:
     total: int
     at_most: int | None = None
     sent: int = 0
-    """Letters given to the broker by this run, whatever became of them."""
+    """Letters given to the broker by this run, whatever became of them, but for those that proved unsent."""
     skipped: int = 0
     """Letters that the ledger knew already."""
     outcomes: dict[str, int] = field(default_factory=dict)
@@ -177,9 +177,10 @@ class _Sender:
         publisher = connector.publisher(plan, self._in_flight, witness)
         outcomes = self._run.outcomes
         try:
-            for sent in publisher.publish(self._outgoing(letters, progress)):
-                self._claims.answered(sent)
-                outcomes[sent.outcome] = outcomes.get(sent.outcome, 0) + 1
+            for sent in publisher.publish(self._outgoing(letters, progress), self._claims.writing):
+                state = self._claims.answered(sent)
+                outcomes[state] = outcomes.get(state, 0) + 1
+                self._run.sent -= state == "planned"
         except BrokerError as error:
             self._run.lost.append(f"{broker}: {error}")
         finally:

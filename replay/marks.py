@@ -1,8 +1,8 @@
 """How far each letter of an apply has come, kept in a file that outlives the process.
 
 A claim says that a letter may have been sent, and what became of it is written with the next claim. Of a
-process that was killed, the mark tells more: what had never left its hands, and what the broker had
-confirmed. Only the rest is in doubt.
+process that was killed, the mark tells more: what it had claimed, or given to a publisher, and never written
+to where the broker could have got it; and what the broker had confirmed. Only the rest is in doubt.
 
 The file has a line that says whose it is, and then one byte per letter of the plan. What a process has
 written is in the kernel's page cache whatever becomes of it, but may be lost when the host goes down: so a
@@ -12,7 +12,7 @@ mark counts on the host where it was written, as long as that runs, and nowhere 
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from glob import escape
 from hashlib import sha256
@@ -25,14 +25,15 @@ from dlq.replay.ledger.contract import Ledger, is_dead
 from dlq.replay.states import State
 
 _OWNER_BYTES = 512
-_GIVEN, _CONFIRMED = b"\x01", b"\x02"
+_WRITTEN, _CONFIRMED = b"\x01", b"\x02"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_NEVER_WRITTEN = "its sender died before the letter could reach the broker"
 _SHOWN: Mapping[bytes, tuple[State, str]] = {
-    b"": ("planned", "its sender died before it gave the letter to the broker"),
-    b"\x00": ("planned", "its sender died before it gave the letter to the broker"),
+    b"": ("planned", _NEVER_WRITTEN),
+    b"\x00": ("planned", _NEVER_WRITTEN),
     _CONFIRMED: ("confirmed", "the broker had confirmed it when its sender died"),
 }
-"""Byte of a letter (the file ends behind the last one that was given) -> what it means for the ledger."""
+"""Byte of a letter (the file ends behind the last one that was written) -> what it means for the ledger."""
 
 
 class Mark:
@@ -56,9 +57,15 @@ class Mark:
                 self._write(head, 0)
         return self
 
-    def give(self, number: int) -> None:
-        """The letter of this number may reach the broker from now on."""
-        self._write(_GIVEN, _OWNER_BYTES + number)
+    def writing(self, numbers: Sequence[int]) -> None:
+        """The letters of these numbers may reach the broker from now on. Neighbours, as they mostly are, take
+        one system call."""
+        first, last = min(numbers, default=0), max(numbers, default=-1)
+        if last - first + 1 == len(numbers):
+            self._write(_WRITTEN * len(numbers), _OWNER_BYTES + first)
+        else:
+            for number in numbers:
+                self._write(_WRITTEN, _OWNER_BYTES + number)
 
     def confirm(self, number: int) -> None:
         """The broker has it."""

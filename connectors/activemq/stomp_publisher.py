@@ -5,7 +5,8 @@ took all of them, and when the transaction before is committed, which keeps the 
 thing at a time for a connection, so transactions take two in turn: while it commits on one, it reads the
 next from the other. A receipt on every SEND would be six to ten times slower. When the broker refuses
 something, all that is not being committed is given up and sent again, in the end one by one, so that only
-the culprit is refused.
+the culprit is refused. A connection that ends takes what is not committed with it, so only a letter whose
+COMMIT may have been sent may be at the broker.
 """
 
 import time
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
-from dlq.connectors.base import Outgoing, Sent
+from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 
@@ -59,9 +60,11 @@ class TransactionPublisher:
         self._connections = _CONNECTIONS
         self._begun = 1
         """Number of the last transaction, the first being that of a check. Short: every letter bears it."""
+        self._writing: Writing = unmarked
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """In transactions of about a hundred; what is in one is answered together, when it has committed."""
+        self._writing = writing
         more = True
         while more:
             done: list[Sent] = []
@@ -152,6 +155,7 @@ class TransactionPublisher:
         """COMMIT, once the broker has taken the marker and so all that was sent before it."""
         sender = transaction.sender
         sender.wait_for(transaction.taken)
+        self._writing([letter.number for letter in transaction.letters])
         sender.send(sender.commit(transaction.name, transaction.finished))
 
     def _confirm(self, transaction: _Transaction, done: list[Sent]) -> BrokerError | None:

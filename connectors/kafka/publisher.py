@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dlq.connectors.base import Outcome, Outgoing, Sent
+from dlq.connectors.base import Outcome, Outgoing, Sent, Writing, unmarked
 from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.republishing import Message, message_of
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
@@ -43,7 +43,10 @@ class _Target(NamedTuple):
 
 
 class KafkaPublisher:
-    """Sends for one plan, on connections of its own."""
+    """Sends for one plan, on connections of its own.
+
+    When the library writes a letter that it was given cannot be known: it may have, from then on.
+    """
 
     def __init__(self, cluster: Cluster, window: int) -> None:
         self._cluster, self._window = cluster, window
@@ -63,9 +66,11 @@ class KafkaPublisher:
         self._has_confirmed = False
         self._lost: BrokerError | None = None
         self._over = False
+        self._writing: Writing = unmarked
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher`."""
+        self._writing = writing
         while not self._over or self._open or self._again:
             self._fill(outgoing)
             self._poll(0 if self._done else _POLL_SECONDS)
@@ -138,6 +143,7 @@ class KafkaPublisher:
     def _produce(self, number: int, message: Message, target: _Target) -> None:
         where = message.partition
         more: dict[str, Any] = {} if where is None or where >= target.partitions else {"partition": where}
+        self._writing([number])
         self._producer.produce(
             message.topic,
             message.value,

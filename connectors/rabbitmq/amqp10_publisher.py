@@ -14,7 +14,7 @@ from functools import partial
 from urllib.parse import quote
 
 from dlq.connectors.base import Outcome as Means
-from dlq.connectors.base import Outgoing, Publisher, Sent, Target
+from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10.session import MOST_LINKS, Link, Outcome, Session
@@ -65,9 +65,11 @@ class Amqp10Publisher:
         self._missing: dict[Target, str] = {}
         self._answers: list[Sent] = []
         self._failure: DlqError | None = None
+        self._writing: Writing = unmarked
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises ConnectionLost, or what made the broker end the session."""
+        self._writing = writing
         over = False
         while self._failure is None and not (over and not self._open):
             while not over and self._failure is None and len(self._open) < self._window:
@@ -106,6 +108,8 @@ class Amqp10Publisher:
             self._answers.append(Sent(letter.number, "in_doubt", "the connection ended while it was sent"))
 
     def _send(self, number: int, link: Link, encoded: bytes) -> None:
+        self._session.wait_for_window()
+        self._writing([number])
         self._open[self._session.send(link, encoded)] = number
 
     def _make_way(self, target: Target) -> None:
@@ -182,13 +186,13 @@ class TwoWayPublisher:
         self._by_1_0: Publisher | None = None
         self._next: Outgoing | None = None
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher.publish`."""
         self._next = next(outgoing, None)
         try:
             while self._next is not None:
                 publisher = self._publisher_of(self._next)
-                yield from publisher.publish(self._run(outgoing))
+                yield from publisher.publish(self._run(outgoing), writing)
         except DlqError:
             if self._next is not None:
                 yield Sent(self._next.number, "refused", _NEVER_SENT)

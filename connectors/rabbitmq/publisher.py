@@ -19,7 +19,7 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.base import Outgoing, Sent, Target, Writing, unmarked
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
@@ -92,11 +92,11 @@ class RabbitPublisher:
             raise as_our_error(error, self._broker) from error
         return link
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises ConnectionLost, or what made the broker close the channel."""
         if self._failure is not None:
             raise self._failure
-        self._over = False
+        self._over, self._link.writing = False, writing
         while not self._over or self._confirms or self._large:
             self._take(outgoing)
             self._turn()
@@ -143,7 +143,7 @@ class RabbitPublisher:
             self._waiting_since = time.monotonic()
         queue = letter.target.name if letter.target.kind == "queue" else ""
         self._confirms.sent(Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue))
-        self._link.put(frames)
+        self._link.put(frames, letter.number)
 
     def _turn(self) -> None:
         at_once = self._answers or self._has_room()

@@ -22,7 +22,7 @@ from typing import Any
 
 from pika import exceptions, spec
 
-from dlq.connectors.base import Outgoing, Presence, Sent, Target
+from dlq.connectors.base import Outgoing, Presence, Sent, Target, Writing, unmarked
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.connectors.rabbitmq.amqp10.message import is_block
@@ -107,9 +107,9 @@ class WitnessedPublisher:
             found = management.get("queues", management.vhost, queue) or {}
         return len(nodes) > 1 and found.get("type") != "quorum"
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises NotFound when a target queue was deleted in the middle."""
-        yield from self._inner.publish(outgoing)
+        yield from self._inner.publish(outgoing, writing)
         for target, (exchange, _) in self._bound.items():
             if exchange:
                 self._check(target.name)

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
-from dlq.connectors.base import Outcome, Outgoing, Sent, Target
+from dlq.connectors.base import Outcome, Outgoing, Sent, Target, Writing, unmarked
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
@@ -151,7 +152,7 @@ class Resume:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
-    def send(self, letter: Outgoing) -> Sent:
+    def send(self, letter: Outgoing, writing: Writing) -> Sent:
         """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
         record, number = letter.record, letter.number
         try:
@@ -163,6 +164,7 @@ class Resume:
             link = self._cluster.new_link(node)
         except KeyError:
             return Sent(number, "refused", "nothing says where it lies in its broker")
+        writing([number])
         try:
             answer = link.call(
                 RequestCode.RESUME_CHECK,
@@ -215,6 +217,18 @@ _Kind = tuple[str, int, str | None]
 """What messages of one batch have in common: topic, compression bits, the broker they came from."""
 
 
+class _Outbox(NamedTuple):
+    """What is sent to one broker together: requests, and the numbers of their letters."""
+
+    requests: bytearray
+    numbers: list[int]
+
+    def clear(self) -> None:
+        """It is sent."""
+        self.requests.clear()
+        self.numbers.clear()
+
+
 class RocketPublisher:
     """Sends for one plan. Connections of its own, one for each broker."""
 
@@ -225,15 +239,17 @@ class RocketPublisher:
         self._waiting: dict[tuple[str, int], SendBatch] = {}
         self._unanswered: set[int] = set()
         self._routes: dict[str, Route] = {}
-        self._outbox: dict[str, bytearray] = {}
+        self._outbox: dict[str, _Outbox] = {}
         self._busy: list[SendBatch] = []
         self._done: list[Sent] = []
         self._over = False
         self._turn = count()
         self._resume = Resume(cluster)
+        self._writing: Writing = unmarked
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """Several requests in flight; a result code decides each letter, silence leaves it in doubt."""
+        self._writing = writing
         lost: ConnectionLost | None = None
         while lost is None and (not self._over or self._waiting):
             try:
@@ -287,7 +303,7 @@ class RocketPublisher:
 
     def _publish_one(self, letter: Outgoing) -> None:
         if letter.target.kind == RESUME:
-            self._done.append(self._resume.send(letter))
+            self._done.append(self._resume.send(letter, self._writing))
             return
         message, node = message_of(letter), letter.record.broker_node
         route = self._route_to(letter.target, message.topic)
@@ -330,9 +346,10 @@ class RocketPublisher:
         batch.tries, batch.since = batch.tries + 1, time.monotonic()
         opaque, data = framed(self._links[node], batch)
         self._waiting[node, opaque] = batch
-        outbox = self._outbox.setdefault(node, bytearray())
-        outbox += data
-        if len(outbox) > _OUTBOX_BYTES:
+        outbox = self._outbox.setdefault(node, _Outbox(bytearray(), []))
+        outbox.requests.extend(data)
+        outbox.numbers.extend(batch.numbers)
+        if len(outbox.requests) > _OUTBOX_BYTES:
             self._write()
 
     def _flush(self) -> None:
@@ -343,8 +360,9 @@ class RocketPublisher:
 
     def _write(self) -> None:
         for node, outbox in self._outbox.items():
-            if outbox:
-                self._links[node].send(outbox)
+            if outbox.requests:
+                self._writing(outbox.numbers)
+                self._links[node].send(outbox.requests)
                 outbox.clear()
 
     def _patience(self) -> float:
@@ -388,9 +406,10 @@ class RocketPublisher:
         self._write()
 
     def _give_up(self, why: str) -> None:
+        """Nothing that was taken is written any more."""
         self._done += [Sent(number, "in_doubt", why) for number in sorted(self._unanswered)]
-        self._unanswered.clear()
-        self._waiting.clear()
+        for held in (self._unanswered, self._waiting, self._open, self._busy, self._outbox):
+            held.clear()
 
 
 def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | None]:

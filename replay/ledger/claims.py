@@ -1,8 +1,9 @@
-"""The letters that are ours at the moment: claimed in the ledger, on their way, or answered.
+"""The letters that are ours at the moment: claimed in the ledger, given to a publisher, written, or answered.
 
 A letter is claimed before it is sent, and what became of the ones before is written with the next
-claim. The ledger works on the next letters while these are sent; asked for, claimed and in flight
-together are never more than one window.
+claim. One that its publisher never wrote is planned again, however the sending ended. The ledger works on
+the next letters while these are sent; asked for, claimed and in flight together are never more than one
+window.
 """
 
 import time
@@ -16,6 +17,7 @@ from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
 from dlq.replay.marks import Mark
+from dlq.replay.states import State
 
 _FRESH_SHARE = 0.5
 """When this part of a lease has passed, it is renewed before anything else is sent."""
@@ -42,6 +44,8 @@ class Claims:
         self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}
         self._in_flight: dict[int, Letter] = {}
+        self._written: set[int] = set()
+        """Numbers of those in flight that may be at the broker."""
         self._results: list[Result] = []
 
     def ask(self, letters: Sequence[Letter]) -> None:
@@ -77,24 +81,34 @@ class Claims:
         return len(asked.letters), claimed
 
     def take(self, letter: Letter) -> bool:
-        """It is given to the broker now, unless it is no longer ours; from then on it is in flight."""
+        """It is given to a publisher now, unless it is no longer ours; from then on it is in flight."""
         if not self._is_fresh():
             self._renew()
         if self._unsent.pop(letter.number, None) is None:
             return False
         self._in_flight[letter.number] = letter
-        self._mark.give(letter.number)
         return True
 
-    def answered(self, sent: Sent) -> None:
+    def writing(self, numbers: Sequence[int]) -> None:
+        """These letters in flight may reach the broker from now on."""
+        self._mark.writing(numbers)
+        self._written.update(numbers)
+
+    def answered(self, sent: Sent) -> State:
         """What became of a letter in flight; written with the next claim."""
         letter = self._in_flight.pop(sent.number)
         if sent.outcome == "confirmed":
             self._mark.confirm(sent.number)
-        self._results.append(Result(letter.key, sent.outcome, sent.detail))
+        state = self._unanswered(sent.number) if sent.outcome == "in_doubt" else sent.outcome
+        self._written.discard(sent.number)
+        self._results.append(Result(letter.key, state, sent.detail))
+        return state
+
+    def _unanswered(self, number: int) -> State:
+        return "in_doubt" if number in self._written else "planned"
 
     def end(self, why: str) -> None:
-        """Write what is known: what was not sent is planned again, what was not answered is in doubt."""
+        """Write what is known: what was not written is planned again, what was not answered is in doubt."""
         unsent = list(self._unsent.values())
         failure: DlqError | None = None
         try:
@@ -103,9 +117,9 @@ class Claims:
             failure = error
         self._writer.shutdown()
         given_back = [Result(letter.key, "planned") for letter in unsent]
-        unknown = [Result(letter.key, "in_doubt", why) for letter in self._in_flight.values()]
+        unknown = [Result(one.key, self._unanswered(n), why) for n, one in self._in_flight.items()]
         self._ledger.record_results([*self._results, *given_back, *unknown])
-        self._results, self._unsent, self._in_flight = [], {}, {}
+        self._results, self._unsent, self._in_flight, self._written = [], {}, {}, set()
         if failure is not None:
             raise failure
 

@@ -37,7 +37,12 @@ class Running:
     """A `dlq` that was started, by the methods of `subprocess.Popen` with text as its output."""
 
     def __init__(
-        self, words: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: str
+        self,
+        words: Sequence[str],
+        folder: Path,
+        environment: Mapping[str, str],
+        stdin: str,
+        holding: Sequence[int],
     ) -> None:
         self.args = [INSTALLED, *words]
         self.returncode: int | None = None
@@ -50,7 +55,9 @@ class Running:
         fed.seek(0)
         self._told = self._open.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
         self._told.connect(_server())
-        request = {"words": words, "folder": str(folder), "environment": dict(environment)}
+        request = {
+            "words": words, "folder": str(folder), "environment": dict(environment), "holding": holding,
+        }  # fmt: skip
         given = [stream.fileno() for stream in streams]
         socket.send_fds(self._told, [json.dumps(request).encode()], given)
         self.pid = int(self._told.recv(16))
@@ -93,10 +100,15 @@ class Running:
 
 
 def start(
-    words: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None, stdin: str = ""
+    words: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str] | None = None,
+    stdin: str = "",
+    dies_holding: Sequence[int] = (),
 ) -> Running:
-    """`dlq WORDS...` in a folder, beside this process."""
-    return Running(words, folder, os.environ if environment is None else environment, stdin)
+    """`dlq WORDS...` in a folder, beside this process. `dies_holding`: see `dying.holding`."""
+    given = os.environ if environment is None else environment
+    return Running(words, folder, given, stdin, dies_holding)
 
 
 def run(
@@ -194,6 +206,8 @@ def _become(request: Mapping[str, Any], streams: Sequence[int]) -> NoReturn:
     os.environ.update(request["environment"])
     time.tzset()
     sys.argv = [INSTALLED, *request["words"]]
+    if request["holding"]:
+        import_module("dying").holding(*request["holding"])
     from dlq.cli.app import main
 
     code: object = 1

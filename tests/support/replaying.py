@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 from support.archives import letter, write_analysis
 
@@ -29,6 +29,8 @@ from dlq.connectors.base import (
     SendPreview,
     Sent,
     Target,
+    Writing,
+    unmarked,
 )
 from dlq.core.configuration import parse
 from dlq.core.errors import ConnectionLost, UsageError
@@ -66,6 +68,8 @@ class QueueFile:
         """`dies_at`: the number of the letter at which `publish` raises `error` with the window in flight."""
         self.path, self.fate, self.dies_at, self.error = path, fate, dies_at, error
         self.pause = 0.0
+        self.buffer = 0
+        """How many of the letters that it was given `publish` holds before it writes the first."""
         self.most = self.widest = 0
         self.witnesses: list[str] = []
         self.forgotten: list[tuple[str, bool]] = []
@@ -115,22 +119,31 @@ class QueueFile:
             self.witnesses.append(plan)
         return self
 
-    def publish(self, outgoing: Iterator[Outgoing]) -> Iterator[Sent]:
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         in_flight: deque[int] = deque()
+        held: deque[Outgoing] = deque()
         with self.path.open("a", buffering=1) as queue:
             for count, one in enumerate(outgoing, 1):
                 in_flight.append(one.number)
+                held.append(one)
                 self.widest = max(self.widest, len(in_flight))
-                if self.fate(one.number) in ("confirmed", "in_doubt"):
-                    queue.write(one.provenance[REPLAY_ID] + "\n")
-                    time.sleep(self.pause)
+                while len(held) > self.buffer:
+                    self._write(queue, held.popleft(), writing)
                 if count == self.dies_at:
                     if self.error is ConnectionLost:
                         yield from (Sent(number, "in_doubt", "the connection ended") for number in in_flight)
                     raise self.error("the broker is gone")
                 while len(in_flight) >= self.most:
                     yield self._answer(in_flight.popleft())
+            for one in held:
+                self._write(queue, one, writing)
         yield from (self._answer(number) for number in in_flight)
+
+    def _write(self, queue: TextIO, one: Outgoing, writing: Writing) -> None:
+        writing([one.number])
+        if self.fate(one.number) in ("confirmed", "in_doubt"):
+            queue.write(one.provenance[REPLAY_ID] + "\n")
+            time.sleep(self.pause)
 
     def _answer(self, number: int) -> Sent:
         outcome = self.fate(number)
@@ -253,7 +266,7 @@ from dlq.replay.pace import Stop, stopping_on_signals
 archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
 queue = QueueFile(queue_file)
-queue.pause = 0.001
+queue.pause, queue.buffer = 0.001, 5
 stop = Stop(store, plan)
 with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
     run = apply(store, config, plan, to, ledger, stop)

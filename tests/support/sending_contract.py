@@ -5,7 +5,7 @@ and a way to see what really is there.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -49,7 +49,7 @@ class SendingPlace:
     before_proof: Callable[[], None] = lambda: None
     """Waits for what a proof rests on."""
     cannot: Mapping[str, str] = field(default_factory=dict)
-    """What this connector cannot do, of nowhere, refused, cut, find and forget -> why."""
+    """What this connector cannot do, of nowhere, refused, buffer, cut, find and forget -> why."""
 
     def needs(self, *abilities: str) -> None:
         """Skip the test, with the reason, where the connector cannot do what it is about."""
@@ -79,10 +79,12 @@ def new_plan() -> str:
 
 
 def said(publisher: Publisher, letters: Iterator[Outgoing]) -> tuple[list[Sent], Exception | None]:
-    """All answers, and the error that ended them."""
+    """All answers, and the error that ended them. What is confirmed was told of when it was written."""
     answers: list[Sent] = []
+    told: set[int] = set()
     try:
-        for answer in publisher.publish(letters):
+        for answer in publisher.publish(letters, told.update):
+            assert answer.outcome != "confirmed" or answer.number in told
             answers.append(answer)
     except BrokerError as error:
         return answers, error
@@ -143,6 +145,10 @@ class Interrupted:
         return [letter for letter in self.given if letter.number in numbers]
 
 
+class Died(Exception):
+    """The process ends here."""
+
+
 class SendingContract:
     """What every publisher guarantees."""
 
@@ -198,6 +204,40 @@ class SendingContract:
             assert taken - answered <= 2 * WINDOW  # one window in flight, one answered and being handed over
         publisher.close()
         assert taken == 10 * WINDOW
+
+    def test_a_letter_that_waits_in_a_buffer_is_not_told_of(self, place: SendingPlace) -> None:
+        place.needs("buffer")
+        plan, told, most = new_plan(), set[int](), 0
+
+        def letters() -> Iterator[Outgoing]:
+            nonlocal most
+            for taken in range(5 * WINDOW):
+                most = max(most, taken - len(told))
+                yield place.outgoing(taken, plan)
+
+        publisher = place.publisher(plan)
+        answers = list(publisher.publish(letters(), told.update))
+        publisher.close()
+        assert most > 0
+        assert told == {answer.number for answer in answers} == set(range(5 * WINDOW))
+
+    def test_a_letter_is_told_of_before_it_is_written(self, place: SendingPlace) -> None:
+        plan, told = new_plan(), set[str]()
+
+        def dying(numbers: Sequence[int]) -> None:
+            ids = ids_of([place.outgoing(number, plan) for number in numbers])
+            if told:
+                assert not ids & set(place.arrived())
+                raise Died
+            told.update(ids)
+
+        publisher = place.publisher(plan)
+        with pytest.raises(Died):
+            list(publisher.publish((place.outgoing(number, plan) for number in range(3 * WINDOW)), dying))
+        publisher.close()
+        later = [place.outgoing(9999, plan)]
+        published(place, plan, later)
+        assert set(wait_for(place, ids_of(later))) <= told | ids_of(later)
 
     def test_a_cut_between_write_and_answer_leaves_a_window_in_doubt_at_most(
         self, place: SendingPlace

@@ -9,16 +9,20 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pika
 
+from dlq.connectors.base import Writing, unmarked
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
 from dlq.core.errors import DlqError
 
 _WRITE_BYTES = 256 * 1024
+_PIECE = 32 * 1024
+"""Bytes that are offered to the socket at once; what it does not take of them counts as written, too."""
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -30,6 +34,11 @@ class DuplexLink(Link):
     ) -> None:
         self._asking = True
         self._outbox = bytearray()
+        self.writing: Writing = unmarked
+        """Told of letters before their first bytes go to the socket."""
+        self._written = 0
+        self._letters: deque[tuple[int, int]] = deque()
+        """(which byte of all that is written is its first, its number) of letters that wait in the outbox."""
         super().__init__(choices, refusal)
         self._poll = select.poll()
 
@@ -41,8 +50,10 @@ class DuplexLink(Link):
         """Back to questions and answers; the outbox must be empty."""
         self._asking = True
 
-    def put(self, data: bytes) -> None:
-        """Frames to be written by the next turns."""
+    def put(self, data: bytes, number: int | None = None) -> None:
+        """Frames to be written by the next turns, perhaps those of the letter with this number."""
+        if number is not None:
+            self._letters.append((self._written + len(self._outbox), number))
         self._outbox += data
 
     @property
@@ -64,17 +75,36 @@ class DuplexLink(Link):
             self.receive(0.001)
 
     def _write(self) -> None:
+        """As much as the socket takes at once, up to a limit."""
         self._socket.settimeout(0)
-        try:
-            with memoryview(self._outbox)[:_WRITE_BYTES] as data:
-                written = self._socket.send(data)
-        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return
-        except OSError as error:
-            self.dead = True
-            raise LinkLostError(str(error)) from error
-        del self._outbox[:written]
+        end = self._written + _WRITE_BYTES
+        while self._outbox and self._written < end and self._write_piece():
+            pass
         self._last_sent = time.monotonic()
+
+    def _write_piece(self) -> bool:
+        """Whether the socket took all of it."""
+        with memoryview(self._outbox)[:_PIECE] as data:
+            self._tell(self._written + len(data))
+            try:
+                taken = self._socket.send(data)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return False
+            except OSError as error:
+                self.dead = True
+                raise LinkLostError(str(error)) from error
+            is_whole = taken == len(data)
+        del self._outbox[:taken]
+        self._written += taken
+        return is_whole
+
+    def _tell(self, end: int) -> None:
+        """That the letters which begin before this byte may reach the broker."""
+        numbers = []
+        while self._letters and self._letters[0][0] < end:
+            numbers.append(self._letters.popleft()[1])
+        if numbers:
+            self.writing(numbers)
 
     def take_methods(self) -> list[Any]:
         """The methods that have come, in order."""

@@ -141,13 +141,17 @@ class Session:
         taken, self._outcomes = self._outcomes, []
         return taken
 
+    def wait_for_window(self) -> None:
+        """Until the broker takes another frame."""
+        while self.window <= 0:
+            self.turn(ANSWER_SECONDS, must=True)
+
     def send(self, link: Link, message: bytes) -> int:
         """Send a letter over a link that has credit; the number that its outcome will name."""
         number, self._next_delivery = self._next_delivery, (self._next_delivery + 1) % _WRAP
         size = self.frame_max - _TRANSFER_OVERHEAD
         for at in range(0, max(len(message), 1), size):
-            while self.window <= 0:
-                self.turn(ANSWER_SECONDS, must=True)
+            self.wait_for_window()
             part, more = message[at : at + size], at + size < len(message)
             self._send(frames.transfer(link.handle, number, part, more, first=at == 0))
             self._next_outgoing, self.window = (self._next_outgoing + 1) % _WRAP, self.window - 1

@@ -1,8 +1,6 @@
 """Letters go back to a real Kafka once: where to, as what, and what is proven of them afterwards."""
 
 import json
-import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -159,36 +157,6 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
     names = [name for name, _ in body.headers() or ()]
     assert names == ["traceparent", "dlq_replay_id", "dlq_replay_lap", "dlq_replay_of"]
     assert dlq(tmp_path, "verify")["balanced"]
-
-
-NUMBER = 3000
-
-
-def planned(folder: Path, kafka: KafkaPlace) -> str:
-    """A plan that sends imported letters to the test's topic."""
-    configured(folder, kafka, kafka.dead)
-    lines = ({"broker_kind": "kafka", "topic": "dead", "body_text": f"letter {n}"} for n in range(NUMBER))
-    (folder / "a.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    dlq(folder, "import", "a.jsonl", "--source", "s")
-    target = f"topic:{kafka.topic}"
-    return str(dlq(folder, "replay", "plan", "--any-advice", "--to", target)["plan"])
-
-
-def test_a_replay_that_is_killed_sends_nothing_twice(kafka: KafkaPlace, tmp_path: Path) -> None:
-    kafka.driver.create_topic(kafka.topic, partitions=2)
-    plan = planned(tmp_path, kafka)
-    running = preloaded.start(["replay", "apply", plan], tmp_path)
-    deadline = time.monotonic() + 60
-    while sum(kafka.driver.end(kafka.topic, n) for n in (0, 1)) < 100:
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline
-    running.kill()
-    running.communicate()
-    assert dlq(tmp_path, "replay", "reconcile", plan)["resolved"]["unknown"] == 0
-    assert dlq(tmp_path, "replay", "apply", plan)["states"]["confirmed"] == NUMBER
-    found = [m for n in (0, 1) for m in kafka.driver.records(kafka.topic, partition=n)]
-    ids = Counter(dict(m.headers() or ())["dlq_replay_id"] for m in found)
-    assert (len(ids), set(ids.values())) == (NUMBER, {1})
 
 
 def test_a_pointer_goes_back_with_the_record_and_one_without_is_not_sent(

@@ -300,5 +300,8 @@ class TestSending(SendingContract):
             nowhere=to_queue("nowhere"),
             refused=refused,
             cutting=cutting,
-            cannot={"find": "a witness is read over 0-9-1, and ends at such letters"},
+            cannot={
+                "buffer": "each letter is written before the next is taken",
+                "find": "a witness is read over 0-9-1, and ends at such letters",
+            },
         )

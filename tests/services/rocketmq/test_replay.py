@@ -245,10 +245,10 @@ def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     assert target == Target("resume", rocket.topic)
     letter = Outgoing(0, record, target, provenance(11 * now()))
     assert rocket.connector.find("plan", [letter], started) == {0: "not_sent"}
-    publisher = rocket.connector.publisher("plan", 1)
-    (sent,) = publisher.publish(iter([letter]))
+    publisher, told = rocket.connector.publisher("plan", 1), list[int]()
+    (sent,) = publisher.publish(iter([letter]), told.extend)
     publisher.close()
-    assert sent.outcome == "confirmed"
+    assert (sent.outcome, told) == ("confirmed", [0])
     eventually(lambda: rocket.driver.end(HALF) > ends)
     assert rocket.connector.find("plan", [letter], started) == {0: "sent"}
 

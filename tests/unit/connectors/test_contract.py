@@ -78,5 +78,8 @@ class TestMemorySending(SendingContract):
             nowhere=Target("queue", "nowhere"),
             refused=refused,
             cutting=cutting,
-            cannot={"forget": "it leaves nothing beside the letters"},
+            cannot={
+                "buffer": "each letter is answered before the next is taken",
+                "forget": "it leaves nothing beside the letters",
+            },
         )

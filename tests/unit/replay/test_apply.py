@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -136,6 +137,22 @@ def test_wherever_publishing_breaks_the_books_can_be_mended(
     replay.reconcile(plan)
     replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 100}
+    assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
+
+
+@pytest.mark.parametrize("error", [ConnectionLost, KeyboardInterrupt])
+def test_what_was_given_and_never_written_is_planned_wherever_publishing_breaks(
+    replay: Replaying, error: type[BaseException]
+) -> None:
+    fill(replay.store, 100)
+    plan = replay.plan()
+    replay.queue.dies_at, replay.queue.buffer, replay.queue.error = 20, 3, error
+    with suppress(KeyboardInterrupt):
+        assert replay.apply(plan).sent == 17
+    assert replay.states(plan) == {"in_doubt": 17, "planned": 83}
+    assert [entry.key for entry in replay.ledger.entries(plan, "in_doubt")] == replay.queue.arrived()
+    replay.queue.dies_at = None
+    assert replay.apply(plan).sent == 83
     assert Counter(replay.queue.arrived()) == Counter(replay.keys(plan))
 
 

@@ -1,7 +1,8 @@
-"""Of an apply that was killed, only what was on its way is in doubt."""
+"""Of an apply that was killed, only what was written and not answered is in doubt."""
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,26 @@ def test_what_was_claimed_and_never_sent_is_planned_again(replay: Replaying, rat
         "unknown": len(doubtful),
     }
     assert resolved["not_sent"] > 0
+
+
+@pytest.mark.parametrize(
+    ("numbers", "bytes_then"),
+    [
+        ([], b"\0\0\2"),
+        ([7], b"\0\0\2\0\0\0\0\1"),
+        ([3, 4, 5], b"\0\0\2\1\1\1"),
+        ([5, 3, 4], b"\0\0\2\1\1\1"),
+        ([3, 1, 0, 5], b"\1\1\2\1\0\1"),
+    ],
+)
+def test_a_mark_of_some_letters_leaves_the_others_as_they_are(
+    replay: Replaying, numbers: Sequence[int], bytes_then: bytes
+) -> None:
+    with marks.Mark(replay.store, "plan", "host/1") as mark:
+        mark.confirm(2)
+        mark.writing(numbers)
+        (file,) = Path(replay.store.location, "locks").glob("*.mark")
+        assert file.read_bytes()[marks._OWNER_BYTES :] == bytes_then
 
 
 def test_the_next_apply_sends_what_a_killed_one_had_not(replay: Replaying) -> None:

@@ -1,0 +1,37 @@
+"""A `dlq replay apply` that dies by its own hand, at a point that a kill from outside finds by luck alone."""
+
+import json
+import os
+import signal
+from pathlib import Path
+from unittest.mock import patch
+
+from dlq.connectors.base import Sent
+from dlq.replay.ledger.claims import Claims
+from dlq.replay.letters import Letter
+from dlq.replay.states import State
+
+_ANSWERED = 300
+DIED = "died.json"
+"""In its folder: the numbers of the letters that were given and never written, and of those that were."""
+
+
+def holding(unwritten: int, written: int) -> None:
+    """Kill -9 as soon as some hundred letters are answered, and the publisher has at least so many letters
+    that it has not written yet, and so many that are written and not answered."""
+    take, answered, so_far = Claims.take, Claims.answered, 0
+
+    def counting(claims: Claims, sent: Sent) -> State:
+        nonlocal so_far
+        so_far += 1
+        return answered(claims, sent)
+
+    def dying(claims: Claims, letter: Letter) -> bool:
+        held = claims._in_flight.keys() - claims._written
+        if so_far >= _ANSWERED and len(held) >= unwritten and len(claims._written) >= written:
+            Path(DIED).write_text(json.dumps({"held": sorted(held), "written": sorted(claims._written)}))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return take(claims, letter)
+
+    patch.object(Claims, "answered", counting).start()
+    patch.object(Claims, "take", dying).start()
