@@ -25,6 +25,7 @@ from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10.session import Delivery, Session
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1, record_maker
 from dlq.connectors.rabbitmq.consumer import IDLE_SECONDS, RabbitReading
+from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
 from dlq.core.record import Record
 
@@ -67,6 +68,7 @@ class TwoWayReading:
         self._queue = request.source.queue or ""
         self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
         self._make = record_maker(request, link.server_version)
+        self._version = version_of(link.server_version)
         self._kept: list[int] = []
         self._others: list[_Run] = []
         """Numbers of letters that AMQP 1.0 has brought and that were not released yet."""
@@ -129,7 +131,7 @@ class TwoWayReading:
         self._seen, self._seen_bytes = self._seen + 1, self._seen_bytes + len(delivery.message)
         try:
             parts = message.parts(message.split(delivery.message)[0])
-            record = None if is_carried_by_0_9_1(parts) else self._make(delivery.message)
+            record = None if is_carried_by_0_9_1(parts, self._version) else self._make(delivery.message)
         except ValueError:
             record = None
         if record is None:

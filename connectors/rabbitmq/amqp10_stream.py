@@ -5,7 +5,6 @@ by AMQP 1.0. Only those letters are taken from there: of others it leaves out ta
 """
 
 import time
-from collections.abc import Callable
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -14,6 +13,7 @@ from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10.session import Link, Session
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1, record_maker
+from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.record import Record
 
 OFFSET = "x-stream-offset"
@@ -37,7 +37,7 @@ class StreamLook:
     def __init__(self, session: Session, request: ReadRequest, broker_version: str) -> None:
         self._session = session
         self._address = f"/queues/{quote(request.source.queue or '', safe='')}"
-        self._make = record_maker(request, broker_version)
+        self._make, self._version = record_maker(request, broker_version), version_of(broker_version)
         self._link = self._attached("first")
 
     def bounds(self) -> tuple[int, int]:
@@ -71,18 +71,18 @@ class StreamLook:
             self._session.settle(taken[0].number, taken[-1].number, frames.ACCEPTED)
             while not self._session.outcomes():
                 self._session.turn(_ANSWER_SECONDS, must=True)
-        return [_seen(letter.message, self._make) for letter in taken]
+        return [self._seen(letter.message) for letter in taken]
+
+    def _seen(self, encoded: bytes) -> Seen:
+        """Raises LinkLostError where the broker's annotation, which comes first, cannot be read."""
+        try:
+            parts = message.parts(message.split(encoded)[0])
+            [offset, *_] = [value.value for key, value in parts.annotations if key.value == OFFSET]
+            alone = not is_carried_by_0_9_1(parts, self._version)
+            return Seen(int(offset), self._make(encoded) if alone else None)
+        except ValueError as error:
+            raise LinkLostError(f"a letter of the stream cannot be read: {error}") from error
 
     def close(self) -> None:
         """Let go of the connection. Never raises."""
         self._session.close()
-
-
-def _seen(encoded: bytes, make: Callable[[bytes], Record]) -> Seen:
-    """Raises LinkLostError where the broker's annotation, which comes first, cannot be read."""
-    try:
-        parts = message.parts(message.split(encoded)[0])
-        [offset, *_] = [value.value for key, value in parts.annotations if key.value == OFFSET]
-        return Seen(int(offset), None if is_carried_by_0_9_1(parts) else make(encoded))
-    except ValueError as error:
-        raise LinkLostError(f"a letter of the stream cannot be read: {error}") from error

@@ -11,7 +11,13 @@ from dlq.connectors.rabbitmq.amqp10 import message, values
 from dlq.connectors.rabbitmq.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
 from dlq.connectors.rabbitmq.amqp10.message import Parts
 from dlq.connectors.rabbitmq.amqp10.values import Value, described, mapping, sequence, string, symbol, uint
-from dlq.connectors.rabbitmq.amqp10_records import deaths, headers_of, properties_of, readable
+from dlq.connectors.rabbitmq.amqp10_records import (
+    deaths,
+    headers_of,
+    is_carried_by_0_9_1,
+    properties_of,
+    readable,
+)
 
 UUID = uuid.UUID(int=7)
 _UUID = b"\x98" + UUID.bytes
@@ -173,6 +179,24 @@ def test_a_history_is_read_whatever_stands_in_it() -> None:
     entry = Value("map", [(Value("symbol", "reason"), Value("symbol", "rejected"))])
     assert [death.reason for death in deaths(Value("array", [entry, Value("uint", 1)]))] == ["rejected"]
     assert deaths(Value("uint", 5)) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "before", "since"),
+    [
+        (Value("double", 0.5), True, True),
+        (Value("double", float("nan")), False, True),
+        (Value("list", [Value("float", float("inf"))]), False, True),
+        (Value("decimal64", bytes(8)), False, True),
+        (Value("map", [(Value("string", "k"), Value("decimal32", bytes(4)))]), False, True),
+        (Value("uuid", bytes(16)), False, False),
+    ],
+)
+def test_older_brokers_carry_no_approximate_number_over_0_9_1(
+    value: Value, before: bool, since: bool
+) -> None:
+    parts = Parts([], [], {}, [(Value("string", "k"), value)])
+    assert [is_carried_by_0_9_1(parts, version) for version in ((4, 0, 5), (4, 3, 6))] == [before, since]
 
 
 def test_an_encoded_body_is_readable() -> None:
