@@ -24,6 +24,8 @@ from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 
 SEGMENT_ROWS = 2_000
+MOST_SEGMENT_ROWS = 10_000
+"""While one segment is being written, the next one grows: fewer, larger ones cost less, and nobody waits."""
 SEGMENT_BYTES = 32 * 2**20
 FLUSH_SECONDS = 30.0
 """Brokers time consumers out that hold letters for long; nothing waits longer than this for its segment."""
@@ -77,9 +79,11 @@ class _Flush:
     checkpoint: dict[str, int] = field(default_factory=dict)
     since: float = field(default_factory=time.monotonic)
 
-    def is_due(self, idle: bool) -> bool:
-        """Full, old, or the broker waits for acknowledgements before it gives more."""
-        full = self.rows >= SEGMENT_ROWS or self.size >= SEGMENT_BYTES
+    def is_due(self, idle: bool, behind: bool) -> bool:
+        """Full, old, or the broker waits for acknowledgements before it gives more; `behind`: it would not be
+        written at once."""
+        most = MOST_SEGMENT_ROWS if behind else SEGMENT_ROWS
+        full = self.rows >= most or self.size >= SEGMENT_BYTES
         return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
 
     def records(self) -> Sequence[Record]:
@@ -126,7 +130,7 @@ class Attempt:
             try:
                 for batch in self._reading.batches():
                     self._take(batch)
-                    if self._open.is_due(idle=not batch.records) and self._has_news():
+                    if self._open.is_due(not batch.records, self._is_writing()) and self._has_news():
                         self._submit(writer)
                     self._collect(_SEGMENTS_AHEAD)
                     progress(self._tally)
@@ -138,6 +142,9 @@ class Attempt:
             except (KeyboardInterrupt, ArchiveError):
                 self._save()
                 raise
+
+    def _is_writing(self) -> bool:
+        return any(not future.done() for _, future in self._writing)
 
     def _has_news(self) -> bool:
         return bool(self._open.rows or self._open.matched or self._open.checkpoint)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -78,6 +79,28 @@ def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_writte
     assert take(store, shop, mode).captured == 1
     assert len([name for name in written if name.startswith("manifests/")]) == 1
     assert [manifest.settled for manifest in manifests.every(store)] == [mode == "drain"]
+
+
+def test_while_a_segment_is_written_the_next_one_grows(
+    store: LocalStore, shop: MemoryConnector, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt, "SEGMENT_ROWS", 10)
+    monkeypatch.setattr("dlq.connectors.memory._MOST_ROWS", 10)
+    is_read, batches, commit = Event(), MemoryReading.batches, attempt.commit
+
+    def read_to_the_end(reading: MemoryReading) -> Iterator[Batch]:
+        yield from batches(reading)
+        is_read.set()
+
+    def commit_when_all_is_read(*arguments: Any) -> manifests.Manifest:
+        assert is_read.wait(60)
+        return commit(*arguments)
+
+    monkeypatch.setattr(MemoryReading, "batches", read_to_the_end)
+    monkeypatch.setattr(attempt, "commit", commit_when_all_is_read)
+    broker.put("orders.dlq", *(letter(str(n)) for n in range(100)))
+    assert take(store, shop).acknowledged == 100
+    assert [manifest.rows for manifest in manifests.every(store)] == [10, 90]
 
 
 def test_byte_identical_letters_are_distinct_records(
