@@ -18,8 +18,9 @@ from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unma
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10.session import MOST_LINKS, Link, Outcome, Session
-from dlq.connectors.rabbitmq.connection import as_our_error, parameters, place_of, refusal_10
+from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal_10
 from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
 from dlq.core.errors import ConnectionLost, DlqError, NotFound
 from dlq.core.text import for_terminal
@@ -35,30 +36,38 @@ _UNKNOWN: tuple[Means, str] = "in_doubt", "an outcome that AMQP 1.0 has not"
 _NEVER_SENT = "never sent: the connection had ended"
 
 
-def address(target: Target) -> str:
+def address(exchange: str, routing_key: str) -> str:
     """Where a link leads to (RabbitMQ's addresses, version 2)."""
-    exchange, routing_key = (quote(name, safe="") for name in address_of(target))
+    exchange, routing_key = quote(exchange, safe=""), quote(routing_key, safe="")
     if not exchange:
         return f"/queues/{routing_key}"
     return f"/exchanges/{exchange}/{routing_key}" if routing_key else f"/exchanges/{exchange}"
 
 
-def opened(broker: RabbitBroker) -> Session:
-    """A session of AMQP 1.0. Raises BrokerError."""
+def opened(broker: RabbitBroker, name: str = "dlq") -> Session:
+    """A session of AMQP 1.0, by its name in the broker's lists. Raises BrokerError."""
     try:
-        return Session(parameters(broker), partial(refusal_10, broker=broker))
+        return Session(named(broker, name), partial(refusal_10, broker=broker))
     except (OSError, LinkLostError) as error:
         raise as_our_error(error, broker) from error
 
 
 class Amqp10Publisher:
     """See `dlq.connectors.base.Publisher`. A target that is new is attached to when nothing is in flight: the
-    broker ends the whole session over one that it refuses."""
+    broker ends the whole session over one that it refuses. `route` says where a target is published to."""
 
-    def __init__(self, broker: RabbitBroker, window: int, silent_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        plan: str,
+        window: int,
+        route: Callable[[Target], tuple[str, str]] = address_of,
+        silent_seconds: float = 60.0,
+    ) -> None:
         """Connect; raises BrokerError."""
         self._broker, self._window, self._silent_seconds = broker, window, silent_seconds
-        self._session = opened(broker)
+        self._name, self._route = connection_name(plan), route
+        self._session = opened(broker, self._name)
         self._links: dict[Target, Link] = {}
         self._open: dict[int, int] = {}
         """Number of the delivery -> the caller's."""
@@ -131,12 +140,12 @@ class Amqp10Publisher:
     def _attach(self, target: Target) -> None:
         """Over a target that is not there the broker ends the session, so the rest goes by another."""
         try:
-            self._links[target] = self._session.attach(frames.SENDER, address(target))
+            self._links[target] = self._session.attach(frames.SENDER, address(*self._route(target)))
         except NotFound as error:
             self._missing[target] = str(error)
             self._links.clear()
             self._session.cut()
-            self._session = opened(self._broker)
+            self._session = opened(self._broker, self._name)
 
     def _waiting_for(self, step: Callable[[], None]) -> bool:
         """Do it; what ends the session is the failure. Whether it was done."""
@@ -181,8 +190,16 @@ class Amqp10Publisher:
 class TwoWayPublisher:
     """Each run of letters of one kind goes by its protocol; AMQP 1.0 is connected to when there is one."""
 
-    def __init__(self, by_0_9_1: Publisher, by_1_0: Callable[[], Publisher]) -> None:
-        self._by_0_9_1, self._connect = by_0_9_1, by_1_0
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        plan: str,
+        window: int,
+        route: Callable[[Target], tuple[str, str]] = address_of,
+    ) -> None:
+        """Connect; raises BrokerError."""
+        self._by_0_9_1 = RabbitPublisher(broker, plan, window, route)
+        self._connect = partial(Amqp10Publisher, broker, plan, window, route)
         self._by_1_0: Publisher | None = None
         self._next: Outgoing | None = None
 

@@ -91,6 +91,14 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     return [_one(broker, host, unquote(user), url.path, url.scheme, context) for host in hosts.split(",")]
 
 
+def named(broker: RabbitBroker, name: str) -> list[pika.ConnectionParameters]:
+    """The same for a connection that the broker's lists are to show by a name."""
+    choices = parameters(broker)
+    for choice in choices:
+        choice.client_properties = {**choice.client_properties, "connection_name": name}
+    return choices
+
+
 def _one(
     broker: RabbitBroker, address: str, user: str, path: str, scheme: str, context: ssl.SSLContext | None
 ) -> pika.ConnectionParameters:

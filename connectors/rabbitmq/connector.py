@@ -27,7 +27,7 @@ from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_patt
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.amqp10_publisher import Amqp10Publisher, TwoWayPublisher, opened
+from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, opened
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
@@ -39,7 +39,6 @@ from dlq.connectors.rabbitmq.connection import (
 from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import lasting, learn_apart, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
@@ -239,9 +238,8 @@ class RabbitConnector:
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
         """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived. What
         only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
-        made_as = rabbitmq_witness.WitnessedPublisher if witness else RabbitPublisher
-        by_0_9_1 = made_as(self._broker, plan, window)
-        return TwoWayPublisher(by_0_9_1, lambda: Amqp10Publisher(self._broker, window))
+        made_as = rabbitmq_witness.WitnessedPublisher if witness else TwoWayPublisher
+        return made_as(self._broker, plan, window)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """`find` needs none."""

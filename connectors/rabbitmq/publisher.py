@@ -23,7 +23,7 @@ from dlq.connectors.base import Outgoing, Sent, Target, Writing, unmarked
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.link import LinkLostError
-from dlq.connectors.rabbitmq.connection import as_our_error, parameters, place_of, refusal
+from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
@@ -82,9 +82,7 @@ class RabbitPublisher:
         self._failed_queue: str | None = None
 
     def _connected(self, plan: str) -> DuplexLink:
-        choices = parameters(self._broker)
-        for choice in choices:
-            choice.client_properties = {**choice.client_properties, "connection_name": connection_name(plan)}
+        choices = named(self._broker, connection_name(plan))
         try:
             link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker))
             _confirming(link)

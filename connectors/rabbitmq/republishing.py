@@ -210,7 +210,7 @@ def _preview_10(
 
 _ONLY_1_0 = (
     "only AMQP 1.0 carries it: a consumer of its target that speaks AMQP 0-9-1 loses its connection over it "
-    "(541), and a witness proves nothing of it"
+    "(541)"
 )
 
 

@@ -8,9 +8,11 @@ either queue may then hold some that the other lost. The same is so after a clus
 for a while, which nothing tells of later.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
-route, and the broker would confirm them instead of returning them. So do letters that only AMQP 1.0 carries:
-the witness is read over 0-9-1, and ends at them. And so do letters for a classic queue of a cluster: while
-its node is down the witness alone would get them, and the broker would confirm them (3.10).
+route, and the broker would confirm them instead of returning them. And so do letters for a classic queue of
+a cluster: while its node is down the witness alone would get them, and the broker would confirm them (3.10).
+
+A witness is read over 0-9-1; one with a letter that only AMQP 1.0 carries closes that connection (541), and
+is read by AMQP 1.0 then.
 """
 
 import time
@@ -25,7 +27,9 @@ from pika import exceptions, spec
 from dlq.connectors.base import Outgoing, Presence, Sent, Target, Writing, unmarked
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.amqp10.message import is_block
+from dlq.connectors.rabbitmq.amqp10 import frames, message
+from dlq.connectors.rabbitmq.amqp10.session import Session
+from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, address, opened
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
     connect,
@@ -36,11 +40,11 @@ from dlq.connectors.rabbitmq.connection import (
 )
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
-from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
+from dlq.connectors.rabbitmq.publisher import connection_name
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.clock import now
-from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
+from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
@@ -50,6 +54,10 @@ _SILENT_SECONDS = 10
 _LISTED_SECONDS = 6
 """A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
 _GONE_SECONDS = 15
+_ANSWER_SECONDS = 60.0
+_AT_ONCE = 500
+"""Letters that are asked for by AMQP 1.0."""
+_INTERNAL_ERROR = 541
 _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
 
@@ -64,7 +72,7 @@ def queue_of(plan: str) -> str:
 
 
 class WitnessedPublisher:
-    """A `RabbitPublisher` whose letters for queues leave proof."""
+    """A `TwoWayPublisher` whose letters for queues leave proof."""
 
     def __init__(self, broker: RabbitBroker, plan: str, window: int) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
@@ -73,7 +81,7 @@ class WitnessedPublisher:
         with _Channel(broker) as channel:
             channel.exchange_declare(exchange_of(plan), "direct", durable=True)
             channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
-        self._inner = RabbitPublisher(broker, plan, window, self._route)
+        self._inner = TwoWayPublisher(broker, plan, window, self._route)
 
     def _route(self, target: Target) -> tuple[str, str]:
         if target.kind == "exchange":
@@ -142,7 +150,7 @@ def find(
 ) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
-    asked = [letter for letter in outgoing if _leaves_proof(letter)]
+    asked = [letter for letter in outgoing if letter.target.kind == "queue"]
     if not broker.management_url:
         return found
     with closing(Management(broker)) as management:
@@ -160,10 +168,6 @@ def find(
             absent: Presence = "not_sent" if letter.target.name in bound else "unknown"
             found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else absent
     return found
-
-
-def _leaves_proof(letter: Outgoing) -> bool:
-    return letter.target.kind == "queue" and not is_block(letter.record.raw_properties)
 
 
 def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
@@ -291,24 +295,40 @@ def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> set[str] | None:
 
     They are read without an acknowledgement and go back when the connection ends.
     """
+    queue = queue_of(plan)
     try:
-        link = Link(parameters(broker), lambda code, text: refusal(code, text, broker))
-    except (OSError, LinkLostError) as error:
-        raise as_our_error(error, broker) from error
-    try:
-        return _read(link, queue_of(plan), wanted)
+        with closing(_linked(broker)) as link:
+            left = _depth(link, queue)
+            try:
+                return _read(link, queue, left, wanted)
+            except PoisonMessage:
+                with closing(opened(broker)) as session:
+                    return _read_by_1_0(session, queue, left, wanted)
     except NotFound:
         return None
     except LinkLostError as error:
         raise ConnectionLost(
             f"{broker.name}: the connection ended while the witness was read: {error}"
         ) from error
-    finally:
-        link.close()
 
 
-def _read(link: Link, queue: str, wanted: Set[str]) -> set[str] | None:
-    left: int = link.call(spec.Queue.Declare(queue=queue, passive=True), spec.Queue.DeclareOk).message_count
+def _linked(broker: RabbitBroker) -> Link:
+    def refused(code: int, text: str) -> DlqError:
+        error = refusal(code, text, broker)
+        return PoisonMessage(str(error)) if code == _INTERNAL_ERROR else error
+
+    try:
+        return Link(parameters(broker), refused)
+    except (OSError, LinkLostError) as error:
+        raise as_our_error(error, broker) from error
+
+
+def _depth(link: Link, queue: str) -> int:
+    asked = spec.Queue.Declare(queue=queue, passive=True)
+    return int(link.call(asked, spec.Queue.DeclareOk).message_count)
+
+
+def _read(link: Link, queue: str, left: int, wanted: Set[str]) -> set[str] | None:
     link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
     seen: set[str] = set()
     silent = 0
@@ -321,6 +341,30 @@ def _read(link: Link, queue: str, wanted: Set[str]) -> set[str] | None:
         left -= len(deliveries)
         silent = 0 if deliveries or link.receive(1.0) else silent + 1
     return None if left > 0 else seen
+
+
+def _read_by_1_0(session: Session, queue: str, left: int, wanted: Set[str]) -> set[str] | None:
+    source = session.attach(frames.RECEIVER, address("", queue))
+    seen: set[str] = set()
+    silent = 0
+    while left > 0 and silent < _SILENT_SECONDS:
+        session.ask(source, _AT_ONCE)
+        while not source.drained:
+            session.turn(_ANSWER_SECONDS, must=True)
+        letters = session.take()
+        seen |= wanted & {replay_id for one in letters if (replay_id := _replay_id(one.message))}
+        left -= len(letters)
+        silent = 0 if letters or session.turn(1.0) else silent + 1
+    return None if left > 0 else seen
+
+
+def _replay_id(encoded: bytes) -> str | None:
+    """Of a message that we have sent; None for one of others."""
+    try:
+        sent = message.parts(message.split(encoded)[0]).application
+    except ValueError:
+        return None
+    return next((str(value.value) for name, value in sent if name.value == REPLAY_ID), None)
 
 
 class _Channel:

@@ -4,7 +4,7 @@ A frame is its size, where its body begins, its type (AMQP or SASL) and its chan
 list, the performative, and after a transfer some octets of a message (OASIS AMQP 1.0, parts 2 and 5).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -134,12 +134,12 @@ def sasl_plain(user: str, password: str) -> bytes:
     return frame(SASL_INIT, [symbol("PLAIN"), binary(f"\0{user}\0{password}".encode())], kind=_SASL)
 
 
-def open_connection(container: str, vhost: str, idle_milliseconds: int) -> bytes:
-    """A connection to a virtual host, which RabbitMQ reads from the host name."""
-    return frame(
-        OPEN,
-        [string(container), string(f"vhost:{vhost}"), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)],
-    )
+def open_connection(vhost: str, idle_milliseconds: int, properties: Mapping[str, str]) -> bytes:
+    """A connection to a virtual host, which RabbitMQ reads from the host name. The broker's lists show the
+    `properties`."""
+    place = [string("dlq"), string(f"vhost:{vhost}"), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)]
+    shown = mapping([symbol(name) + string(text) for name, text in properties.items()])
+    return frame(OPEN, [*place, NULL, NULL, NULL, NULL, shown])
 
 
 def begin_session(most_links: int) -> bytes:

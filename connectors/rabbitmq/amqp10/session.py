@@ -97,7 +97,7 @@ class Session:
         if self._answer(frames.SASL_OUTCOME, patience).field(0) != 0:
             raise self._refusal("amqp:unauthorized-access", "the user or the password is refused")
         idle = int(chosen.heartbeat) * 1000
-        opening = frames.open_connection("dlq", chosen.virtual_host, idle)
+        opening = frames.open_connection(chosen.virtual_host, idle, chosen.client_properties or {})
         self._send(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
         try:
             opened = self._answer(frames.OPEN, patience)

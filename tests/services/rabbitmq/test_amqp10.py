@@ -15,7 +15,12 @@ from pika.exceptions import ConnectionClosedByBroker
 from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, ulong
 from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_rabbitmq_4, request
-from support.brokers.rabbitmq.letters import new_plan, record, to_queue
+from support.brokers.rabbitmq.letters import (
+    new_plan,
+    record,
+    to_queue,
+    wait_until_the_node_is_no_newcomer,
+)
 from support.connector_contract import Place, ReadingContract, drained, letters
 from support.sending_contract import Cut, SendingContract, SendingPlace, said
 from support.servers.cutter import Cutter
@@ -29,6 +34,7 @@ from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.clock import now
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -257,6 +263,25 @@ def test_letters_of_both_kinds_go_to_queues_and_exchanges_with_odd_names(rabbit:
     assert Counter(message.is_block(one.raw_properties) for one in drain) == {True: 8, False: 4}
 
 
+def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
+    source, target, plan = rabbit.queue(), rabbit.queue(), new_plan()
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+    outgoing = [
+        Outgoing(number, found if number % 3 else record(), to_queue(target), {"dlq_replay_id": f"{number}"})
+        for number in range(12)
+    ]
+    wait_until_the_node_is_no_newcomer(rabbit)
+    connector, since = RabbitConnector(rabbit.broker()), now()
+    publisher = connector.publisher(plan, 10, witness=True)
+    assert {sent.outcome for sent in publisher.publish(iter(outgoing[:8]))} == {"confirmed"}
+    publisher.close()
+    for _ in range(2):  # what was read goes back
+        proven = connector.find(plan, outgoing, since, last=since - 60_000_000)
+        assert proven == {number: "sent" if number < 8 else "not_sent" for number in range(12)}
+    connector.forget(plan, witness=True)
+
+
 def pull_all(rabbit: Rabbit, queue: str) -> list[Record]:
     return letters(Careful(rabbit.broker()).read(request(queue)))
 
@@ -274,7 +299,7 @@ def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabb
 
 
 class TestSending(SendingContract):
-    """The way back of the contract, by AMQP 1.0."""
+    """The way back of the contract with a witness, by AMQP 1.0."""
 
     @pytest.fixture
     def place(self, rabbit: Rabbit) -> SendingPlace:
@@ -302,8 +327,7 @@ class TestSending(SendingContract):
             nowhere=to_queue("nowhere"),
             refused=refused,
             cutting=cutting,
-            cannot={
-                "buffer": "each letter is written before the next is taken",
-                "find": "a witness is read over 0-9-1, and ends at such letters",
-            },
+            witness=True,
+            before_proof=lambda: wait_until_the_node_is_no_newcomer(rabbit),
+            cannot={"buffer": "each letter is written before the next is taken"},
         )

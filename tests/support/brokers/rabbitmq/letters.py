@@ -9,7 +9,7 @@ import pika
 from support.brokers.rabbitmq.fixtures import Rabbit
 
 from dlq.connectors.base import Outgoing, Sent, Target
-from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.management import Management, ManagementError
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.record import Record
@@ -107,8 +107,14 @@ def settled_depth(rabbit: Rabbit, queue: str) -> int:
 
 def wait_until_the_node_is_no_newcomer(rabbit: Rabbit) -> None:
     """A witness proves nothing of a node that started in the five seconds before the first send, and what
-    the management says of its age is up to five seconds old."""
+    the management says of its age is up to five seconds old, and at first it may say nothing."""
     management = Management(rabbit.broker())
-    while min(node.get("uptime", 0) for node in management.get_all("nodes")) < 12_000:
-        time.sleep(0.5)
+
+    def is_old() -> bool:
+        try:
+            return min(node.get("uptime", 0) for node in management.get_all("nodes")) >= 12_000
+        except ManagementError:
+            return False
+
+    wait_until(is_old, 60)
     management.close()
