@@ -81,7 +81,7 @@ class Amqp10Publisher:
         self._writing = writing
         over = False
         while self._failure is None and not (over and not self._open):
-            while not over and self._failure is None and len(self._open) < self._window:
+            while not over and self._failure is None and self._has_room():
                 letter = next(outgoing, None)
                 over = letter is None
                 if letter is not None:
@@ -92,6 +92,10 @@ class Amqp10Publisher:
         yield from self._taken()
         if self._failure is not None:
             raise self._failure
+
+    def _has_room(self) -> bool:
+        """The broker may give less credit than a window: then answers come while it is filled, and count."""
+        return len(self._open) + len(self._answers) < self._window
 
     def _taken(self) -> list[Sent]:
         answers, self._answers = self._answers, []

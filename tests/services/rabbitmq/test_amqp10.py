@@ -263,6 +263,23 @@ def test_letters_of_both_kinds_go_to_queues_and_exchanges_with_odd_names(rabbit:
     assert Counter(message.is_block(one.raw_properties) for one in drain) == {True: 8, False: 4}
 
 
+def test_a_window_beyond_the_brokers_credit_is_kept(rabbit: Rabbit) -> None:
+    source, target, taken = rabbit.queue(), rabbit.queue(), 0
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+
+    def letters() -> Iterator[Outgoing]:
+        nonlocal taken
+        for number in range(2_000):
+            taken += 1
+            yield Outgoing(number, found, to_queue(target), {})
+
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 500)
+    for answered, _ in enumerate(publisher.publish(letters())):
+        assert taken - answered <= 500
+    publisher.close()
+
+
 def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
     source, target, plan = rabbit.queue(), rabbit.queue(), new_plan()
     send(rabbit, source, poison())
