@@ -190,7 +190,10 @@ def map_distinct(function: Callable[[Any], Any], values: Column) -> Column:
     """`map_column` for what is dear and often the same: equal values are asked for once."""
     if isinstance(values, Constant):
         return map_column(function, values)
-    made = {value: function(value) for value in set(values)}
+    distinct = set(values)
+    if len(distinct) > len(values) // 2:
+        return [*map(function, values)]
+    made = {value: function(value) for value in distinct}
     return [*map(made.__getitem__, values)]
 
 

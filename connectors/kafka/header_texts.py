@@ -10,9 +10,10 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 from dlq.connectors.kafka.raw_record import Alike, Headers, decode, encode
-from dlq.core.columns import Column, Maps, map_distinct
+from dlq.core.columns import Column, Constant, Maps, map_column, map_distinct
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
@@ -31,6 +32,20 @@ def text_of(value: bytes | None) -> str:
         return _in_base64(value)
     is_plain = text.isprintable() or not _CONTROL.search(text)
     return text if is_plain and not text.startswith(BASE64) else _in_base64(value)
+
+
+def column_of_texts(values: Column) -> Column:
+    """`text_of` for each of a column. Plain ASCII, as most are, is looked through for all of them at once."""
+    if isinstance(values, Constant):
+        return map_column(text_of, values)
+    told: list[Any] = [value for value in values if value]
+    whole = b"".join(told)
+    is_plain = whole.isascii() and whole.decode().isprintable() and BASE64.encode() not in whole
+    return [*map(_decoded, values)] if is_plain else map_distinct(text_of, values)
+
+
+def _decoded(value: bytes | None) -> str:
+    return "" if value is None else value.decode()
 
 
 def bytes_of(text: str) -> bytes:
@@ -58,7 +73,10 @@ def texts_column(records: Sequence[Headers], same_names: Alike | None) -> Column
     shown = [_shown(name) for name, _ in same_names or ()]
     if same_names is None or len(set(shown)) < len(shown):
         return [*map(texts_of, records)]
-    texts = [map_distinct(partial(_text, name), values) for name, values in same_names]
+    texts = [
+        map_distinct(partial(_text, name), values) if name in BINARY_NUMBERS else column_of_texts(values)
+        for name, values in same_names
+    ]
     return Maps(dict(zip(shown, texts, strict=True)), len(records))
 
 

@@ -5,7 +5,7 @@ from hashlib import sha256
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.interchange.values import count_of, from_millis, integer
-from dlq.connectors.kafka.header_texts import text_of, texts_column, texts_of
+from dlq.connectors.kafka.header_texts import column_of_texts, text_of, texts_column, texts_of
 from dlq.connectors.kafka.letters import Letters, Original
 from dlq.connectors.kafka.raw_record import (
     HAS_ORIGINAL,
@@ -190,7 +190,9 @@ def _texts(letters: Letters, shown: Letters) -> Column:
     return [{**texts_of(original), **texts_of(own)} for original, own in both]
 
 
-def _keys(keys: Sequence[bytes | None]) -> Column:
+def _keys(keys: list[bytes | None]) -> Column:
+    if None not in keys:
+        return collapsed([*column_of_texts(keys)])
     return collapsed([None if key is None else text_of(key) for key in keys])
 
 
