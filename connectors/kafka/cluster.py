@@ -6,6 +6,7 @@ The only module but those that read and send which knows the client library; `dl
 import logging
 import re
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import cached_property, partial
@@ -354,7 +355,9 @@ class Cluster:
         """Share groups, and groups of protocols that nobody can be asked about; what they read is not
         told."""
         try:
-            told = self._admin.list_groups(timeout=self.timeout)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # its successor lists no share group
+                told = self._admin.list_groups(timeout=self.timeout)
         except KafkaException:
             return []
         return sorted({str(group.id) for group in told} - {*self.groups()})

@@ -1,6 +1,6 @@
 """Private Kafka nodes for tests: broker and controller in one process (KRaft), on 127.0.0.1 alone.
 
-    python tests/support/brokers/kafka/broker.py [VERSION]   start, print the URL, stop on Ctrl-C
+    python tests/support/brokers/kafka/broker.py [VERSION]   start, print the URL, stop on Ctrl-C or SIGTERM
 
 Stops what it started by process id only.
 """
@@ -236,6 +236,7 @@ def _with_passwords(users: Mapping[str, str]) -> dict[str, object]:
 
 def main(arguments: list[str]) -> None:
     """The command line that the module's docstring shows."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with Kafka(arguments[0] if arguments else VERSIONS[0]) as broker:
         print(f"url = {broker.url}", flush=True)
         try:
