@@ -54,21 +54,25 @@ class Figure(NamedTuple):
 
 
 def fill(driver: Driver, count: int, size: int) -> None:
-    """Dead letters as Spring leaves them."""
+    """Dead letters as Spring leaves them: trace and offset are each letter's own."""
     driver.create_topic(DEAD, retention_ms=-1)
     driver.create_topic(BACK)
     body = os.urandom(size)
-    told = [
-        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+    for start in range(0, count, 5000):
+        numbers = range(start, min(start + 5000, count))
+        driver.send_all(DEAD, [(body, b"%d" % number, told(number)) for number in numbers])
+
+
+def told(number: int) -> list[tuple[str, bytes]]:
+    """The headers of one letter."""
+    return [
+        ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-%016x-01" % number),
         ("kafka_dlt-original-topic", b"orders"),
         ("kafka_dlt-original-partition", b"\0\0\0\1"),
-        ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\1\1"),
+        ("kafka_dlt-original-offset", number.to_bytes(8, "big")),
         ("kafka_dlt-exception-fqcn", b"org.springframework.kafka.listener.ListenerExecutionFailedException"),
         ("kafka_dlt-exception-message", b"Listener failed; nested exception is java.io.IOException: no"),
     ]
-    for start in range(0, count, 5000):
-        numbers = range(start, min(start + 5000, count))
-        driver.send_all(DEAD, [(body, b"%d" % number, told) for number in numbers])
 
 
 def compiled(node: Kafka) -> str:
