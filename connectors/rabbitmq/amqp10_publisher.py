@@ -33,7 +33,7 @@ _MEANS: Mapping[int, tuple[Means, str | None]] = {
     frames.MODIFIED: ("refused", "modified by the broker: a target queue failed"),
 }
 _UNKNOWN: tuple[Means, str] = "in_doubt", "an outcome that AMQP 1.0 has not"
-_NEVER_SENT = "never sent: the connection had ended"
+_ENDED = "the connection ended while it was sent"
 
 
 def address(exchange: str, routing_key: str) -> str:
@@ -109,7 +109,7 @@ class Amqp10Publisher:
             return
         way = letter.target in self._missing or self._waiting_for(lambda: self._make_way(letter.target))
         if not way:
-            self._answers.append(Sent(letter.number, "refused", _NEVER_SENT))
+            self._answers.append(Sent(letter.number, "in_doubt", _ENDED))
             return
         link = self._links.get(letter.target)
         if link is None:
@@ -118,7 +118,7 @@ class Amqp10Publisher:
             reason = f"{len(encoded)} bytes are more than the broker takes ({link.most_bytes})"
             self._answers.append(Sent(letter.number, "refused", reason))
         elif not self._waiting_for(lambda: self._send(letter.number, link, encoded)):
-            self._answers.append(Sent(letter.number, "in_doubt", "the connection ended while it was sent"))
+            self._answers.append(Sent(letter.number, "in_doubt", _ENDED))
 
     def _send(self, number: int, link: Link, encoded: bytes) -> None:
         self._session.wait_for_window()
@@ -216,7 +216,7 @@ class TwoWayPublisher:
                 yield from publisher.publish(self._run(outgoing), writing)
         except DlqError:
             if self._next is not None:
-                yield Sent(self._next.number, "refused", _NEVER_SENT)
+                yield Sent(self._next.number, "in_doubt", _ENDED)
             raise
 
     def _publisher_of(self, letter: Outgoing) -> Publisher:

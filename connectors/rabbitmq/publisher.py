@@ -234,13 +234,13 @@ class RabbitPublisher:
             self._fail(ConnectionLost(f"{where}: no answer to {len(self._confirms)} letters in flight"))
 
     def _fail(self, failure: DlqError) -> None:
-        """Nothing more is known of what is in flight; a letter that was held back was never sent."""
+        """Nothing more is known of what is in flight; a letter that was held back was never written."""
         if self._failure is not None:
             return
         self._failure = failure
         self._answers += [Sent(entry.number, "in_doubt", _UNKNOWN) for entry in self._confirms.give_up()]
         if self._large is not None:
-            self._answers.append(Sent(self._large.number, "refused", "never sent: the connection had ended"))
+            self._answers.append(Sent(self._large.number, "in_doubt", _UNKNOWN))
         self._large, self._over = None, True
         self._link.cut()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.base import Outgoing, Publisher, Sent, Target
+from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -78,12 +78,19 @@ def new_plan() -> str:
     return f"contract-{time.time_ns()}-{next(_plans)}"
 
 
-def said(publisher: Publisher, letters: Iterator[Outgoing]) -> tuple[list[Sent], Exception | None]:
+def said(
+    publisher: Publisher, letters: Iterator[Outgoing], writing: Writing = unmarked
+) -> tuple[list[Sent], Exception | None]:
     """All answers, and the error that ended them. What is confirmed was told of when it was written."""
     answers: list[Sent] = []
     told: set[int] = set()
+
+    def tell(numbers: Sequence[int]) -> None:
+        told.update(numbers)
+        writing(numbers)
+
     try:
-        for answer in publisher.publish(letters, told.update):
+        for answer in publisher.publish(letters, tell):
             assert answer.outcome != "confirmed" or answer.number in told
             answers.append(answer)
     except BrokerError as error:
