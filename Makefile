@@ -36,9 +36,9 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-# Brokers are waited for more than they work, so six workers do well on two cores. The many small files
+# Brokers are waited for more than they work, so five workers do well on two cores. The many small files
 # of tests/unit come last, so that no worker is left alone with a long one.
-TEST_WORKERS ?= 6
+TEST_WORKERS ?= 5
 
 check: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint test-without-brokers

@@ -127,14 +127,14 @@ def test_a_classic_queue_can_be_copied_without_harm(rabbit: Rabbit) -> None:
 @on_private_nodes
 def test_dead_letter_queues_are_discovered_by_arguments_policies_and_names(rabbit: Rabbit) -> None:
     channel, by_key = rabbit.channel, {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "collected"}
+    policy = {"pattern": "^bills$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}
+    rabbit.node.api("PUT", "policies", rabbit.vhost, "dead", **policy)
     for queue, arguments in {
         "orders": by_key, "bills": {}, "bound": {"x-queue-type": "quorum"}, "collected": {}, "orders.dlq": {},
     }.items():  # fmt: skip
         channel.queue_declare(queue, durable=True, arguments=arguments)
     channel.exchange_declare("dead", "fanout")
     channel.queue_bind("bound", "dead")
-    policy = {"pattern": "^bills$", "definition": {"dead-letter-exchange": "dead"}, "apply-to": "queues"}
-    rabbit.node.api("PUT", "policies", rabbit.vhost, "dead", **policy)
     rabbit.wait_for_statistics("bills")
     found = {place.name: place for place in RabbitConnector(rabbit.broker()).discover()}
 
