@@ -80,7 +80,7 @@ def test_a_group_that_reads_but_not_its_retry_topic_is_refused_and_has_no_consum
 
 def test_a_committed_transactions_letter_does_not_become_a_half_message_again(rocket: Rocket) -> None:
     half = rocket.driver.half(rocket.topic, b"tx")
-    rocket.driver.finish(half, commit=True)
+    rocket.driver.finish_at_once(half, commit=True)
     (real,) = rocket.driver.newest(rocket.topic)
     rocket.driver.send_back(real, rocket.group)
     rocket.driver.newest(rocket.dead)

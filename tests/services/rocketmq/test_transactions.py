@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually, unique_key
+from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, eventually, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
 
 from dlq.analyzers.spark.job import analyze
@@ -41,16 +41,23 @@ def driver(unhurried: RocketMQ) -> Iterator[Driver]:
 def test_more_half_messages_than_a_batch_holds_come_with_their_outcomes(
     unhurried: RocketMQ, driver: Driver
 ) -> None:
-    for half in [driver.half(TOPIC, b"x") for _ in range(50)]:
+    halves = [driver.half(TOPIC, b"x") for _ in range(50)]
+    offsets = "".join(f"{half.offset}," for half in halves)
+    driver.set("transactionOpBatchInterval", 60_000)
+    driver.set("transactionOpMsgMaxSize", len(offsets) - 1)  # 5.5 writes when it has gathered more
+    for half in halves:
         driver.finish(half, commit=True)
     own = {"TRAN_MSG": "true", "PGROUP": "tx-producers"}
     driver.send_many(TOPIC, 5_000, lambda _: (b"x", {**own, "UNIQ_KEY": unique_key()}), f=4, a="tx-producers")
     eventually(lambda: driver.end(HALF) == 5_050 and driver.end(OP_TOPIC))
+    driver.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
     connector = connector_of(unhurried)
     seen = read_all(connector, REQUEST)
     connector.close()
     topics = [record.dead_letter_queue for record in seen.records]
+    ended = [record.body for record in seen.records if record.dead_letter_queue == OP_TOPIC]
     assert (topics.count(HALF), topics.count(TOPIC)) == (5_050, 50)
+    assert ended == ([offsets.encode()] if unhurried.version >= "5" else [b"%d" % at for at in range(50)])
 
 
 def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_first_check(
@@ -60,8 +67,7 @@ def test_an_outcome_after_the_half_message_was_captured_is_found_before_the_firs
     eventually(lambda: driver.end(HALF))
     connector = connector_of(unhurried)
     first = read_all(connector, REQUEST)
-    driver.finish(half, commit=True)
-    eventually(lambda: driver.end(OP_TOPIC))
+    driver.finish(half, commit=True)  # 5.5 writes no op record yet
     second = read_all(connector, ReadRequest(REQUEST.source, "drain", "p", resume=first.checkpoint))
     connector.close()
     assert [record.message_id for record in first.records] == [half.key]
@@ -91,8 +97,8 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
     with RocketMQ(rocket_version, transactionCheckInterval=600_000, messageIndexEnable="false") as cluster:
         driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
         driver.create_topic(TOPIC)
-        driver.finish(driver.half(TOPIC, b"x"), commit=True)
-        driver.finish(driver.half(TOPIC, b"y", keyless), commit=False)
+        driver.finish_at_once(driver.half(TOPIC, b"x"), commit=True)
+        driver.finish_at_once(driver.half(TOPIC, b"y", keyless), commit=False)
         eventually(lambda: driver.end(OP_TOPIC) and driver.end(TOPIC))
         time.sleep(1)
         pull(store, connector, REQUEST.source, PullOptions("drain"))

@@ -104,7 +104,7 @@ def copies(rocket: Rocket, key: str) -> list[StoredMessage]:
 def commit_late(rocket: Rocket, half: Half) -> StoredMessage:
     """Commit the first copy only after a check has put a second one beside it; the second copy."""
     second = eventually(lambda: copies(rocket, half.key)[1:], 60)[0]
-    rocket.driver.finish(half, commit=True)
+    rocket.driver.finish_at_once(half, commit=True)
     return second
 
 
@@ -112,7 +112,7 @@ def commit_twice(rocket: Rocket) -> None:
     before = rocket.driver.end(rocket.topic)
     half = rocket.driver.half(rocket.topic, b"two", {"KEYS": "double_commit"})
     second = commit_late(rocket, half)
-    rocket.driver.finish(Half(half.key, second.queue_offset, second.commit_log_offset), commit=True)
+    rocket.driver.finish_at_once(Half(half.key, second.queue_offset, second.commit_log_offset), commit=True)
     eventually(lambda: rocket.driver.end(rocket.topic) >= before + 2)
     for message in rocket.driver.messages(rocket.topic, start=before):
         rocket.driver.send_back(message, rocket.group)
@@ -149,8 +149,8 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
         keys[made.key] = name
         return made
 
-    driver.finish(half("committed"), commit=True)
-    driver.finish(half("rolled_back"), commit=False)
+    driver.finish_at_once(half("committed"), commit=True)
+    driver.finish_at_once(half("rolled_back"), commit=False)
     half("check_max_exceeded")
     half("immune", {"CHECK_IMMUNITY_TIME_IN_SECONDS": "3600"})
     half("check_skipped", g=int(time.time() * 1000) - 73 * HOUR)

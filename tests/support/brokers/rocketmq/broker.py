@@ -22,6 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
@@ -63,7 +64,7 @@ _CONFIGURATION: Mapping[str, object] = {
     "transactionTimeOut": 500,
     "transactionCheckInterval": 500,
     "transactionCheckMax": 2,
-    "transactionOpBatchInterval": 100,
+    "transactionOpBatchInterval": OP_BATCH_INTERVAL_MS,
     "transactionMetricFlushInterval": 200,  # 5.x waits for the first flush without sleeping, 10 s if not told
 }
 
@@ -133,7 +134,6 @@ class RocketMQ:
         """Start one broker."""
         self._spawn(node, "broker.BrokerStartup", "1g", b"boot success")
         self._register(node)
-        self._calm(node)
 
     def _register(self, node: str) -> None:
         """5.x registers at its start only where its connection to the name server is up by then, else 10 s
@@ -146,13 +146,6 @@ class RocketMQ:
             link.call(RequestCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
             link.close()
             time.sleep(0.05)
-
-    def _calm(self, node: str) -> None:
-        """Once a transaction has ended, TransactionalOpBatchService of 5.5.0 takes a whole processor: let it
-        have what nobody else wants."""
-        for thread in Path(f"/proc/{self.pid(node)}/task").iterdir():
-            if (thread / "comm").read_text().startswith("TransactionalOp"):
-                os.setpriority(os.PRIO_PROCESS, int(thread.name), 19)
 
     def _registered(self) -> Mapping[str, object]:
         link = Link(self.name_server, Access())

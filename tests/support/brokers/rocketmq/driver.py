@@ -11,10 +11,13 @@ from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties, offset_message_id
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode
+from dlq.core.rocketmq_topics import OP_TOPIC
 
 _T = TypeVar("_T")
 _counter = itertools.count()
 _COMMIT_OFFSET = 15
+OP_BATCH_INTERVAL_MS = 100
+"""Of the brokers of the tests; a reading waits for so long."""
 
 
 def unique_key() -> str:
@@ -201,6 +204,21 @@ class Driver:
             "transactionId": half.key,
         }
         self.ok(RequestCode.END_TRANSACTION, fields)
+
+    def finish_at_once(self, half: "Half", commit: bool) -> None:
+        """The same on a broker that goes on to be used; returns when the op record is written.
+
+        With 5.5's usual settings TransactionalMessageServiceImpl.batchSendOpMessage lets its thread spin on a
+        whole processor as soon as nothing has ended for an interval. It reads them only when it wakes: with
+        these it writes without gathering, and sleeps until the next transaction ends.
+        """
+        written = self.end(OP_TOPIC)
+        self.set("transactionOpBatchInterval", 3_600_000)
+        self.set("transactionOpMsgMaxSize", 1)
+        self.finish(half, commit)
+        eventually(lambda: self.end(OP_TOPIC) > written)
+        self.set("transactionOpMsgMaxSize", 4096)
+        self.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
 
 
 class Half:
