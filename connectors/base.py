@@ -348,8 +348,8 @@ class Connector(Protocol):
         ...
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the targets end now. It is asked before the first letter of a plan is sent, and kept for
-        `find`; empty for a broker that finds without."""
+        """Where the targets end now. It is asked before the first letter of a plan is sent to them, and kept
+        for `find`; empty for a broker that finds without."""
         ...
 
     def find(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import Connector, Outgoing
+from dlq.connectors.base import Connector, Outgoing, Target
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, DlqError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
@@ -30,6 +30,7 @@ from dlq.replay.planfile import Header
 _CLAIMED_SHARE = 4
 """A quarter of the window is claimed at once, and the next quarter meanwhile; the rest is the
 connector's, for letters in flight."""
+_BOUNDED_AT_ONCE = 1000
 _UNKNOWN = "the run ended before the broker answered"
 
 
@@ -100,7 +101,7 @@ def applying(
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
-    mark = marks.Mark(store, plan, ledger.owner)
+    mark = marks.Mark(store, plan, ledger.owner, header.letters)
 
     def send(at_most: int | None) -> Run:
         run = Run(plan, header.letters, at_most)
@@ -145,6 +146,16 @@ def outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
     return Outgoing(letter.number, record, letter.target, sent_along, header.keep_headers)
 
 
+def _with_bounds(letters: Iterator[Letter], keep: Callable[[set[Target]], None]) -> Iterator[Letter]:
+    """The letters, each when it is kept where its target ended before."""
+    known: set[Target] = set()
+    while some := [*islice(letters, _BOUNDED_AT_ONCE)]:
+        if new := {letter.target for letter in some} - known:
+            keep(new)
+            known |= new
+        yield from some
+
+
 class _Sender:
     """The way to one broker."""
 
@@ -170,9 +181,10 @@ class _Sender:
     def send(self, store: Store, broker: str, connector: Connector, progress: Progress) -> None:
         """Send the plan's letters for `broker`; whatever ends it, the ledger knows."""
         plan = self._header.plan
-        letters = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
-        targets = (letter.target for letter in planfile.letters(store, plan) if letter.broker == broker)
-        planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
+        own = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
+        letters = _with_bounds(
+            own, lambda targets: planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
+        )
         witness = self._header.leaves_witness(broker)
         publisher = connector.publisher(plan, self._in_flight, witness)
         outcomes = self._run.outcomes

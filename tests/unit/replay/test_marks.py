@@ -1,7 +1,7 @@
 """Of an apply that was killed, only what was written and not answered is in doubt."""
 
 import errno
-import os
+import mmap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -46,17 +46,17 @@ def test_what_was_claimed_and_never_sent_is_planned_again(replay: Replaying, rat
 @pytest.mark.parametrize(
     ("numbers", "bytes_then"),
     [
-        ([], b"\0\0\2"),
+        ([], b"\0\0\2\0\0\0\0\0"),
         ([7], b"\0\0\2\0\0\0\0\1"),
-        ([3, 4, 5], b"\0\0\2\1\1\1"),
-        ([5, 3, 4], b"\0\0\2\1\1\1"),
-        ([3, 1, 0, 5], b"\1\1\2\1\0\1"),
+        ([3, 4, 5], b"\0\0\2\1\1\1\0\0"),
+        ([5, 3, 4], b"\0\0\2\1\1\1\0\0"),
+        ([3, 1, 0, 5], b"\1\1\2\1\0\1\0\0"),
     ],
 )
 def test_a_mark_of_some_letters_leaves_the_others_as_they_are(
     replay: Replaying, numbers: Sequence[int], bytes_then: bytes
 ) -> None:
-    with marks.Mark(replay.store, "plan", "host/1") as mark:
+    with marks.Mark(replay.store, "plan", "host/1", 8) as mark:
         mark.confirm(2)
         mark.writing(numbers)
         (file,) = Path(replay.store.location, "locks").glob("*.mark")
@@ -100,16 +100,14 @@ def test_a_mark_that_cannot_be_written_goes_and_the_apply_goes_on(
 ) -> None:
     fill(replay.store, 10)
     plan = replay.plan()
-    written = []
+    refused = []
 
-    def pwrite(_file: int, data: bytes, at: int) -> int:
-        written.append(at)
-        if at > marks._OWNER_BYTES:
-            raise OSError(errno.ENOSPC, "no space left")
-        return len(data)
+    def mapped(_file: int, length: int) -> None:
+        refused.append(length)
+        raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(mmap, "mmap", mapped)
     replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 10}
-    assert len(written) == 3, "the owner, the first letter, and the second, which failed"
+    assert refused == [marks._OWNER_BYTES + 10]
     assert list(Path(replay.store.location, "locks").glob("*.mark")) == []
