@@ -56,6 +56,7 @@ _BY_TOPIC = {known.topic: known for known in ORIGINS}
 TELL_THE_PLACE = frozenset(name for known in ORIGINS for name in (known.topic, known.group))
 """All that says which topic and group a letter comes from: mostly the same in each letter of a topic, while
 partition, offset and time are each letter's own."""
+TELL_THE_PARTITION = frozenset(name for known in ORIGINS for name in (known.topic, known.partition))
 
 _INTEGERS = {
     "original-partition": (4,),

@@ -68,7 +68,7 @@ KAFKA = Kind(
     duplicates="in_its_queue",
     line="dlq.connectors.kafka.interchange:columns",
     keeps_letters=True,
-    sent_columns=("body", "body_size", "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
+    sent_columns=("body", "body_size", "dead_letter_queue", "origin", "published_at", "flags"),
     edit_headers="dlq.connectors.kafka.header_texts:edit",
     ramp_note="",
 )

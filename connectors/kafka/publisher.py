@@ -6,6 +6,7 @@ may store yet. Then everything that is open is in doubt, and nothing more is sen
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
@@ -148,13 +149,13 @@ class KafkaPublisher:
             message.topic,
             message.value,
             message.key,
-            headers=list(message.headers),
+            headers=message.headers,
             timestamp=_time(message, target),
-            on_delivery=lambda error, _message: self._answered(number, error),
+            on_delivery=partial(self._answered, number),
             **more,
         )
 
-    def _answered(self, number: int, error: KafkaError | None) -> None:
+    def _answered(self, number: int, error: KafkaError | None, _message: object) -> None:
         letter = self._open.pop(number, None)
         if letter is None:
             return

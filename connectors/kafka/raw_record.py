@@ -140,10 +140,18 @@ def _decoded(block: bytes, at: int) -> tuple[RawRecord, int]:
     (count,) = _LENGTH.unpack_from(block, at)
     at += _LENGTH.size
     headers = []
-    for _ in range(count):
-        name, at = _bytes_at(block, at)
-        value, at = _bytes_at(block, at)
-        headers.append(((name or b"").decode("utf-8", "surrogateescape"), value))
+    unpack = _LENGTH.unpack_from
+    for _ in range(count):  # not by `_bytes_at`, which took a tenth of a replay
+        (length,) = unpack(block, at)
+        start = at + _LENGTH.size
+        at = start + length if length > 0 else start
+        name = block[start:at].decode("utf-8", "surrogateescape")
+        (length,) = unpack(block, at)
+        start = at + _LENGTH.size
+        at = start + length if length > 0 else start
+        headers.append((name, None if length < 0 else block[start:at]))
+    if at > len(block):
+        raise ValueError("no block of a Kafka record: it is cut")
     original = None
     if flags & HAS_ORIGINAL:
         original, at = _decoded(block, at)

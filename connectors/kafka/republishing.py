@@ -6,14 +6,21 @@ goes back to the byte, order and duplicates of headers among it.
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
-from dlq.connectors.kafka.header_texts import bytes_of
+from dlq.connectors.kafka.header_texts import bytes_of, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.core.errors import UsageError
-from dlq.core.kafka_headers import SHARE_GROUP, SPRING_RETRY, died_at, tells_of_failure
+from dlq.core.kafka_headers import (
+    SHARE_GROUP,
+    SPRING_RETRY,
+    TELL_THE_PARTITION,
+    died_at,
+    tells_of_failure,
+)
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
 
@@ -27,7 +34,8 @@ class Message(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: Headers
+    headers: list[tuple[str, str | bytes | None]]
+    """As the client library takes them; values are bytes or null."""
     partition: int | None
     """Where it lay when it died; None: as its key says."""
     timestamp: int | None
@@ -47,15 +55,15 @@ def target_of(record: Record, to: str) -> Target | None:
 
 
 def _raw_of(record: Record) -> RawRecord:
-    """The record beside its value: the original, where the letter pointed to it, as it lies or was edited."""
-    if record.raw_properties is None:
-        headers = [(name, bytes_of(text)) for name, text in record.headers.items()]
-        key = record.properties.get("key")
-        return RawRecord(None if key is None else bytes_of(key), headers)
-    raw = decode(record.raw_properties)
-    return raw.original or raw
+    """The record beside its value, as it lies or was edited."""
+    if record.raw_properties is not None:
+        return decode(record.raw_properties)
+    headers = [(name, bytes_of(text)) for name, text in record.headers.items()]
+    key = record.properties.get("key")
+    return RawRecord(None if key is None else bytes_of(key), headers)
 
 
+@lru_cache(maxsize=256)
 def is_stripped(name: str, keep_headers: bool) -> bool:
     """Whether a header stays behind; with `keep_headers` only what a broker, or we, have written."""
     is_ours = name.startswith((REPLAY_PREFIX, SHARE_GROUP))
@@ -66,15 +74,19 @@ def message_of(outgoing: Outgoing) -> Message:
     """The letter as it is sent. Raises ValueError where its block is damaged."""
     record, target = outgoing.record, outgoing.target
     raw = _raw_of(record)
-    kept = [(name, value) for name, value in raw.headers if not is_stripped(name, outgoing.keep_headers)]
+    sent = raw.original or raw  # what a share group's letter pointed to
+    keeps = outgoing.keep_headers
+    kept: list[tuple[str, str | bytes | None]] = [
+        header for header in sent.headers if not is_stripped(header[0], keeps)
+    ]
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     published = record.published_at
     return Message(
         target.name,
-        raw.key,
+        sent.key,
         None if is_null(record) else record.body,
         kept,
-        _partition(record, target),
+        _partition(record, raw) if record.origin == target.name else None,
         None if published is None or published <= 0 else published // 1000,
     )
 
@@ -84,11 +96,17 @@ def is_null(record: Record) -> bool:
     return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
 
 
-def _partition(record: Record, target: Target) -> int | None:
-    died = died_at(record.headers, record.dead_letter_queue)
-    if died is None or died.topic != target.name:
-        return None
-    text = died.partition or ""
+def _partition(record: Record, raw: RawRecord) -> int | None:
+    """The partition of its origin in which it died."""
+    headers = raw.headers if raw.original is None else [*raw.original.headers, *raw.headers]
+    told = tuple([header for header in headers if header[0] in TELL_THE_PARTITION])
+    return _told_partition(told, record.dead_letter_queue)
+
+
+@lru_cache(maxsize=256)
+def _told_partition(headers: Headers, dead_letter_topic: str) -> int | None:
+    died = died_at(texts_of(headers), dead_letter_topic)
+    text = died.partition if died is not None and died.partition else ""
     return int(text) if text.isdecimal() and len(text) < 7 else None
 
 
@@ -110,6 +128,7 @@ def preview(
         raw = _raw_of(record)
     except ValueError as error:
         return SendPreview(problem=str(error))
+    raw = raw.original or raw
     stripped = sorted({name for name, _ in raw.headers if is_stripped(name, keep_headers)})
     if (record.flags or 0) & UNRESOLVED:
         why = record.properties.get("pointer", "its original was not had")

@@ -29,8 +29,11 @@ def test_a_key_goes_where_javas_partitioner_puts_it(kafka: KafkaPlace) -> None:
 
 def test_a_letter_goes_back_to_the_partition_it_died_in(kafka: KafkaPlace) -> None:
     kafka.driver.create_topic(kafka.topic, partitions=3)
-    headers = {"kafka_dlt-original-topic": kafka.topic, "kafka_dlt-original-partition": "0"}
-    sent(kafka.connector, [outgoing(0, kafka.topic, "p", dead(0, b"k1", headers=headers))])
+    headers = [
+        ("kafka_dlt-original-topic", kafka.topic.encode()),
+        ("kafka_dlt-original-partition", b"\0\0\0\0"),
+    ]
+    sent(kafka.connector, [outgoing(0, kafka.topic, "p", dead(0, b"k1", headers, origin=kafka.topic))])
     assert kafka.driver.end(kafka.topic, 0) == 1
 
 
@@ -127,13 +130,14 @@ def configured(folder: Path, kafka: KafkaPlace, topic: str, timeout: str = "30s"
 
 def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: Path) -> None:
     retry = f"{kafka.topic}-retry-1000"
-    for topic in (kafka.topic, retry):
-        kafka.driver.create_topic(topic)
+    kafka.driver.create_topic(kafka.topic, partitions=2, retention_ms=-1)
+    kafka.driver.create_topic(retry)
     kafka.driver.create_topic(kafka.dead, retention_ms=-1)
     told = [
         ("traceparent", b"00-1"),
         ("kafka_original-topic", kafka.topic.encode()),
-        ("kafka_original-partition", b"\0\0\0\0"),
+        ("kafka_original-partition", b"\0\0\0\1"),
+        ("kafka_original-timestamp", (1_600_000_000_000).to_bytes(8, "big")),
     ]
     kafka.driver.send_all(kafka.dead, [(b"body", b"k", told), (None, b"tomb", told)])
     configured(tmp_path, kafka, kafka.dead)
@@ -152,8 +156,9 @@ def test_the_whole_way_of_a_letter_by_the_command(kafka: KafkaPlace, tmp_path: P
     by_name = dlq(tmp_path, "replay", "plan", tombstone, "--to", f"topic:{retry}")
     for each in (plan, by_name):
         assert dlq(tmp_path, "replay", "apply", each["plan"])["states"]["confirmed"] == 1
-    [body], [tomb] = kafka.driver.records(kafka.topic, 1), kafka.driver.records(retry, 1)
+    [body], [tomb] = kafka.driver.records(kafka.topic, 1, partition=1), kafka.driver.records(retry, 1)
     assert (body.key(), body.value(), tomb.key(), tomb.value()) == (b"k", b"body", b"tomb", None)
+    assert body.timestamp()[1] == 1_600_000_000_000
     names = [name for name, _ in body.headers() or ()]
     assert names == ["traceparent", "dlq_replay_id", "dlq_replay_lap", "dlq_replay_of"]
     assert dlq(tmp_path, "verify")["balanced"]

@@ -11,6 +11,8 @@ from support.archives import letter, write_segment
 from dlq.archive.store import LocalStore
 from dlq.connectors.activemq import republishing
 from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka import republishing as kafka_sending
+from dlq.connectors.kafka.raw_record import RawRecord, encode
 from dlq.connectors.rocketmq import republishing as rocketmq_sending
 from dlq.connectors.rocketmq.message import encode_properties
 from dlq.core.record import Record
@@ -38,6 +40,15 @@ def of_activemq(kind: str) -> dict[str, Any]:
     return {**own, "properties": {"JMSXGroupID": "g"}, "persistent": True, "priority": 7}
 
 
+OF_KAFKA = {
+    "broker_kind": "kafka", "dead_letter_queue": "orders-dlt", "origin": "orders", "flags": 0,
+    "published_at": 1_600_000_000_000_000, "headers": {"kafka_dlt-original-topic": "orders"},
+    "raw_properties": encode(RawRecord(b"k", [
+        ("a", None), ("kafka_dlt-original-topic", b"orders"), ("kafka_dlt-original-partition", b"\0\0\0\7"),
+    ])),
+}  # fmt: skip
+
+
 def frame(record: Record) -> object:
     return republishing.wire(Outgoing(0, record, ORDERS, PROVENANCE), "t")
 
@@ -46,9 +57,18 @@ def message(record: Record) -> object:
     return [rocketmq_sending.message_of(Outgoing(0, record, target, PROVENANCE)) for target in (TOPIC, GROUP)]
 
 
+def kafka_message(record: Record) -> object:
+    return kafka_sending.message_of(Outgoing(0, record, TOPIC, PROVENANCE))
+
+
 @pytest.mark.parametrize(
     ("own", "sent"),
-    [(of_activemq("activemq"), frame), (of_activemq("artemis"), frame), (OF_ROCKETMQ, message)],
+    [
+        (of_activemq("activemq"), frame),
+        (of_activemq("artemis"), frame),
+        (OF_ROCKETMQ, message),
+        (OF_KAFKA, kafka_message),
+    ],
 )
 def test_a_lean_letter_is_sent_like_a_whole_one(
     tmp_path: Path, own: dict[str, Any], sent: Callable[[Record], object]

@@ -7,13 +7,13 @@ from support.sending_contract import provenance, said
 
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.kafka.connector import KafkaConnector
-from dlq.connectors.kafka.raw_record import RawRecord, encode
+from dlq.connectors.kafka.raw_record import Headers, RawRecord, encode
 from dlq.core.record import Record
 
 
-def dead(number: int, key: bytes | None = None, **fields: Any) -> Record:
+def dead(number: int, key: bytes | None = None, headers: Headers = (), **fields: Any) -> Record:
     """A letter as the connector reads it; `fields` of its record."""
-    block = encode(RawRecord(key, ()))
+    block = encode(RawRecord(key, headers))
     return letter(number, broker_kind="kafka", raw_properties=block, body=b"x", body_size=1, **fields)
 
 

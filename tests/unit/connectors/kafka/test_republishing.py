@@ -65,10 +65,26 @@ def test_a_tombstone_stays_one_unless_an_edit_gives_it_a_value(
     assert sent(dead(flags=flags, body=body)).value == value
 
 
-@pytest.mark.parametrize(("target", "partition"), [(ORDERS, 7), (Target("topic", "orders-retry-0"), None)])
-def test_it_goes_to_the_partition_that_it_died_in(target: Target, partition: int | None) -> None:
-    headers = {"kafka_dlt-original-topic": "orders", "kafka_dlt-original-partition": "7"}
-    assert sent(dead(headers=headers), target).partition == partition
+DIED: Headers = [("kafka_dlt-original-topic", b"orders"), ("kafka_dlt-original-partition", b"\0\0\0\7")]
+RETRY = Target("topic", "orders-retry-0")
+POINTED: Headers = [("__dlq.errors.topic", b"orders"), ("__dlq.errors.partition", b"8")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "target", "partition"),
+    [
+        (RawRecord(b"k", DIED), ORDERS, 7),
+        (RawRecord(b"k", DIED), RETRY, None),
+        (RawRecord(b"k", [*OWN, DIED[0]]), ORDERS, None),
+        (RawRecord(b"k", [DIED[0], (DIED[1][0], b"seven")]), ORDERS, None),
+        (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", OWN)), ORDERS, 8),
+        (RawRecord(None, POINTED, is_null=True, original=RawRecord(b"k", DIED)), ORDERS, 8),
+    ],
+)
+def test_it_goes_to_the_partition_that_it_died_in(
+    raw: RawRecord, target: Target, partition: int | None
+) -> None:
+    assert sent(dead(raw), target).partition == partition
 
 
 def test_without_its_block_it_is_made_of_what_is_known() -> None:
