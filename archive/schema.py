@@ -128,12 +128,17 @@ _BUILDERS: Mapping[str, Any] = {
 
 def _array(field: pa.Field, values: Column) -> pa.Array:
     if isinstance(values, Constant):
-        values = [values.value] * len(values)
+        return _repeated(_array(field, [values.value]), len(values))
     if isinstance(values, ArrowArray):
         return values.array.cast(field.type)
     if isinstance(values, Maps):
         return _alike_maps(values)
     return _BUILDERS[field.name](values) if field.name in _BUILDERS else pa.array(values, field.type)
+
+
+def _repeated(one: pa.Array, times: int) -> pa.Array:
+    """Arrow repeats a text at once, and a list entry by entry."""
+    return one.take(pa.repeat(0, times)) if pa.types.is_nested(one.type) else pa.repeat(one[0], times)
 
 
 def _alike_maps(maps: Maps) -> pa.Array:

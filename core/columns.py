@@ -158,7 +158,8 @@ def column(records: Sequence[Record], name: str) -> list[Any]:
 
 def collapsed(values: Sequence[Any]) -> Column:
     """The values, once where they are all equal."""
-    return Constant(values[0], len(values)) if values.count(values[0]) == len(values) else values
+    are_equal = values[0] == values[-1] and values.count(values[0]) == len(values)
+    return Constant(values[0], len(values)) if are_equal else values
 
 
 def named(maps: Column, name: str) -> Column:

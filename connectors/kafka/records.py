@@ -123,9 +123,14 @@ def coordinates(died: Origin | None) -> str | None:
 
 
 def _coordinates(topic: str | None, partition: str | None, offset: str | None) -> str | None:
-    if topic is None or integer(partition) is None or integer(offset, 64) is None:
-        return None
-    return f"{topic}-{partition}@{offset}"
+    is_told = topic is not None and _is_number(partition, 32) and _is_number(offset, 64)
+    return f"{topic}-{partition}@{offset}" if is_told else None
+
+
+def _is_number(text: str | None, bits: int) -> bool:
+    """Few digits, as they mostly are, need not become a number first: it is done for each letter."""
+    is_plain = text is not None and len(text) < 10 and text.isdecimal()
+    return is_plain or integer(text, bits) is not None
 
 
 def _first(one: str | None, other: str | None) -> str | None:
@@ -215,15 +220,17 @@ def _properties(
         "key": keys,
         "pointer": collapsed([_became(originals.get(number)) for number in range(rows)]),
     }
-    told = {name: column for name, column in columns.items() if any(map(_is_told, column))}
+    told = {name: column for name, column in columns.items() if _is_told(column)}
     if not any(None in column for column in told.values()):
         return Maps(told, rows)
     by_row = zip(*told.values(), strict=True)
     return [{name: text for name, text in zip(told, row, strict=True) if text is not None} for row in by_row]
 
 
-def _is_told(text: str | None) -> bool:
-    return text is not None
+def _is_told(texts: Column) -> bool:
+    if isinstance(texts, Constant):
+        return texts.value is not None
+    return any(text is not None for text in texts)
 
 
 def _became(original: Original | None) -> str | None:
