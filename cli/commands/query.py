@@ -1,11 +1,15 @@
 """dlq query: the user's own SQL over the archive."""
 
+import re
 import sys
 from typing import Annotated
 
 import typer
 
 from dlq.cli.context import Context
+
+_WITH_PREVIEWS = re.compile(r"\b(letters|ls)\b", re.IGNORECASE)
+"""The views that show verdicts of letters that no analysis has judged."""
 
 
 def register(app: typer.Typer) -> None:
@@ -38,6 +42,7 @@ def query(
     context: Context = ctx.obj
     checked = single_select(sys.stdin.read() if sql == "-" else sql)
     connection = open_views(context, with_plans="audit" in checked.lower())
-    add_preview(context, connection)
+    if _WITH_PREVIEWS.search(checked):
+        add_preview(context, connection)
     found = run(connection, expanded(connection, checked))
     context.emit_rows(found.columns, found.rows)

@@ -152,6 +152,9 @@ def test_letters_that_no_analysis_has_judged_are_previewed_and_marked(dlq: Dlq) 
     ]  # fmt: skip
     assert len(lines(dlq("ls", "--where", "analysis = 'preview'")[1])) == 2
     assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] == "preview"
+    for view in ("letters", '"LS"'):
+        sql = f"select count(*) as n from {view} where analysis = 'preview'"
+        assert lines(dlq("query", sql)[1]) == [{"n": 2}]
 
 
 def test_people_are_told_in_a_line_what_a_preview_cannot_know(dlq: Dlq) -> None:
