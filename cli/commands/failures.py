@@ -14,6 +14,8 @@ from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 
 if TYPE_CHECKING:
+    import duckdb
+
     from dlq.reports.failures import Row
 
 Failure = Annotated[
@@ -60,17 +62,19 @@ def ls(
 
     Example: dlq failures ls --state new --state regressed
     """
-    from dlq.reports.failures import COLUMNS
+    from dlq.reports.failures import COLUMNS, gather
 
     context: Context = ctx.obj
     for one in state or ():
         if one not in ORDER:
             raise UsageError(f"--state {one}: no state{suggest(one, ORDER)}; known are {', '.join(ORDER)}")
-    found = [
-        row
-        for row in _gather(context, _events(context))
-        if (not state or row["state"] in state) and (owner is None or row["owner"] == owner)
-    ]
+    events = _events(context)
+    with _views(context) as connection:
+        found = [
+            row
+            for row in gather(connection, events, now())
+            if (not state or row["state"] in state) and (owner is None or row["owner"] == owner)
+        ]
     if context.output == "table":
         _draw(context, found)
     else:
@@ -85,7 +89,9 @@ def show(ctx: typer.Context, fingerprint: Failure) -> None:
     Example: dlq failures show 1f0c2d3e
     """
     context: Context = ctx.obj
-    _show(context, fingerprint, _events(context))
+    events = _events(context)
+    with _views(context) as connection:
+        _show(context, connection, fingerprint, events)
 
 
 def assign(
@@ -183,21 +189,20 @@ def _events(context: Context) -> list[Event]:
     return ledger.events(context.settings.ledger, context.store)
 
 
-def _gather(context: Context, events: Sequence[Event]) -> "list[Row]":
+def _views(context: Context) -> "duckdb.DuckDBPyConnection":
     from dlq.cli.views import add_preview, open_views
-    from dlq.reports.failures import gather
 
-    with open_views(context) as connection:
-        note = add_preview(context, connection)
-        if note and context.output == "table":
-            context.say(note)
-        return gather(connection, events, now())
+    connection = open_views(context)
+    note = add_preview(context, connection)
+    if note and context.output == "table":
+        context.say(note)
+    return connection
 
 
 def _say(context: Context, prefix: str, action: Action, value: str, reason: str, as_: str | None) -> None:
     from dlq.replay import ledger
     from dlq.replay.actor import actor
-    from dlq.reports.failures import find
+    from dlq.reports.failures import find, gather
 
     given = [encodable(text.strip()) for text in (value, reason, actor(as_))]
     if any(len(text) > _LONGEST for text in given):
@@ -206,19 +211,23 @@ def _say(context: Context, prefix: str, action: Action, value: str, reason: str,
         )
     value, reason, who = given
     warn_of_ledger(context)
-    before = find(_gather(context, _events(context)), prefix)
-    if action == "assign" and before["owner"] not in (None, value):
-        context.complain(f"until now it was assigned to {before['owner']}")
-    with ledger.opened(context.settings.ledger, context.store) as book:
-        book.append([said(now(), who, before["fingerprint"], action, value, reason)])
-        events = book.events()
-    _show(context, before["fingerprint"], events)
+    events = _events(context)
+    with _views(context) as connection:
+        before = find(gather(connection, events, now()), prefix)
+        if action == "assign" and before["owner"] not in (None, value):
+            context.complain(f"until now it was assigned to {before['owner']}")
+        with ledger.opened(context.settings.ledger, context.store) as book:
+            book.append([said(now(), who, before["fingerprint"], action, value, reason)])
+            events = book.events()
+        _show(context, connection, before["fingerprint"], events)
 
 
-def _show(context: Context, prefix: str, events: Sequence[Event]) -> None:
-    from dlq.reports.failures import COLUMNS, find
+def _show(
+    context: Context, connection: "duckdb.DuckDBPyConnection", prefix: str, events: Sequence[Event]
+) -> None:
+    from dlq.reports.failures import COLUMNS, find, gather
 
-    row = find(_gather(context, events), prefix)
+    row = find(gather(connection, events, now()), prefix)
     history = [
         {
             "at": iso(one.at),
