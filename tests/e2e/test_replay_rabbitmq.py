@@ -22,7 +22,7 @@ from dlq.archive.store import LocalStore
 from dlq.replay import planfile
 
 Dlq = Callable[..., Any]
-WINDOW = 1000
+WINDOW = 400
 
 
 @dataclass
@@ -85,6 +85,7 @@ def shop(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> Iterator[Callable[[int, st
             f'[brokers.shop]\nkind = "rabbitmq"\nurl = "{broker.url}"\npassword_env = "{PASSWORD_VARIABLE}"\n'
             f'management_url = "{broker.management_url}"\n'
             f'[sources.orders]\nbroker = "shop"\nqueue = "{letters}"\nmode = "drain"\n'
+            f"[replay]\nwindow = {WINDOW}\n"
         )
         done = dlq("pull", "-o", "json")
         assert (done.code, done.json["sources"][0]["captured"]) == (0, number), done.err
@@ -134,7 +135,7 @@ def test_what_no_queue_takes_is_returned_and_said(shop: Callable[..., Shop]) -> 
 def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     shop: Callable[..., Shop], kind: str
 ) -> None:
-    here = shop(3000, kind)
+    here = shop(1000, kind)
     wait_until_the_node_is_no_newcomer(here.rabbit)
     plan = here.plan("--witness")
     running = here.start("replay", "apply", plan, dies_holding=(1, 1))
@@ -153,7 +154,7 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
     else:
         assert unknown == 0
     last = here.dlq("replay", "apply", plan, "-o", "json")
-    assert (last.code, last.json["states"]["confirmed"]) == (0, 3000), last.err
+    assert (last.code, last.json["states"]["confirmed"]) == (0, 1000), last.err
     assert here.dlq("verify").code == 0
     once(here, plan)
 
@@ -163,7 +164,7 @@ def test_kill_minus_nine_in_mid_apply_is_resolved_by_the_witness(
 def test_kill_minus_nine_leaves_in_doubt_only_what_was_written(
     shop: Callable[..., Shop], kind: str, rate: tuple[str, ...]
 ) -> None:
-    here = shop(1000 if rate else 3000, kind)
+    here = shop(1000, kind)
     plan = here.plan(*rate)
     running = here.start("replay", "apply", plan, dies_holding=(1 if rate else 5, 1))
     assert running.wait(60) == -signal.SIGKILL, running.communicate()
@@ -202,8 +203,8 @@ def test_the_witness_leaves_nothing_behind(shop: Callable[..., Shop]) -> None:
 
 
 def test_two_applies_at_once_send_each_letter_once(shop: Callable[..., Shop]) -> None:
-    here = shop(2000)
-    plan = here.plan("--rate", "1000")
+    here = shop(500)
+    plan = here.plan("--rate", "250")
     running = [here.start("replay", "apply", plan) for _ in range(2)]
     results = [(*process.communicate(timeout=120), process.returncode) for process in running]
     codes = sorted(code for _, _, code in results)
@@ -213,26 +214,26 @@ def test_two_applies_at_once_send_each_letter_once(shop: Callable[..., Shop]) ->
 
 
 def test_stop_leaves_nothing_in_doubt_and_apply_goes_on(shop: Callable[..., Shop]) -> None:
-    here = shop(2000)
-    plan = here.plan("--rate", "400")
+    here = shop(500)
+    plan = here.plan("--rate", "100")
     running = here.start("replay", "apply", plan)
-    here.wait_for(100, running)
+    here.wait_for(25, running)
     stopped = here.dlq("replay", "stop", plan, "-o", "json")
     assert stopped.json["stopping"] is True
     out, err = running.communicate(timeout=60)
     states = json.loads(out)["states"]
     assert (running.returncode, err) == (3, "")
     assert states["in_doubt"] == states["sending"] == 0
-    assert states["confirmed"] + states["planned"] == 2000
+    assert states["confirmed"] + states["planned"] == 500
     assert here.dlq("replay", "apply", here.plan()).code == 0
     once(here, plan)
 
 
 def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Shop]) -> None:
-    here = shop(2000)
-    plan = here.plan("--rate", "400")
+    here = shop(500)
+    plan = here.plan("--rate", "100")
     running = here.start("replay", "apply", plan)
-    here.wait_for(50, running)
+    here.wait_for(15, running)
     running.terminate()
     out, _ = running.communicate(timeout=60)
     assert running.returncode == 130
