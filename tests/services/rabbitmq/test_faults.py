@@ -142,27 +142,27 @@ def test_the_connection_is_cut_at_every_step(drain: Drains, rabbit: Rabbit) -> N
 @on_rabbitmq_3
 def test_the_consumer_timeout_runs_out(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(100)
-    rabbit.node.ctl("eval", "application:set_env(rabbit,consumer_timeout,500).")
-    rabbit.node.ctl("eval", "application:set_env(rabbit,channel_tick_interval,500).")
+    rabbit.node.evaluate("application:set_env(rabbit,consumer_timeout,500)")
+    rabbit.node.evaluate("application:set_env(rabbit,channel_tick_interval,500)")
     slow = STEP.format(place="manifests.write", before="time.sleep(3)", after="pass")
     try:
         code, _, err = pull.run(sys.executable, "-c", slow)
         assert "consumer timeout" in err
         assert code in (0, 3, 4)
     finally:
-        rabbit.node.ctl("eval", "application:set_env(rabbit,consumer_timeout,1800000).")
-        rabbit.node.ctl("eval", "application:set_env(rabbit,channel_tick_interval,60000).")
+        rabbit.node.evaluate("application:set_env(rabbit,consumer_timeout,1800000)")
+        rabbit.node.evaluate("application:set_env(rabbit,channel_tick_interval,60000)")
     pull.finish(100)
 
 
 @on_private_nodes
 def test_a_memory_alarm_does_not_stop_a_drain(drain: Drains, rabbit: Rabbit) -> None:
     pull = drain(1000)
-    rabbit.node.ctl("set_vm_memory_high_watermark", "0.0001")
+    rabbit.node.limit_memory("0.0001")
     try:
         pull.finish(1000)
     finally:
-        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        rabbit.node.limit_memory()
 
 
 def test_the_disk_is_full(drain: Drains) -> None:

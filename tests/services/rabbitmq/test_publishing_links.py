@@ -27,13 +27,13 @@ def test_an_alarm_with_a_window_in_flight_leaves_only_that_window_in_doubt(rabbi
     def letters() -> Iterator[Outgoing]:
         for number in count():
             if number == 500:
-                rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+                rabbit.node.limit_memory("0.00001")
             yield letter(number, to_queue(queue))
 
     try:
         sent, error = until_it_ends(publisher, letters())
     finally:
-        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        rabbit.node.limit_memory()
     assert "alarm" in str(error)
     outcomes = Counter(answer.outcome for answer in sent)
     assert outcomes["confirmed"] >= 400
@@ -49,12 +49,12 @@ def test_an_alarm_that_ends_in_time_costs_nothing(rabbit: Rabbit) -> None:
 
     def free_memory() -> None:
         time.sleep(1.5)
-        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        rabbit.node.limit_memory()
 
     def letters() -> Iterator[Outgoing]:
         for number in range(2000):
             if number == 500:
-                rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+                rabbit.node.limit_memory("0.00001")
                 threading.Thread(target=free_memory).start()
             yield letter(number, to_queue(queue))
 

@@ -100,7 +100,7 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
     wait_until_the_node_is_no_newcomer(rabbit)
     since, broker = now(), rabbit.broker()
     asked = [letter(number, to_queue(queue)) for number in range(100)]
-    rabbit.node.ctl("set_vm_memory_high_watermark", "0.00001")
+    rabbit.node.limit_memory("0.00001")
     try:
         client = _client(broker, plan, queue)
         wait_until(lambda: _is_bound(rabbit, queue))
@@ -109,7 +109,7 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
         client.communicate()
         found = RabbitConnector(broker).find(plan, asked, since)
     finally:
-        rabbit.node.ctl("set_vm_memory_high_watermark", "absolute", "2GB")
+        rabbit.node.limit_memory()
     assert set(found.values()) == {"unknown"}
     wait_until(lambda: rabbit.depth(queue) > 0)
     found = RabbitConnector(broker).find(plan, asked, since)

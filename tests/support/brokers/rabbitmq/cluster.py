@@ -73,4 +73,4 @@ class Cluster:
 
     def _tell(self, node: Node, what: str) -> None:
         others = [other.name for other in self.nodes if other is not node]
-        node.ctl("eval", "".join(what.format(other=name) for name in others) + "ok.")
+        node.evaluate("".join(what.format(other=name) for name in others) + "ok")
