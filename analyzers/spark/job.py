@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -107,7 +108,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FEW_LETTERS = 20_000
-"""Up to so many a local session is set up to start fast instead of to run fast."""
+FEW_LOG_BYTES = 16 << 20
+"""Up to so many letters, and bytes of clients' logs, a session starts fast instead of running fast."""
 
 
 class Asked(NamedTuple):
@@ -124,6 +126,7 @@ class Asked(NamedTuple):
     segments: Sequence[Manifest]
     """All that counts; with `since` more than is looked at."""
     name: str
+    log_bytes: int = 0
 
     @property
     def folder(self) -> str:
@@ -138,7 +141,7 @@ class Asked(NamedTuple):
     @property
     def is_small(self) -> bool:
         """Whether a session should start fast instead of run fast."""
-        return not self.logs and sum(m.rows for m in self.chosen) <= FEW_LETTERS
+        return sum(m.rows for m in self.chosen) <= FEW_LETTERS and self.log_bytes <= FEW_LOG_BYTES
 
 
 def analyze(
@@ -164,7 +167,8 @@ def analyze(
         logs = client_log.files(client_logs)
         if not segments:
             raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
-        asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
+        log_bytes = sum(Path(log).stat().st_size for log in logs)
+        asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last), log_bytes)
         terms = _terms(store, settings)
         key = terms.key()
         kept = _kept(asked, last, key)
