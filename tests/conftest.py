@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["support.real_servers"]
+pytest_plugins = ["support.real_servers", "support.warm_spark"]
 
 _UNIT, _SPARK = "tests/unit/", "tests/unit/analyzers/spark/"
 
