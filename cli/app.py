@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from importlib import import_module
 from types import FrameType
 from typing import Annotated, Any, NoReturn
@@ -89,8 +90,9 @@ class _Group(TyperGroup):
         return super().make_context(info_name, [] if of_ours else args, parent, **extra)
 
 
-def build() -> typer.Typer:
-    """The application with all its commands; heavy imports happen inside the commands."""
+@cache
+def command_line() -> Any:
+    """The group of all commands, made once in a process; heavy imports happen inside the commands."""
     app = typer.Typer(
         cls=_Group,
         no_args_is_help=True,
@@ -101,7 +103,7 @@ def build() -> typer.Typer:
     app.callback()(_common)
     for name in COMMANDS:
         import_module(f"dlq.cli.commands.{name}").register(app)
-    return app
+    return typer.main.get_command(app)
 
 
 def hoist(arguments: Sequence[str]) -> list[str]:
@@ -160,7 +162,7 @@ def _run(arguments: Sequence[str], outputs: select.poll) -> int:
         words = hoist(arguments)
         if wants_no_escapes("--no-color" in words):
             _draw_help_plainly()
-        result = typer.main.get_command(build()).main(words, prog_name="dlq", standalone_mode=False)
+        result = command_line().main(words, prog_name="dlq", standalone_mode=False)
         sys.stdout.flush()
     except DlqError as error:
         return _complain(str(error), code_of(error))

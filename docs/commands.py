@@ -7,9 +7,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from dlq.cli.app import build, run
+from dlq.cli.app import command_line, run
 from dlq.cli.exit import MEANS
 
 PAGE = Path(__file__).with_name("commands.md")
@@ -27,7 +25,7 @@ Data goes to standard output, everything else to standard error.
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """The words of every command, and of the commands inside a group, in the order of the help."""
-    for name, command in (group or typer.main.get_command(build())).commands.items():
+    for name, command in (group or command_line()).commands.items():
         yield (*path, name)
         if hasattr(command, "commands"):
             yield from commands(command, (*path, name))

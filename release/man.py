@@ -9,15 +9,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from dlq.cli.app import build
+from dlq.cli.app import command_line
 from dlq.cli.exit import MEANS
 
 
 def pages() -> Iterator[tuple[str, str]]:
     """(file name, content) of `dlq` and of every command."""
-    return _of(typer.main.get_command(build()), ("dlq",), None)
+    return _of(command_line(), ("dlq",), None)
 
 
 def _of(command: Any, words: tuple[str, ...], parent: Any) -> Iterator[tuple[str, str]]:

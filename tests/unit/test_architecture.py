@@ -153,7 +153,7 @@ def test_a_broker_is_known_in_its_package_and_its_rules_alone() -> None:
 
 
 def test_help_loads_no_heavy_library() -> None:
-    code = "import sys; from dlq.cli.app import build; build(); print(*sys.modules)"
+    code = "import sys; from dlq.cli.app import command_line; command_line(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert HEAVY & set(loaded.split()) == set()
 

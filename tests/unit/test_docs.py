@@ -13,7 +13,7 @@ import pytest
 import typer
 from typer.core import TyperCommand
 
-from dlq.cli.app import build, hoist
+from dlq.cli.app import command_line, hoist
 from dlq.core.configuration import parse
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,7 @@ def parsed_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def refusal(words: list[str]) -> str:
     """What the command line has against some words; "" for nothing."""
     try:
-        typer.main.get_command(build()).main(hoist(words), prog_name="dlq", standalone_mode=False)
+        command_line().main(hoist(words), prog_name="dlq", standalone_mode=False)
     except typer.TyperException as error:
         return str(error) or "no command"
     return ""
