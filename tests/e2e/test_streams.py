@@ -18,12 +18,13 @@ def shell(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("streams")
     line = json.dumps({"broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": "x" * 1000})
-    (tmp_path / "a.jsonl").write_text(f"{line}\n" * 1000)
-    assert shell(tmp_path, "dlq import a.jsonl").returncode == 0
-    return tmp_path
+    (folder / "a.jsonl").write_text(f"{line}\n" * 1000)
+    assert shell(folder, "dlq import a.jsonl").returncode == 0
+    return folder
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ HOSTILE = "a\u2028b\x9b31mc\u202ed\x7fe\x1b[2Jf"
 STEERING = ("\u2028", "\x9b", "\u202e", "\x7f", "\x1b")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("terminal")
     letter = {"broker_kind": "rabbitmq", "queue": "orders.dlq", "message_id": HOSTILE, "body_text": "x"}
-    (tmp_path / "a.jsonl").write_text(json.dumps(letter) + "\n")
-    subprocess.run([DLQ, "-q", "import", "a.jsonl"], cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
-    return tmp_path
+    (folder / "a.jsonl").write_text(json.dumps(letter) + "\n")
+    subprocess.run([DLQ, "-q", "import", "a.jsonl"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return folder
 
 
 def on_a_terminal(folder: Path, *words: str, **environment: str) -> str:
