@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -38,19 +39,21 @@ def copy_dependencies(pom: Path, target: Path, *words: str) -> None:
     maven("-f", str(pom), *words, *goal)
 
 
-def compiled(program: str, text: str, jars: str) -> Path:
-    """The folder with the classes of a source text, made once for each text and class path: to start a source
-    file compiles it each time, which costs as much as what most of these programs do."""
-    digest = sha256(jars.encode() + text.encode()).hexdigest()[:16]
-    folder = _COMPILED / f"{program}-{digest}"
+def compiled(texts: Mapping[str, str], jars: str) -> Path:
+    """The folder with the classes of source texts (class -> text), made once for these texts and class path.
+
+    To start a source file compiles it each time, and javac takes longer to start than to compile a few.
+    """
+    folder = _COMPILED / sha256(repr((jars, sorted(texts.items()))).encode()).hexdigest()[:16]
     if folder.exists():
         return folder
     _COMPILED.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_COMPILED) as work:
-        source, classes = Path(work, f"{program}.java"), Path(work, "classes")
-        source.write_text(text)
+        classes, sources = Path(work, "classes"), [Path(work, f"{name}.java") for name in texts]
+        for source in sources:
+            source.write_text(texts[source.stem])
         quick = [f"-J{option}" for option in QUICK]
-        command = ["javac", *quick, "-nowarn", "-cp", jars, "-d", str(classes), str(source)]
+        command = ["javac", *quick, "-nowarn", "-cp", jars, "-d", str(classes), *map(str, sources)]
         subprocess.run(command, check=True)
         with suppress(OSError):  # another worker was first
             classes.rename(folder)

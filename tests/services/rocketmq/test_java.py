@@ -24,13 +24,14 @@ from dlq.core.settings import Settings, Source, Spark
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
 SETTINGS = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
+TEXTS = {name: (PROGRAMS / f"{name}.java").read_text() for name in ("RocketFailing", "RocketUndecided")}
 WAYS = ("send_back", "fallback", "orderly")
 
 
 @contextmanager
 def running(cluster: RocketMQ, program: str, *arguments: str) -> Iterator[None]:
     """A program beside the brokers that uses the client of the brokers' version."""
-    classes = compiled(program, (PROGRAMS / f"{program}.java").read_text(), f"{cluster.jars}/*")
+    classes = compiled(TEXTS, f"{cluster.jars}/*")
     command = cluster.java(program, cluster.name_server, *arguments, classes=str(classes))
     process = subprocess.Popen(command, cwd=cluster.folder, stdin=subprocess.DEVNULL)
     try:

@@ -44,7 +44,7 @@ public class Letters {
 def run_java(rocket: Rocket, source: str, name: str, *arguments: str) -> str:
     """The output of a class that uses the official Java client."""
     cluster = rocket.cluster
-    classes = compiled(name, source, f"{cluster.jars}/*")
+    classes = compiled({name: source}, f"{cluster.jars}/*")
     command = cluster.java(name, cluster.name_server, *arguments, classes=str(classes))
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     return done.stdout + done.stderr

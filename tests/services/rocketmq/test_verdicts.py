@@ -165,9 +165,11 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
     eventually(discarded, 90)
     time.sleep(3)
     drain(rocket, store, source)
+    driver.set("transactionTimeOut", 600_000)  # no check before it is captured
     half("pending")
     eventually(lambda: len(copies(rocket, list(keys)[-1])) > 0)
     drain(rocket, store, source)
+    driver.set("transactionTimeOut", 500)
     analyze(store, SETTINGS)
     rows = (
         views.connect(store)

@@ -88,15 +88,18 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _program(name: str, text: str, jars: Path) -> list[str]:
-    """What `java` is told to run a program."""
-    return ["-cp", f"{compiled(name, text, f'{jars}/*')}:{jars}/*", name]
+def _program(name: str, jars: Path, jms: str = "javax.jms") -> list[str]:
+    """What `java` is told to run a program beside this file."""
+    product = "Artemis" if name.startswith("Artemis") else "ActiveMq"
+    texts = {path.stem: path.read_text().replace("javax.jms", jms) for path in HERE.glob(f"{product}*.java")}
+    return ["-cp", f"{compiled(texts, f'{jars}/*')}:{jars}/*", name]
 
 
 class ActiveMq:
     """One broker process: a folder, readiness by a STOMP CONNECTED, an end by pid."""
 
     artemis = False
+    _jms = "javax.jms"
     user = password = ca_file = ""
 
     def __init__(
@@ -111,6 +114,8 @@ class ActiveMq:
         self.version, self.options, self.jvm = version, options, (f"-Xmx{heap}", *jvm)
         if "users" in options:
             self.user, self.password = "dlq", "right"
+        if version.startswith("6."):
+            self._jms = "jakarta.jms"
         self.home = install(version)
         self.folder = Path(tempfile.mkdtemp(prefix="dlq-activemq-"))
         self.data = data or self.folder / "data"
@@ -194,7 +199,7 @@ class ActiveMq:
         return [
             "java", *self.jvm, *keys,
             f"-javaagent:{agent}=host=127.0.0.1,port={self.web},discoveryEnabled=false",
-            *_program("ActiveMqBroker", (HERE / "ActiveMqBroker.java").read_text(), self.home),
+            *_program("ActiveMqBroker", self.home, self._jms),
             str(self.data), str(self.stomp), str(self.openwire),
             f"amqp={self.amqp}", *self.options,
         ]  # fmt: skip
@@ -204,9 +209,6 @@ class ActiveMq:
     ) -> subprocess.Popen[str]:
         """Start a client program beside this file with the broker's own client jars, on Artemis with those of
         Classic, unless the program is for Artemis; `log` gets its log."""
-        text = (HERE / source).read_text()
-        if not self.artemis and not self.version.startswith("5."):
-            text = text.replace("javax.jms", "jakarta.jms")
         given = {
             "ow": self.openwire,
             "amqp": self.amqp,
@@ -217,7 +219,7 @@ class ActiveMq:
         settings = [f"-D{name}={value}" for name, value in given.items()]
         own = self.home / "lib" if self.artemis else self.home
         jars = install(CLASSIC[0]) if self.artemis and not source.startswith("Artemis") else own
-        program = _program(source.removesuffix(".java"), text, jars)
+        program = _program(source.removesuffix(".java"), jars, self._jms)
         command = ["java", *QUICK, *settings, *program, *arguments]
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log or subprocess.PIPE, text=True

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.brokers.activemq import broker as activemq_broker
 from support.brokers.activemq.broker import ARTEMIS, CLASSIC, VERSIONS, ActiveMq
+from support.servers import hostile
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -136,11 +137,9 @@ def by_openwire(place: Place, **changes: object) -> Place:
 
 def certificate(store: Path, pem: Path) -> None:
     """A key of its own for 127.0.0.1, and its certificate as a `ca_file`."""
-    common = ("-alias", "broker", "-keystore", str(store), "-storepass", "secret")
-    names = ("-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1")
-    make = ("-genkeypair", "-keyalg", "EC", "-storetype", "PKCS12", *names)
-    for command in ((*make, *common), ("-exportcert", "-rfc", "-file", str(pem), *common)):
-        subprocess.run(["keytool", *command], check=True, capture_output=True)
+    hostile.certificate(pem.parent, "IP:127.0.0.1").rename(pem)
+    store_it = ("pkcs12", "-export", "-in", str(pem), "-out", str(store), "-passout", "pass:secret")
+    subprocess.run(["openssl", *store_it], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session", params=VERSIONS)

@@ -27,8 +27,8 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from support.brokers.kafka.install import VERSIONS, install
 from support.jvm import QUICK
+from support.servers.hostile import certificate
 
-_KEYS = "secret"
 _PROTOCOL = {"BEHIND": "PLAINTEXT"}
 _PORTS = range(10_000, 20_000)
 _CONFIGURATION: Mapping[str, object] = {
@@ -112,21 +112,8 @@ class Kafka:
         atexit.register(self.stop)
 
     def _with_certificate(self) -> dict[str, object]:
-        keys = str(self.folder / "keys.p12")
-        where = ["-alias", "kafka", "-keystore", keys, "-storepass", _KEYS]
-        made = ["-genkeypair", "-keyalg", "RSA", "-dname", "CN=127.0.0.1", "-ext", "SAN=ip:127.0.0.1"]
-        subprocess.run(
-            ["keytool", *made, "-storetype", "PKCS12", *where], check=True, stderr=subprocess.DEVNULL
-        )
-        shown = subprocess.run(
-            ["keytool", "-exportcert", "-rfc", *where], check=True, capture_output=True
-        ).stdout
-        self.ca.write_bytes(shown)
-        return {
-            "ssl.keystore.location": keys,
-            "ssl.keystore.password": _KEYS,
-            "ssl.keystore.type": "PKCS12",
-        }
+        certificate(self.folder, "IP:127.0.0.1").rename(self.ca)
+        return {"ssl.keystore.location": self.ca, "ssl.keystore.type": "PEM"}
 
     def __enter__(self) -> "Kafka":
         try:

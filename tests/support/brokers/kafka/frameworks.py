@@ -21,7 +21,7 @@ _SERVICE = "META-INF/services/org.apache.kafka.connect.sink.SinkConnector"
 def running(bootstrap: str, prefix: str) -> Iterator[None]:
     """They read the topics that begin with `prefix` (see the program) until the end of the block."""
     jars = f"{install_frameworks()}/*"
-    classes = compiled(_PROGRAM, (_HERE / f"{_PROGRAM}.java").read_text(), jars)
+    classes = compiled({_PROGRAM: (_HERE / f"{_PROGRAM}.java").read_text()}, jars)
     with tempfile.TemporaryDirectory(prefix="kafka-frameworks-") as folder:
         service = Path(folder, _SERVICE)
         service.parent.mkdir(parents=True)

@@ -188,7 +188,7 @@ class RocketMQ:
     def grpc(self, source: Path, *arguments: str) -> subprocess.Popen[bytes]:
         """Start a program of the gRPC client, whose classes bear the same names as the proxy's."""
         jars = f"{self.jars}/grpc/*"
-        path = f"{compiled(source.stem, source.read_text(), jars)}:{jars}"
+        path = f"{compiled({source.stem: source.read_text()}, jars)}:{jars}"
         command = ["java", *QUICK, "-cp", path, f"-Duser.home={self.folder}", source.stem, *arguments]
         self._processes[source.stem] = process = subprocess.Popen(
             [*self.namespace.enter, *command], cwd=self.folder, stdin=subprocess.DEVNULL
