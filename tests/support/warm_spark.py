@@ -1,9 +1,9 @@
-"""Java virtual machines that a run of the tests lends to one `dlq` after the other, as a plugin of pytest.
+"""A Java virtual machine that a run of the tests lends to one `dlq` after the other, as a plugin of pytest.
 
 In a JVM that has done an analysis the next one takes a quarter of the processor time. A forked `dlq`
-(`preloaded`) that would start one with the usual options gets one that is free, or a new one. A SparkContext
-that was stopped leaves nothing behind; a JVM whose `dlq` did not say so is ended. All others start their own:
-what has options of its own, a cluster or another Java, and the installed command.
+(`preloaded`) that would start one with the usual options gets it, when no other has it. A SparkContext that
+was stopped leaves nothing behind; a JVM whose `dlq` did not say so is ended, and the next one is new. All
+others start their own: what has options of its own, a cluster or another Java, and the installed command.
 """
 
 import atexit
@@ -135,7 +135,8 @@ def _lend(listener: socket.socket, log: IO[bytes]) -> None:
     """A JVM to each `dlq` that asks, until the process that started this one is gone."""
     free: list[Jvm] = []
     lent: dict[socket.socket, Jvm] = {}
-    while sys.stdin not in (ready := select.select([listener, sys.stdin, *lent], [], [])[0]):
+    # While it is lent others wait: that costs less than one more start.
+    while sys.stdin not in (ready := select.select([sys.stdin, *(lent or [listener])], [], [])[0]):
         for back in lent.keys() & ready:
             with back:
                 jvm = lent.pop(back)
