@@ -21,7 +21,15 @@ from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption
 from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.find import find
-from dlq.connectors.rocketmq.inspection import broker_facts, inspect, unread_halves, without_index
+from dlq.connectors.rocketmq.inspection import (
+    LONGEST_WAIT_MS,
+    broker_facts,
+    gathered_ms,
+    inspect,
+    late_outcomes,
+    unread_halves,
+    without_index,
+)
 from dlq.connectors.rocketmq.publisher import RocketPublisher
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.reading import RocketReading
@@ -43,8 +51,6 @@ from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
 
-_OP_BATCH_MS = 3000
-"""How long a broker since 5.1 gathers op records before it writes them (transactionOpBatchInterval)."""
 _MARGIN = 0.2
 
 
@@ -171,7 +177,8 @@ class RocketConnector:
         cluster.masters(refresh=True)
         facts = broker_facts(cluster)
         if source.transactions:
-            return _transaction_offsets(cluster, facts), facts, without_index(facts)
+            notes = [*without_index(facts), *late_outcomes(facts)]
+            return _transaction_offsets(cluster, facts), facts, notes
         topics = dead_letter_topics(cluster, str(source.group))
         found = [offsets for topic in topics for offsets in offsets_of_topic(cluster, topic)]
         return found, facts, check_group(cluster, str(source.group), found)
@@ -210,9 +217,8 @@ def _transaction_offsets(cluster: Cluster, facts: Mapping[str, Mapping[str, obje
     """The half topic first, then what ended: an op record that is still being gathered is waited for."""
     halves = [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
     if any(half.highest > half.lowest for half in halves):
-        batching = [f["op_batch_interval_ms"] for f in facts.values() if str(f["version"]) >= "5.1"]
-        longest = max((_OP_BATCH_MS if ms is None else int(str(ms)) for ms in batching), default=0)
-        time.sleep(longest / 1000 + _MARGIN)
+        longest = max(map(gathered_ms, facts.values()), default=0)
+        time.sleep(min(longest, LONGEST_WAIT_MS) / 1000 + _MARGIN)
     ended = [own_offsets(cluster, MessageQueue(OP_TOPIC, node, 0)) for node in cluster.masters()]
     return [*halves, *ended, *offsets_of_topic(cluster, DISCARDED)]
 

@@ -140,6 +140,10 @@ def broker_facts(cluster: Cluster) -> Mapping[str, Mapping[str, object]]:
     return {node: _facts(cluster, node) for node in cluster.masters()}
 
 
+LONGEST_WAIT_MS = 30_000
+"""So long a reading waits for op records that are still being gathered."""
+_OP_BATCH_MS = 3000
+"""The default of transactionOpBatchInterval."""
 _FACTS = {
     "file_reserved_hours": "fileReservedTime",
     "check_max": "transactionCheckMax",
@@ -169,6 +173,25 @@ def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
         f"{node} keeps no index (messageIndexEnable=false): nothing tells how an ended transaction ended"
         for node, known in facts.items()
         if known["index"] is False
+    ]
+
+
+def gathered_ms(known: Mapping[str, object]) -> int:
+    """How long a broker gathers op records before it writes them (transactionOpBatchInterval, since 5.1)."""
+    if str(known["version"]) < "5.1":
+        return 0
+    told = known["op_batch_interval_ms"]
+    return _OP_BATCH_MS if told is None else int(str(told))
+
+
+def late_outcomes(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Brokers that gather op records for longer than they are waited for, in words."""
+    return [
+        f"{node} may tell {gathered_ms(known) / 1000:.0f} s late that a transaction has ended "
+        f"(transactionOpBatchInterval), and {LONGEST_WAIT_MS // 1000} s were waited: pull again before its "
+        "half messages are replayed"
+        for node, known in facts.items()
+        if gathered_ms(known) > LONGEST_WAIT_MS
     ]
 
 

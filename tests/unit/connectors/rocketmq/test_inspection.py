@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq.connectors.rocketmq.inspection import unread_halves, without_index
+from dlq.connectors.rocketmq.inspection import gathered_ms, late_outcomes, unread_halves, without_index
 
 HALVES = [
     # in RocksDB, in the usual topics too, whether they are unread
@@ -24,3 +24,24 @@ def test_half_messages_that_lie_in_rocksdb_alone_are_told(
 @pytest.mark.parametrize(("index", "is_told"), [(True, False), (None, False), (False, True)])
 def test_a_broker_without_an_index_is_told(index: bool | None, is_told: bool) -> None:
     assert bool(without_index({"broker-a": {"index": index}})) == is_told
+
+
+@pytest.mark.parametrize(
+    ("version", "interval", "gathered", "is_late"),
+    [
+        ("4.9.7", None, 0, False),
+        ("5.0.0", 3_600_000, 0, False),
+        ("5.1.0", None, 3_000, False),
+        ("5.5.0", 100, 100, False),
+        ("5.5.0", 30_000, 30_000, False),
+        ("5.5.0", 3_600_000, 3_600_000, True),
+    ],
+)
+def test_outcomes_that_come_later_than_they_are_waited_for_are_told(
+    version: str, interval: int | None, gathered: int, is_late: bool
+) -> None:
+    known = {"version": version, "op_batch_interval_ms": interval}
+    assert gathered_ms(known) == gathered
+    assert [text.split()[:4] for text in late_outcomes({"broker-a": known})] == (
+        [["broker-a", "may", "tell", "3600"]] if is_late else []
+    )
