@@ -13,11 +13,11 @@ All numbers are signed and big-endian; a length of -1 is null, which is not the 
 
 import struct
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import starmap
 from typing import NamedTuple
 
-from dlq.core.columns import Column, Constant, collapsed, map_columns, map_distinct
+from dlq.core.columns import Column, Constant, collapsed
 
 VALUE_WAS_NULL = 1
 LOG_APPEND_TIME = 2
@@ -98,14 +98,27 @@ def _framed(headers: Headers) -> bytes:
 
 
 def _framed_by_name(headers: Alike, rows: int) -> Column:
-    """What all share is framed once."""
-    count = Constant(_LENGTH.pack(len(headers)), rows)
-    framed = [map_distinct(partial(_header, name), values) for name, values in headers]
-    return map_columns(_joined, count, *framed)
+    """What all share is framed once: it stands between the values that differ."""
+    shared = [_literal(_LENGTH.pack(len(headers)))]
+    differing: list[Column] = []
+    for name, values in headers:
+        if isinstance(values, Constant):
+            shared.append(_literal(_header(name, values.value)))
+            continue
+        is_null, lengths = None in values, {len(value) for value in values if value is not None}
+        if is_null or len(lengths) > 1:
+            shared.append(_literal(_name(name)) + b"%b")
+            differing.append([*map(_value, values)])
+        else:
+            shared.append(_literal(_name(name) + _LENGTH.pack(lengths.pop())) + b"%b")
+            differing.append(values)
+    whole = b"".join(shared)
+    return [*map(whole.__mod__, zip(*differing, strict=True))] if differing else Constant(whole % (), rows)
 
 
-def _joined(*parts: bytes) -> bytes:
-    return b"".join(parts)
+def _literal(text: bytes) -> bytes:
+    """For what is formatted."""
+    return text.replace(b"%", b"%%")
 
 
 def _header(name: str, value: bytes | None) -> bytes:

@@ -28,7 +28,7 @@ SPRING = [
 CONNECT = [("__connect.errors.topic", b"bills"), ("__connect.errors.partition", b"2")]
 NAMES = [
     *(name for name, _ in SPRING + CONNECT),
-    "a", "", "\udcff", "content-type", "contentType", "__dlq.errors.offset", "__dlq.errors.delivery.count",
+    "a", "", "\udcff", "%d", "content-type", "contentType", "__dlq.errors.offset", "__dlq.errors.delivery.count",
     "dead-letter-topic", "x-original-topic", "wolverine-kafka-retry-source", "original-destination",
 ]  # fmt: skip
 VALUES = [
@@ -41,6 +41,7 @@ VALUES = [
     b"\0\0\0\0\0\0\0\7",
     b"kafka://topic/orders",
     b"9" * 30,
+    b"100 %b",
 ]
 
 
@@ -105,6 +106,7 @@ def test_letters_of_one_batch_are_those_of_batches_of_one(
     ]
     together = made(messages, found, key)
     assert [*map(plainly, together)] == [*map(plainly, alone)]
+    assert [decode(record.raw_properties or b"").headers for record in together] == told
     assert to_table(together).equals(to_table(list(together)))
 
 
