@@ -28,8 +28,9 @@ SPRING = [
 CONNECT = [("__connect.errors.topic", b"bills"), ("__connect.errors.partition", b"2")]
 NAMES = [
     *(name for name, _ in SPRING + CONNECT),
-    "a", "", "\udcff", "%d", "content-type", "contentType", "__dlq.errors.offset", "__dlq.errors.delivery.count",
-    "dead-letter-topic", "x-original-topic", "wolverine-kafka-retry-source", "original-destination",
+    "a", "", "\udcff", "%d", "content-type", "contentType", "__dlq.errors.offset",
+    "__dlq.errors.delivery.count", "dead-letter-topic", "x-original-topic",
+    "wolverine-kafka-retry-source", "original-destination",
 ]  # fmt: skip
 VALUES = [
     None,
