@@ -78,7 +78,16 @@ contents = st.fixed_dictionaries(
 )
 originals = st.none() | st.builds(
     Original,
-    st.none() | st.builds(RawRecord, st.sampled_from([None, b"o"]), headers, st.sampled_from([-1, 3])),
+    st.none()
+    | st.builds(
+        RawRecord,
+        st.sampled_from([None, b"o"]),
+        headers,
+        st.sampled_from([-1, 3]),
+        st.booleans(),
+        st.booleans(),
+        st.none(),
+    ),
     st.sampled_from([None, b"", b"original"]),
     st.just("gone"),
 )
