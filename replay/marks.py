@@ -31,12 +31,10 @@ _WRITTEN, _CONFIRMED = 1, 2
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NEVER_WRITTEN = "its sender died before the letter could reach the broker"
 _SHOWN: Mapping[bytes, tuple[State, str]] = {
-    b"": ("planned", _NEVER_WRITTEN),
     b"\0": ("planned", _NEVER_WRITTEN),
     bytes([_CONFIRMED]): ("confirmed", "the broker had confirmed it when its sender died"),
 }
-"""Byte of a letter (a file of before 0.10 ends behind the last that was written) -> what it means for the
-ledger."""
+"""Byte of a letter -> what it means for the ledger; behind the end of a cut file nothing is known."""
 
 
 class Mark:
