@@ -136,7 +136,10 @@ class KafkaPublisher:
             self._produce(letter.number, message, target)
         except (KafkaException, BufferError) as error:
             failed = error.args[0]
-            refused = isinstance(failed, KafkaError) and failed.code() in _REFUSED
+            code = failed.code() if isinstance(failed, KafkaError) else None
+            if code == KafkaError._FATAL:
+                return  # the next poll says of what, and by that all that is open ends
+            refused = code in _REFUSED
             self._open.pop(letter.number)
             self._done.append(Sent(letter.number, "refused" if refused else "in_doubt", str(failed)))
             self._lost = None if refused else ConnectionLost(f"{self._cluster.name}: {failed}")

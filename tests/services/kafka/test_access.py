@@ -1,5 +1,7 @@
 """What a Kafka cluster refuses, and what cannot be reached, is said in one line."""
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,10 +72,16 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
     assert bob.consumers([Target("topic", "orders-dlt")]) == {}, "an empty list of groups proves nothing"
 
 
-def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka) -> None:
+@pytest.mark.parametrize("waits", [0, 1], ids=["before", "after"])
+def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka, waits: float) -> None:
+    """The library asks for the right to write by itself: a letter comes before its answer, or after."""
+
+    def letters() -> Iterator[Outgoing]:
+        time.sleep(waits)
+        yield Outgoing(0, dead(0), Target("topic", "orders-dlt"), provenance(0, "plan"))
+
     publisher = by_sasl(guarded, "bob").publisher("plan", 10)
-    letter = Outgoing(0, dead(0), Target("topic", "orders-dlt"), provenance(0, "plan"))
-    answers, error = said(publisher, iter([letter]))
+    answers, error = said(publisher, letters())
     publisher.close()
     assert isinstance(error, AccessDenied)
     assert [answer.outcome for answer in answers] == ["refused"]
