@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml
 
 brokers: setup
 	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
-		postgres mariadb redis s3 worker-python chromium npm
+		postgres mariadb redis s3 worker-python spark-classes chromium npm
 
 demo: setup
 	@$(BIN)/python tests/support/needs.py java
@@ -51,7 +51,7 @@ test-without-brokers: setup
 
 test-all: setup
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
-		tests/services tests/e2e tests/unit/analyzers/spark tests/unit
+		tests/services tests/unit/analyzers/spark tests/e2e tests/unit
 
 bench: brokers
 	$(BIN)/python bench/run.py

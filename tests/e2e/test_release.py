@@ -1,5 +1,6 @@
 """What is given away: the same bytes each time, with all that a user needs and nothing of this machine."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -105,7 +106,10 @@ def test_the_wheel_alone_runs_the_demo(wheels: list[Path], tmp_path: Path) -> No
     (site,) = (tmp_path / "venv").glob("lib/python*/site-packages")
     (site / "pyspark").symlink_to(Path(pyspark.__file__).parent)
     words = [python.with_name("dlq"), "demo", "--folder", "tour"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+    home = {"SPARK_HOME": str(Path(pyspark.__file__).parent)}  # whose class data is there already
+    done = subprocess.run(
+        words, cwd=tmp_path, env=os.environ | home, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "0 sent, 24 known before" in done.stdout
 

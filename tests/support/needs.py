@@ -48,8 +48,9 @@ FETCHED = {
     "kafka": ["brokers/kafka/install.py"],
     "s3": ["servers/s3_server.py", "install"],
     "worker-python": ["servers/worker_python.py"],
+    "spark-classes": ["spark_classes.py"],
 }
-"""Name -> the program, from here, that fetches it into .brokers."""
+"""Name -> the program, from here, that fetches or makes it."""
 
 
 def _apt(*words: str) -> bool:

@@ -127,6 +127,12 @@ def run(
     return subprocess.CompletedProcess(running.args, running.wait(), *printed)
 
 
+def analyze(archive: str) -> None:
+    """`dlq analyze` of an archive on this disk."""
+    done = run(["analyze"], Path(archive), {**os.environ, "DLQ_ARCHIVE": archive, "XDG_CONFIG_HOME": archive})
+    assert done.returncode == 0, done.stderr
+
+
 def _text(stream: IO[bytes]) -> str:
     stream.seek(0)
     return stream.read().decode().replace("\r\n", "\n")

@@ -3,19 +3,19 @@
 from pathlib import Path
 
 import pytest
+from support import preloaded
 from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
 from support.brokers.rocketmq.driver import Driver, eventually, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, read_all
 from support.brokers.rocketmq.install import VERSIONS, has_proxy
 
-from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, ReadRequest
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.core.record import Record
-from dlq.core.settings import Settings, Source, Spark
+from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
 FORGETFUL = PROGRAMS / "RocketForgetful.java"
@@ -65,7 +65,7 @@ def test_a_grpc_consumers_letter_is_known_by_its_retry_topic(version: str, tmp_p
         assert replay_to_group(connector, died_at_once) == "refused"
         pull(store, connector, SOURCE, PullOptions("drain"))
         connector.close()
-    analyze(store, Settings(spark=Spark(master="local[2]")))
+    preloaded.analyze(store.location)
     columns = "mechanism, cause, origin, origin_group, message_id, keys[1], decode(body)"
     found = (
         views.connect(store).execute(f"SELECT {columns} FROM letters WHERE message_id = '{key}'").fetchall()

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
 from support.brokers.rocketmq.driver import eventually, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
 
-from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rocketmq.remoting import RequestCode
 from dlq.core.record import Record
-from dlq.core.settings import Settings, Source, Spark
+from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
-SETTINGS = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
 TEXTS = {name: (PROGRAMS / f"{name}.java").read_text() for name in ("RocketFailing", "RocketUndecided")}
 WAYS = ("send_back", "fallback", "orderly")
 
@@ -41,9 +40,9 @@ def running(cluster: RocketMQ, program: str, *arguments: str) -> Iterator[None]:
         process.wait(30)
 
 
-def analyzed(rocket: Rocket, store: Store, source: Source, query: str) -> list[tuple[Any, ...]]:
+def analyzed(rocket: Rocket, store: LocalStore, source: Source, query: str) -> list[tuple[Any, ...]]:
     pull(store, rocket.connector, source, PullOptions("drain"))
-    analyze(store, SETTINGS)
+    preloaded.analyze(store.location)
     return views.connect(store).execute(query).fetchall()
 
 

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import preloaded
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, eventually, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
 
-from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import ReadRequest
 from dlq.core.rocketmq_topics import HALF, OP_TOPIC
-from dlq.core.settings import Settings, Source, Spark
+from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
 REQUEST = ReadRequest(Source("tx", "pay", transactions=True), "drain", "p")
@@ -103,7 +103,7 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
         time.sleep(1)
         pull(store, connector, REQUEST.source, PullOptions("drain"))
         connector.close()
-    analyze(store, Settings(spark=Spark(master="local[2]")))
+    preloaded.analyze(store.location)
     look = views.connect(store).execute
     assert look("SELECT state, discarded FROM transactions").fetchall() == [("ended", False)] * 2
     letters = look("SELECT cause, transaction_state, advice FROM letters WHERE cause IS NOT NULL").fetchall()

@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support import preloaded
 from support.brokers.rocketmq.driver import Driver, Half, eventually, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 
-from dlq.analyzers.spark.job import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.base import Outgoing
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
 from dlq.core.rocketmq_topics import DISCARDED, HALF
-from dlq.core.settings import Settings, Source, Spark
+from dlq.core.settings import Source
 
 pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
-SETTINGS = Settings(spark=Spark(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}))
 HOUR = 3_600_000
 
 
@@ -71,7 +70,7 @@ def test_every_way_into_a_dead_letter_topic_and_every_duplicate_is_told_apart(
     source = Source("dead", "pay", group=f"{group}*")
     eventually(lambda: driver.end(rocket.dead) >= 14)
     drain(rocket, store, source)
-    analyze(store, SETTINGS)
+    preloaded.analyze(store.location)
     found = letters(store, "keys[1], mechanism, duplicate_kind, cause, origin, attempts, record_id")
     mechanisms = {
         row[0]: row[1] for row in found if row[0] in ("send_back", "client_fallback", "pop", "none")
@@ -170,7 +169,7 @@ def test_every_state_of_a_transaction_is_told(rocket: Rocket, tmp_path: Path) ->
     eventually(lambda: len(copies(rocket, list(keys)[-1])) > 0)
     drain(rocket, store, source)
     driver.set("transactionTimeOut", 500)
-    analyze(store, SETTINGS)
+    preloaded.analyze(store.location)
     rows = (
         views.connect(store)
         .execute("SELECT unique_key, state, discarded, check_reached_producer FROM transactions")
