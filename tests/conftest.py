@@ -1,5 +1,6 @@
 """Which servers tests share, and which tests run one after the other in one worker: it starts once there."""
 
+import gc
 import re
 from typing import Any
 
@@ -29,6 +30,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 
     items.sort(key=lambda item: group_of(item.nodeid) not in (*RABBITMQ, *ROCKETMQ))
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests live to the end: nobody need look through them for what may go."""
+    gc.freeze()
 
 
 def group_of(nodeid: str) -> str:
