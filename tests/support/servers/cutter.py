@@ -43,4 +43,5 @@ def _pass_on(source: socket.socket, sink: socket.socket, room: int, over: thread
             room -= len(data)
     for end in (source, sink):
         with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+            end.shutdown(socket.SHUT_RDWR)  # which ends what waits for it
+        end.close()  # or who still writes to a full buffer would hang
