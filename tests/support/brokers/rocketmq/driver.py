@@ -4,7 +4,8 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from dlq.connectors.rocketmq.connection import Access, Link
@@ -206,17 +207,23 @@ class Driver:
         self.ok(RequestCode.END_TRANSACTION, fields)
 
     def finish_at_once(self, half: "Half", commit: bool) -> None:
-        """The same on a broker that goes on to be used; returns when the op record is written.
+        """The same on a broker that goes on to be used; returns when the op record is written."""
+        written = self.end(OP_TOPIC)
+        with self.gathering_nothing():
+            self.finish(half, commit)
+            eventually(lambda: self.end(OP_TOPIC) > written)
+
+    @contextmanager
+    def gathering_nothing(self) -> Iterator[None]:
+        """Transactions end meanwhile on a broker that goes on to be used.
 
         With 5.5's usual settings TransactionalMessageServiceImpl.batchSendOpMessage lets its thread spin on a
         whole processor as soon as nothing has ended for an interval. It reads them only when it wakes: with
         these it writes without gathering, and sleeps until the next transaction ends.
         """
-        written = self.end(OP_TOPIC)
         self.set("transactionOpBatchInterval", 3_600_000)
         self.set("transactionOpMsgMaxSize", 1)
-        self.finish(half, commit)
-        eventually(lambda: self.end(OP_TOPIC) > written)
+        yield
         self.set("transactionOpMsgMaxSize", 4096)
         self.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
 
