@@ -51,7 +51,7 @@ test-without-brokers: setup
 
 test-all: setup
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
-		tests/services tests/unit/analyzers/spark tests/e2e tests/unit
+		tests/services tests/e2e tests/unit
 
 bench: brokers
 	$(BIN)/python bench/run.py

@@ -8,7 +8,7 @@ import pytest
 
 pytest_plugins = ["support.real_servers", "support.warm_spark"]
 
-_UNIT, _SPARK = "tests/unit/", "tests/unit/analyzers/spark/"
+_SERVICES, _UNIT, _SPARK = "tests/services/", "tests/unit/", "tests/unit/analyzers/spark/"
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -25,11 +25,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one RabbitMQ or RocketMQ take one worker the longest: they come first."""
+    """All tests of one RabbitMQ or RocketMQ take one worker the longest: they come first, and those of the
+    one Spark session before what needs no server."""
     from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
     from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
 
-    items.sort(key=lambda item: group_of(item.nodeid) not in (*RABBITMQ, *ROCKETMQ))
+    def rank(item: pytest.Item) -> int:
+        group = group_of(item.nodeid)
+        if group in (*RABBITMQ, *ROCKETMQ):
+            return 0
+        if item.nodeid.startswith(_SERVICES):
+            return 1
+        return 2 if group == _SPARK else 3
+
+    items.sort(key=rank)
 
 
 def pytest_collection_finish() -> None:
