@@ -13,7 +13,7 @@ from dlq.core.settings import Spark
 CONF = {
     "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
     # For a handful of rows the best machine code comes too late.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
