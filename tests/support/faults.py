@@ -121,6 +121,10 @@ class Archive:
         with Brokers(self.settings) as brokers:
             return make(self.store, self.settings, Wanted(any_advice=True, **wanted), brokers).plan
 
+    def replay_ids(self, plan: str) -> Counter[str]:
+        """That of each letter of a plan, once."""
+        return Counter(letter.key for letter in planfile.letters(self.store, plan))
+
     def apply(self, plan: str, when: When = never) -> Run:
         """What is left of a plan. Raises BrokerError where it could not even begin."""
         with Brokers(self.settings) as brokers, opened(self.settings.ledger, self.store) as ledger:

@@ -128,7 +128,7 @@ def run(
 
 
 def analyze(archive: str) -> None:
-    """`dlq analyze` of an archive on this disk."""
+    """`dlq analyze` of an archive on this disk, without a configuration."""
     done = run(["analyze"], Path(archive), {**os.environ, "DLQ_ARCHIVE": archive, "XDG_CONFIG_HOME": archive})
     assert done.returncode == 0, done.stderr
 

@@ -128,17 +128,29 @@ class Rabbit:
             self.channel.basic_publish("", queue, body, wanted, mandatory=True)
 
     def fill(self, queue: str, number: int, body: bytes = b"letter %d", **properties: Any) -> None:
-        """Publish many small numbered messages quickly and wait until all lie in the queue."""
+        """Publish many small numbered messages quickly and wait until all lie in the queue, confirmed: what
+        a node holds in memory is lost when it is killed."""
         before = self.depth(queue)
         wanted = pika.BasicProperties(**{"delivery_mode": 2, **properties})
         publish = encoded(1, spec.Basic.Publish(exchange="", routing_key=queue))
         header = cache(lambda size: frame.Header(1, size, wanted).marshal())
         link = DuplexLink(parameters(self.broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
+        link.call(spec.Confirm.Select(), spec.Confirm.SelectOk)
+        link.start()
         for i in range(number):
             content = body % i if b"%d" in body else body
             link.put(publish + header(len(content)) + frame.Body(1, content).marshal())
-        while link.unsent:
+        up_to, alone = 0, set[int]()
+        while up_to + len(alone) < number:
             link.turn(1.0)
+            for method in link.take_methods():
+                assert isinstance(method, spec.Basic.Ack), method
+                if method.multiple:
+                    up_to = max(up_to, method.delivery_tag)
+                    alone = {tag for tag in alone if tag > up_to}
+                elif method.delivery_tag > up_to:
+                    alone.add(method.delivery_tag)
+        link.stop()
         self.wait_for(queue, before + number)
         link.close()
 

@@ -223,9 +223,11 @@ class Driver:
         """
         self.set("transactionOpBatchInterval", 3_600_000)
         self.set("transactionOpMsgMaxSize", 1)
-        yield
-        self.set("transactionOpMsgMaxSize", 4096)
-        self.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
+        try:
+            yield
+        finally:
+            self.set("transactionOpMsgMaxSize", 4096)
+            self.set("transactionOpBatchInterval", OP_BATCH_INTERVAL_MS)
 
 
 class Half:
