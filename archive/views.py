@@ -4,7 +4,8 @@
     verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
     audit         who did what: to failures and plans as the caller gives it, and dismissals of letters
-    letters       every column of record and verdict, replay_state, and analysis: where the verdict is from
+    letters       every column of record and verdict, replay_state, analysis (where the verdict is from), and
+                  still_queued: it lies in its dead-letter queue, too, as the caller gives it
     ls            the columns of letters that `dlq ls` shows
 
 The SQL of users runs on the same connection. It can read these views and nothing else: only the
@@ -15,7 +16,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from itertools import chain
 
 import duckdb
@@ -40,6 +41,7 @@ LETTER_COLUMNS = (
     *(name for name in analyses.VERDICTS.names if name not in SEGMENT.names),
     "replay_state",
     "analysis",
+    "still_queued",
 )
 
 _OF_CHOSEN = "SEMI JOIN _chosen USING (source, record_id)"
@@ -54,6 +56,8 @@ _NARROWED: Mapping[str, str] = {
 
 Page = Mapping[str, Set[str]]
 """Some letters: a segment's file, as DuckDB names it -> the ids of those of its letters."""
+Queued = Mapping[str, Collection[str]]
+"""Stem of a segment whose letters still lie in their queue -> the ids of those that do not."""
 
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC, record_id"
 """Letters of which nothing says when they died come last."""
@@ -69,17 +73,19 @@ def connect(
     before: str | None = None,
     preview: pa.Table | None = None,
     audit: pa.Table | None = None,
+    queued: Queued | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
     the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `preview` (columns
     VERDICTS) is what letters shows of letters without a verdict; `audit` (columns AUDIT) is what
-    people said of failures and plans. Times come back in UTC. Raises UsageError,
-    ArchiveError, FormatTooNew.
+    people said of failures and plans; `queued` says which letters are still_queued. Times come back in UTC.
+    Raises UsageError, ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
-    segments = [store.url(manifest.segment) for manifest in manifests.every(store) if manifest.rows]
+    files = {m.stem: store.url(m.segment) for m in manifests.every(store) if m.rows}
+    segments = [*files.values()]
     tables = {
         name: [store.url(file) for file in (chosen.tables.get(name, ()) if chosen else ())]
         for name in analyses.TABLES
@@ -95,7 +101,8 @@ def connect(
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _audit(connection, audit)
         _judged(connection, chosen.analysis if chosen else None, preview)
-        _letters(connection)
+        left = {files[stem]: out for stem, out in (queued or {}).items() if stem in files}
+        _letters(connection, _still_queued(connection, left))
         _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
     return connection
 
@@ -238,6 +245,19 @@ def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
                 connection.execute(f"CREATE TEMP VIEW {name} AS FROM _every_{name} {rest}")
 
 
+def _still_queued(connection: duckdb.DuckDBPyConnection, left: Queued) -> str:
+    """The column: true in these segments' files, but for the letters that are named out."""
+    if not left:
+        return "false"
+    lies = f"r.segment_file IN ({', '.join(map(_literal, left))})"
+    out = [(file, record_id) for file, ids in left.items() for record_id in ids]
+    if not out:
+        return lies
+    columns = zip(("segment_file", "record_id"), map(pa.array, zip(*out, strict=True)), strict=True)
+    _given(connection, "_taken_out", pa.table(dict(columns)))
+    return f"{lies} AND (r.segment_file, r.record_id) NOT IN (FROM _taken_out)"
+
+
 def _letter_column(name: str) -> str:
     if name in _VERDICT_WINS:
         return f'CASE WHEN v.record_id IS NULL THEN r."{name}" ELSE v."{name}" END AS "{name}"'
@@ -246,10 +266,11 @@ def _letter_column(name: str) -> str:
     return f'r."{name}"' if name in SEGMENT.names else f'v."{name}"'
 
 
-def _letters(connection: duckdb.DuckDBPyConnection) -> None:
+def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
     connection.execute(f"""
         CREATE TEMP VIEW _placed AS
-        SELECT {", ".join(map(_letter_column, LETTER_COLUMNS))}, r.segment_file, r.segment_row
+        SELECT {", ".join(map(_letter_column, LETTER_COLUMNS[:-1]))}, {still_queued} AS still_queued,
+               r.segment_file, r.segment_row
         FROM _stored r
         LEFT JOIN _judged v ON v.record_id = r.record_id AND v.source = r.source
         LEFT JOIN (

@@ -219,6 +219,7 @@ class Run:
         """The report's document, of this run's analysis, or of the one before where this one failed."""
         from dlq.archive import analyses
         from dlq.cli.views import events, replays
+        from dlq.replay import still_queued
         from dlq.reports import report
 
         if analyses.latest(self._context.store) is None:
@@ -228,8 +229,10 @@ class Run:
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
         # A ledger that is gone must be mended, but what died tonight is reported all the same.
         known = replays(self._context, lambda error: self._fail("ledger_missing", error, code_of(error)))
+        said = events(self._context)
+        queued = still_queued.queued(self._context.store, self._context.settings)
         self._report = report.make(
-            self._context.store, known, masks, None, with_letters, events=events(self._context)
+            self._context.store, known, masks, None, with_letters, events=said, queued=queued
         )
 
     def _write_report(self, format_: str, path: str) -> None:

@@ -81,7 +81,7 @@ def show_plan(
 
 
 def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
-    """A replay takes no copied letter out of its queue, and somebody may move it back once more."""
+    """A replay takes no letter out of its dead-letter queue, and somebody may move it back once more."""
     left = list(still_queued.in_words(context.settings, document["still_queued"]))
     for words, command in left:
         context.console.print(f"\n{words}; a replay leaves them there, afterwards `{command}` takes them out")

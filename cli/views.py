@@ -46,10 +46,12 @@ def open_views(context: Context, with_plans: bool = False) -> "duckdb.DuckDBPyCo
     """A read-only connection over the archive and the ledger. The view `audit` has who made plans only
     `with_plans`, each of which is a file to read."""
     from dlq.archive.views import connect
-    from dlq.replay import planfile
+    from dlq.replay import planfile, still_queued
 
     plans = planfile.made(context.store) if with_plans else ()
-    return connect(context.store, replays(context), audit=audit([*events(context), *plans]))
+    queued = still_queued.queued(context.store, context.settings)
+    said = audit([*events(context), *plans])
+    return connect(context.store, replays(context), audit=said, queued=queued)
 
 
 def audit(said: "Iterable[Event]") -> "pa.Table":

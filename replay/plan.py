@@ -25,7 +25,7 @@ from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.replay import ledger as ledgers
-from dlq.replay import planfile
+from dlq.replay import planfile, still_queued
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations
 from dlq.replay.edits import NO_EDITS, Edits
@@ -161,7 +161,8 @@ class Planner:
 
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
-        connection = views.connect(self._store, replays)
+        queued = still_queued.queued(self._store, self._settings)
+        connection = views.connect(self._store, replays, queued=queued)
         loader = Loader(self._store, PREVIEW_COLUMNS)
         try:
             for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):

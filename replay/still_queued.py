@@ -1,15 +1,18 @@
-"""Letters that were copied and still lie in their dead-letter queues: a replay does not take them out.
+"""Letters that still lie in their dead-letter queues, though the archive holds them: a replay does not take
+them out.
 
-A drain afterwards recognises them, archives nothing twice, and settles their manifests. Whether somebody else
-has taken them meanwhile, no pull has seen. Some brokers remove no letter, however it is pulled.
+They were copied, or a drain had captured them and the broker never said that they are gone. The next drain
+recognises them, archives nothing twice, and settles their manifests. Whether somebody else has taken them
+meanwhile, no pull has seen. Some brokers remove no letter, however it is pulled.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from dlq.archive import manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
+from dlq.archive.views import Queued
 from dlq.core.brokers import kind_of
 from dlq.core.settings import Settings
 from dlq.replay import planfile
@@ -18,15 +21,26 @@ from dlq.replay.planfile import Header
 
 def is_left(manifest: Manifest, settings: Settings) -> bool:
     """Whether letters of this segment may lie in their queue still; `settled_ids` of them do not."""
-    source = settings.sources.get(manifest.source)
-    if manifest.mode != "copy" or manifest.settled or source is None:
+    if manifest.settled:
         return False
+    source = settings.sources.get(manifest.source)
+    if source is None:  # a file that was imported is a copy, too, and lies in no queue
+        return manifest.mode == "drain"
     return not kind_of(settings.brokers[source.broker].kind).keeps_letters
+
+
+def queued(store: Store, settings: Settings) -> Queued:
+    """The segments with such letters, and which of their letters are out."""
+    return {
+        manifest.stem: frozenset(manifest.settled_ids)
+        for manifest in manifests.every(store)
+        if is_left(manifest, settings)
+    }
 
 
 def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:
     """Source -> letters of the plan that lie in its queue still."""
-    gone: dict[str, Collection[str]] = {}
+    gone: dict[str, frozenset[str]] = {}
     source_of: dict[str, str] = {}
     for manifest in manifests.every(store):
         if is_left(manifest, settings):
@@ -45,5 +59,6 @@ def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:
 def in_words(settings: Settings, counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """What to say of each source, and the command that takes its letters out."""
     for source, count in counts.items():
-        queue = settings.sources[source].queue
-        yield f"{count:,} still lie in {queue}: they were copied", f"dlq pull {source} --mode drain"
+        known = settings.sources.get(source)
+        place = known.queue if known else f"the queue of source {source}, which is not configured any more"
+        yield f"{count:,} still lie in {place}: no pull has taken them out", f"dlq pull {source} --mode drain"

@@ -49,7 +49,7 @@ class Books:
     waiting: int = 0
     in_doubt: int = 0
     still_queued: int = 0
-    """Of `replayed`: copied letters that still lie in their dead-letter queue."""
+    """Of `replayed`: letters that still lie in their dead-letter queue: no pull has taken them out."""
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

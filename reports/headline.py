@@ -34,6 +34,7 @@ def sentences(document: Document) -> list[str]:
         _why(document["causes"]),
         _what_to_do(document),
         *_doubts(document["counts"]),
+        *_still_queued(document),
         *_previewed(document["previewed"]),
     ]
 
@@ -132,6 +133,12 @@ def _what_to_do(document: Document) -> str:
     parts += [f"{confirmed:,} went back already"] if confirmed else []
     parts += [f"{dismissed:,} dismissed"] if dismissed else []
     return f"{'; '.join(parts)}." if parts else "Nothing is left to do."
+
+
+def _still_queued(document: Document) -> list[str]:
+    count = sum(row["still_queued"] for row in document["sources"])
+    which = "All" if count == document["letters"] else f"{count:,}"
+    return [f"{which} of them still lie in their dead-letter queues."] if count else []
 
 
 def _doubts(counts: Mapping[str, int]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlq.archive import analyses, user_sql, views
 from dlq.archive.files import PRIVATE, SHARED
 from dlq.archive.store import Store
+from dlq.archive.views import Queued
 from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.failures import Event
@@ -48,13 +49,15 @@ def make(
     preview: "pa.Table | None" = None,
     part: Part | None = None,
     events: Sequence[Event] = (),
+    queued: Queued | None = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `preview`
     (columns VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out;
-    `events` are what people said of failures. `alarming` are its `counts` without letters of snoozed
-    failures, but for those in doubt. Raises UsageError when there is neither an analysis nor a preview.
+    `events` are what people said of failures; `queued` says which letters lie in their queues. `alarming`
+    are its `counts` without letters of snoozed failures, but for those in doubt. Raises UsageError when
+    there is neither an analysis nor a preview.
     """
     analysis = analyses.latest(store)
     if analysis is None and (preview is None or not preview.num_rows):
@@ -62,7 +65,7 @@ def make(
     if before is not None:
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)
-    with views.connect(store, replays, before=before, preview=preview) as connection:
+    with views.connect(store, replays, before=before, preview=preview, queued=queued) as connection:
         lives = [row for row in failures.gather(connection, events, now()) if row["state"] != "new"]
         if part is not None:
             views.narrow(connection, user_sql.condition(part.condition(connection)))

@@ -61,6 +61,12 @@ _STEPS = (
         "{letters} carry no evidence; a rule of your own in dlq.toml can name their cause",
     ),
     _Step(
+        lambda n, _waiting: n["still_queued"],
+        "dlq pull --mode drain",
+        "{letters} went back and still lie in their dead-letter queues: take them out before somebody moves "
+        "them once more",
+    ),
+    _Step(
         lambda n, _waiting: n["confirmed"],
         "dlq verify",
         "{letters} went back: prove that nothing is lost or doubled",
@@ -110,7 +116,8 @@ _FACTS = """
            coalesce(replay_state, 'none') AS replay_state, coalesce(analysis = 'preview', false) AS previewed,
            time_bucket(to_seconds({step}), dead_at, {origin}) AS bucket, count(*) AS letters,
            min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
-           sum(body_size) AS body_bytes, min(record_id) AS example
+           sum(body_size) AS body_bytes, min(record_id) AS example,
+           count(*) FILTER (still_queued) AS still_queued
     FROM letters WHERE NOT (cause IS NULL AND rule IS NOT NULL) GROUP BY ALL"""
 # A judged record without a cause is evidence beside a letter (the copies of a half message, say), no letter.
 _SPAN = """
@@ -121,7 +128,8 @@ _CAUSES = """
     FROM facts GROUP BY cause ORDER BY letters DESC, cause"""
 _SOURCES = """
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
-           min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes
+           min(first) AS first, max(last) AS last, sum(body_bytes)::BIGINT AS body_bytes,
+           sum(still_queued)::BIGINT AS still_queued
     FROM facts GROUP BY source ORDER BY letters DESC, source"""
 _MATRIX = """
     SELECT cause, source, sum(letters)::BIGINT AS letters FROM facts GROUP BY ALL ORDER BY ALL"""
@@ -174,6 +182,8 @@ _HOW_MANY = """
            count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing,
            (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated,
+           (SELECT coalesce(sum(still_queued) FILTER (replay_state = 'confirmed'), 0)::BIGINT FROM facts)
+               AS still_queued,
            (SELECT epoch(min(first) FILTER (replay_state NOT IN ('confirmed', 'dismissed'))) FROM facts)
                AS oldest
     FROM incidents

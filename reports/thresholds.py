@@ -14,6 +14,7 @@ STATES = ("planned", "sending", "confirmed", "returned", "refused", "in_doubt", 
 NAMES = (
     "total", "open", "no_verdict", *CAUSES, *ADVICE, *STATES,
     "duplicates", "fingerprints", "new_failures", "regressed", "incidents", "ongoing", "oldest",
+    "still_queued",
 )  # fmt: skip
 """What an expression can name: the report's `counts`, of which `alarming` leaves out snoozed failures."""
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "exception_class", "exception_message", "origin", "advice",
-    "attempts", "replay_state", "analysis", "broker_kind", "fingerprint",
+    "attempts", "replay_state", "analysis", "broker_kind", "fingerprint", "still_queued",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
@@ -57,7 +57,7 @@ def ls(
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
     body_size, laps, replay_state, analysis (the one that judged it, or preview); and every other column of
-    the view letters.
+    the view letters, such as still_queued: it lies in its dead-letter queue, too.
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
@@ -86,6 +86,8 @@ def ls(
         letters = [dict(zip(FOR_EYES, row, strict=True)) for row in shown]
         is_more = most and next(found.rows, None)
         _draw(context, _standing(context, connection, letters), note is not None)
+        if left := sum(letter["still_queued"] for letter in letters):
+            context.say(f"{left} of these still lie in their dead-letter queues: no pull has taken them out")
     else:
         context.emit_rows(chosen, shown)
         is_more = most and next(found.rows, None)

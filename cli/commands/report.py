@@ -65,14 +65,16 @@ def report(
     With --where, --source, --since, --incident or --failure all of it is about those letters alone.
 
     --fail-on compares total, open, no_verdict, a cause, an advice, a replay state such as in_doubt,
-    duplicates, fingerprints, new_failures, regressed, incidents or ongoing with a number, or with a share of
-    all letters that are not dismissed, and oldest, the age of the oldest letter that did not go back, with a
+    duplicates, fingerprints, new_failures, regressed, incidents, ongoing or still_queued (they went back, and
+    lie in their dead-letter queues, too) with a number, or with a share of all letters that are not
+    dismissed, and oldest, the age of the oldest letter that did not go back, with a
     duration (1h). Letters of snoozed failures (dlq failures) count for it only while they are in doubt.
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
     from dlq.analyzers.preview import preview
     from dlq.cli.views import events, replays
+    from dlq.replay import still_queued
     from dlq.reports import previews, thresholds
     from dlq.reports import report as reports
 
@@ -87,8 +89,10 @@ def report(
         context.say(previews.too_many(seen.letters))
     part = _part(context, selecting.Selection(where, source, since, incident, failure))
     ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
-    said = events(context)
-    document = reports.make(context.store, ledger, masks, compare, with_letters, seen.verdicts, part, said)
+    said, queued = events(context), still_queued.queued(context.store, context.settings)
+    document = reports.make(
+        context.store, ledger, masks, compare, with_letters, seen.verdicts, part, said, queued
+    )
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:

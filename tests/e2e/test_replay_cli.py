@@ -306,14 +306,19 @@ def test_copied_letters_are_said_to_lie_in_their_queue_until_a_drain(tmp_path: P
     desk.broker.declare("orders")
     assert desk("pull", "--mode", "copy").code == 0
     shown = desk.say("replay", "plan", "--any-advice").out
-    assert f"{LETTERS} still lie in orders.dlq: they were copied; a replay leaves them there" in shown
+    assert (
+        f"{LETTERS} still lie in orders.dlq: no pull has taken them out; a replay leaves them there" in shown
+    )
     plan = shown.split("Next: dlq replay apply ")[1].strip()
     drain = f"Next: dlq pull orders --mode drain   # {LETTERS} still lie in orders.dlq"
     assert drain in desk.say("replay", "apply", plan).out
     assert drain in desk.say("replay", "status", plan).out
     verified = desk.say("verify")
     assert verified.code == 0
-    assert f"{LETTERS} still lie in orders.dlq: they were copied; next: dlq pull orders" in verified.err
+    assert (
+        f"{LETTERS} still lie in orders.dlq: no pull has taken them out; next: dlq pull orders"
+        in verified.err
+    )
     drained = desk("pull", "orders", "--mode", "drain").json["sources"][0]
     assert (drained["captured"], drained["recaptured"], desk.broker.depth("orders.dlq")) == (0, LETTERS, 0)
     assert "Next: dlq verify" in desk.say("replay", "status", plan).out

@@ -202,7 +202,7 @@ def fill(
 ) -> list[Record]:
     """A committed segment of letters and, unless `advice` is None, a verdict for each."""
     letters = [letter(number, origin_kind="queue", **values) for number in range(start, start + count)]
-    segments.commit(store, "orders", f"pull{start}", 0, "drain", letters, {})
+    segments.commit(store, "orders", f"pull{start}", 0, "drain", letters, {}, settled=True)
     if advice is not None:
         judge(store, {one.record_id: advice for one in letters})
     return letters

@@ -1,4 +1,4 @@
-"""Copied letters lie in their dead-letter queue after their replay, until a drain takes them out."""
+"""Letters lie in their dead-letter queue after their replay, until a pull has taken them out."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,18 +7,18 @@ import pytest
 from support.archives import letter
 from support.replaying import Replaying, settings
 
-from dlq.archive import manifests, segments
+from dlq.archive import manifests, segments, views
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Broker
 from dlq.replay import planfile
-from dlq.replay.still_queued import is_left, of_plan
+from dlq.replay.still_queued import in_words, is_left, of_plan, queued
 from dlq.replay.verify import verify
 
 
-def captured(store: LocalStore, mode: str, start: int, count: int) -> Manifest:
+def captured(store: LocalStore, mode: str, start: int, count: int, is_settled: bool = False) -> Manifest:
     letters = [letter(number, origin_kind="queue") for number in range(start, start + count)]
-    return segments.commit(store, "orders", f"pull{start}", 0, mode, letters, {})  # type: ignore[arg-type]
+    return segments.commit(store, "orders", f"pull{start}", 0, mode, letters, {}, is_settled)
 
 
 def left(replay: Replaying, plan: str) -> dict[str, int]:
@@ -27,13 +27,46 @@ def left(replay: Replaying, plan: str) -> dict[str, int]:
 
 def test_a_plan_names_copied_letters_until_they_are_drained(replay: Replaying) -> None:
     copied = captured(replay.store, "copy", 0, 10)
-    captured(replay.store, "drain", 10, 5)
+    captured(replay.store, "drain", 10, 5, is_settled=True)
     plan = replay.plan(any_advice=True)
     assert left(replay, plan) == {"orders": 10}
     copied = manifests.settle(replay.store, copied, some_ids(replay.store, copied, 4))
     assert left(replay, plan) == {"orders": 6}
     manifests.settle(replay.store, copied)
     assert left(replay, plan) == {}
+
+
+def test_a_plan_names_letters_of_a_drain_that_was_never_settled(replay: Replaying) -> None:
+    """Their queue was never told to forget them, or never answered."""
+    drained = captured(replay.store, "drain", 0, 10)
+    plan = replay.plan(any_advice=True)
+    assert left(replay, plan) == {"orders": 10}
+    replay.apply(plan)
+    [books] = verify(replay.store, replay.config)
+    assert (books.balanced, books.still_queued) == (True, 10)
+    manifests.settle(replay.store, drained)
+    assert left(replay, plan) == {}
+
+
+def test_letters_say_themselves_whether_they_still_lie_there(replay: Replaying) -> None:
+    copied = captured(replay.store, "copy", 0, 4)
+    captured(replay.store, "drain", 10, 5)
+    captured(replay.store, "drain", 20, 6, is_settled=True)
+    manifests.settle(replay.store, copied, some_ids(replay.store, copied, 1))
+    with views.connect(replay.store, queued=queued(replay.store, replay.config)) as connection:
+        sql = "SELECT count(*) FROM _placed WHERE still_queued GROUP BY segment_file ORDER BY segment_file"
+        assert connection.execute(sql).fetchall() == [(3,), (5,)]
+
+
+def test_letters_of_a_source_that_was_renamed_are_named_too(replay: Replaying) -> None:
+    captured(replay.store, "drain", 0, 3)
+    plan = replay.plan(any_advice=True)
+    renamed = replace(replay.config, sources={"new": replace(replay.config.sources["orders"], name="new")})
+    counts = of_plan(replay.store, renamed, planfile.load(replay.store, plan))
+    assert [words for words, _ in in_words(renamed, counts)] == [
+        "3 still lie in the queue of source orders, which is not configured any more: "
+        "no pull has taken them out"
+    ]
 
 
 def some_ids(store: LocalStore, manifest: Manifest, count: int) -> set[str]:
@@ -46,7 +79,7 @@ def test_books_name_the_replayed_ones_and_balance(replay: Replaying) -> None:
     [books] = verify(replay.store, replay.config)
     assert (books.balanced, books.replayed, books.still_queued) == (True, 7, 7)
     assert books.notes == [
-        "of the replayed letters 7 still lie in orders.dlq: they were copied; "
+        "of the replayed letters 7 still lie in orders.dlq: no pull has taken them out; "
         "next: dlq pull orders --mode drain"
     ]
     manifests.settle(replay.store, copied)
@@ -59,11 +92,21 @@ def test_books_name_the_replayed_ones_and_balance(replay: Replaying) -> None:
     [
         ("memory", "copy", False, "orders", True),
         ("memory", "copy", True, "orders", False),
-        ("memory", "drain", False, "orders", False),
+        ("memory", "drain", True, "orders", False),
+        ("memory", "drain", False, "orders", True),
         ("memory", "copy", False, "imported", False),
+        ("memory", "drain", False, "renamed", True),
         ("rocketmq", "copy", False, "orders", False),
     ],
-    ids=["copied", "drained since", "drained", "from a file", "nothing is ever removed"],
+    ids=[
+        "copied",
+        "drained since",
+        "drained",
+        "captured and not acknowledged",
+        "from a file",
+        "of a source that has another name now",
+        "nothing is ever removed",
+    ],
 )
 def test_which_segments_count(
     tmp_path: Path, kind: str, mode: str, settled: bool, source: str, expected: bool
