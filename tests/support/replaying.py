@@ -4,13 +4,15 @@ What arrived is a line of the file with the letter's replay id, so that another 
 after `kill -9`, can count what really was sent.
 """
 
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, NamedTuple, TextIO, cast
 
 from support.archives import letter, write_analysis
 
@@ -47,6 +49,16 @@ from dlq.replay.reconcile import Decision, reconcile
 from dlq.replay.status import counts
 
 Fate = Callable[[int], Outcome]
+PLACES = ("taken", "marked", "written", "answered")
+"""Where a letter is on its way through `QueueFile.publish`, in this order."""
+
+
+class Strike(NamedTuple):
+    """The process sends itself a signal when so many letters have been at a place."""
+
+    place: str
+    letters: int
+    signal: int = signal.SIGKILL
 
 
 def confirm(_number: int) -> Outcome:
@@ -70,6 +82,8 @@ class QueueFile:
         self.pause = 0.0
         self.buffer = 0
         """How many of the letters that it was given `publish` holds before it writes the first."""
+        self.strike: Strike | None = None
+        self._been = Counter[str]()
         self.most = self.widest = 0
         self.witnesses: list[str] = []
         self.forgotten: list[tuple[str, bool]] = []
@@ -126,6 +140,7 @@ class QueueFile:
             for count, one in enumerate(outgoing, 1):
                 in_flight.append(one.number)
                 held.append(one)
+                self._is_at("taken")
                 self.widest = max(self.widest, len(in_flight))
                 while len(held) > self.buffer:
                     self._write(queue, held.popleft(), writing)
@@ -135,15 +150,23 @@ class QueueFile:
                     raise self.error("the broker is gone")
                 while len(in_flight) >= self.most:
                     yield self._answer(in_flight.popleft())
+                    self._is_at("answered")
             for one in held:
                 self._write(queue, one, writing)
         yield from (self._answer(number) for number in in_flight)
 
     def _write(self, queue: TextIO, one: Outgoing, writing: Writing) -> None:
         writing([one.number])
+        self._is_at("marked")
         if self.fate(one.number) in ("confirmed", "in_doubt"):
             queue.write(one.provenance[REPLAY_ID] + "\n")
             time.sleep(self.pause)
+        self._is_at("written")
+
+    def _is_at(self, place: str) -> None:
+        self._been[place] += 1
+        if self.strike is not None and self.strike[:2] == (place, self._been[place]):
+            os.kill(os.getpid(), self.strike.signal)
 
     def _answer(self, number: int) -> Sent:
         outcome = self.fate(number)
@@ -258,7 +281,7 @@ CHILD = """
 import sys
 sys.path[:0] = [sys.argv[1]]
 from pathlib import Path
-from support.replaying import QueueFile, brokers, settings
+from support.replaying import QueueFile, Strike, brokers, settings
 from dlq.archive.store import LocalStore
 from dlq.replay.apply import apply
 from dlq.replay.ledger import opened
@@ -267,6 +290,8 @@ archive, queue_file, plan = Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4]
 config, store = settings(archive, replay={"window": 40}), LocalStore(str(archive))
 queue = QueueFile(queue_file)
 queue.pause, queue.buffer = 0.001, 5
+if place := sys.argv[5:]:
+    queue.strike = Strike(place[0], *map(int, place[1:]))
 stop = Stop(store, plan)
 with brokers(config, queue) as to, opened(config.ledger, store) as ledger, stopping_on_signals(stop):
     run = apply(store, config, plan, to, ledger, stop)
@@ -274,18 +299,10 @@ print(run.sent, run.skipped)
 """
 
 
-def child(replay: Replaying, plan: str) -> "subprocess.Popen[str]":
+def child(replay: Replaying, plan: str, strike: Strike | None = None) -> "subprocess.Popen[str]":
     """Another process that applies a plan, with a window of 40."""
     tests = str(Path(__file__).parents[1])
-    arguments = [tests, replay.store.location, str(replay.queue.path), plan]
+    struck = () if strike is None else (strike.place, f"{strike.letters}", f"{int(strike.signal)}")
+    arguments = [tests, replay.store.location, str(replay.queue.path), plan, *struck]
     command = [sys.executable, "-c", CHILD, *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def wait_for(running: "subprocess.Popen[str]", condition: Callable[[], bool]) -> None:
-    """Wait until something holds while a process runs."""
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.005)

@@ -1,5 +1,6 @@
 """The ledger on real servers: two hosts share a plan, one dies, the server dies; nothing goes twice."""
 
+import signal
 import subprocess
 import sys
 import threading
@@ -161,17 +162,13 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     queue = QueueFile(tmp_path / "queue")
     with brokers(config, queue) as some:
         plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
-    hosts = [
-        subprocess.Popen(
-            hosts_word(host, store, ledger_server, plan, queue), stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        for host in ("north", "south")
-    ]
+    words = {host: hosts_word(host, store, ledger_server, plan, queue) for host in ("north", "south")}
+    words["north"].append("100")
+    hosts = [subprocess.Popen(word, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for word in words.values()]
     begin_together(hosts)
-    wait_for(queue, 300)
-    hosts[0].kill()
+    assert hosts[0].wait(timeout=60) == -signal.SIGKILL
     hosts[0].communicate()
-    wait_for(queue, 500)
+    wait_for(queue, 300)
     ledger_server.kill()
     time.sleep(0.3)
     ledger_server.start()

@@ -1,6 +1,8 @@
 """Another host that applies a plan: a process with a host name of its own, which sees no lock of others.
 
-python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE
+python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE [LETTERS]
+
+It kills itself when it has written so many LETTERS.
 """
 
 import socket
@@ -10,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.replaying import QueueFile, brokers, settings
+from support.replaying import QueueFile, Strike, brokers, settings
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -32,13 +34,14 @@ class OfAnotherHost(LocalStore):
         return super().lock(f"{name}-{socket.gethostname()}")
 
 
-def main(host: str, archive: str, url: str, plan: str, queue_path: str) -> None:
+def main(host: str, archive: str, url: str, plan: str, queue_path: str, letters: str = "") -> None:
     """Says that it is ready, waits for a line, applies the plan, and says how many letters were sent."""
     socket.gethostname = lambda: host
     config = configured(Path(archive), url)
     store = OfAnotherHost(archive)
     queue = QueueFile(Path(queue_path))
     queue.pause = 0.002
+    queue.strike = Strike("written", int(letters)) if letters else None
     with opened(config.ledger, store) as book, brokers(config, queue) as some:
         print("ready", flush=True)
         sys.stdin.readline()

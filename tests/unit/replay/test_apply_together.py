@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.replaying import QueueFile, Replaying, brokers, child, fill, wait_for
+from support.replaying import QueueFile, Replaying, Strike, brokers, child, fill
 
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
@@ -16,15 +16,15 @@ from dlq.replay.ledger import opened
 WINDOW = 40
 
 
-@pytest.mark.parametrize("after", [1, 35, 120])
-def test_kill_minus_nine_in_mid_apply(replay: Replaying, after: int) -> None:
+@pytest.mark.parametrize(
+    ("place", "letters"), [("marked", 1), ("taken", 35), ("written", 35), ("answered", 100)]
+)
+def test_kill_minus_nine_in_mid_apply(replay: Replaying, place: str, letters: int) -> None:
     fill(replay.store, 2000)
     plan = replay.plan(witness=True)
-    running = child(replay, plan)
-    wait_for(running, lambda: len(replay.queue.arrived()) >= after)
-    running.kill()
+    running = child(replay, plan, Strike(place, letters))
+    assert running.wait() == -signal.SIGKILL, running.communicate()
     running.communicate()
-    assert len(replay.queue.arrived()) < 2000
 
     replay.queue.witnesses.append(plan)
     replay.apply(plan)
@@ -38,16 +38,14 @@ def test_kill_minus_nine_in_mid_apply(replay: Replaying, after: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_lets_what_is_in_flight_be_answered(replay: Replaying, number: signal.Signals) -> None:
-    fill(replay.store, 2000)
+    fill(replay.store, 500)
     plan = replay.plan()
-    running = child(replay, plan)
-    wait_for(running, lambda: len(replay.queue.arrived()) >= 50)
-    running.send_signal(number)
+    running = child(replay, plan, Strike("written", 50, number))
     out, err = running.communicate(timeout=30)
     assert (running.returncode, err) == (0, "")
     sent = int(out.split()[0])
-    assert 50 <= sent < 2000
-    assert replay.states(plan) == {"confirmed": sent, "planned": 2000 - sent}
+    assert 50 <= sent <= 50 + WINDOW
+    assert replay.states(plan) == {"confirmed": sent, "planned": 500 - sent}
 
 
 def test_two_applies_of_one_plan_at_once(replay: Replaying) -> None:
