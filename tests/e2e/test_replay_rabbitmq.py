@@ -244,23 +244,25 @@ def test_an_interrupt_is_130_and_leaves_nothing_in_doubt(shop: Callable[..., Sho
 @on_private_nodes
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
 def test_a_broker_killed_in_mid_window_keeps_all_it_confirmed(shop: Callable[..., Shop], kind: str) -> None:
-    here = shop(3000, kind)
-    plan = here.plan("--witness")
+    here = shop(2000, kind)
+    plan = here.plan("--witness", "--rate", "1000")  # it has work for a while whenever the node dies
     running = here.start("replay", "apply", plan)
     here.wait_for(300, running)
     here.rabbit.node.kill()
     with contextlib.suppress(AMQPError):
         here.rabbit.channel.connection.close()
     out, err = running.communicate(timeout=120)
-    assert running.returncode == 6, err
     states = json.loads(out)["states"]
-    assert 0 < states["in_doubt"] <= WINDOW
+    assert running.returncode == (6 if states["in_doubt"] else 4), err
+    assert 0 <= states["in_doubt"] <= WINDOW
+    assert 300 <= states["confirmed"] < 2000
     here.rabbit.node.start()
     here.rabbit.channel = here.rabbit.connect()
 
     # A witness proves nothing after a restart of the node.
     resolved = here.dlq("replay", "reconcile", plan, "-o", "json")
-    assert (resolved.code, resolved.json["resolved"]["unknown"]) == (6, states["in_doubt"])
+    code = 6 if states["in_doubt"] else 0
+    assert (resolved.code, resolved.json["resolved"]["unknown"]) == (code, states["in_doubt"])
     look_and_decide(here, plan)
     assert here.dlq("replay", "apply", plan).code == 0
     once(here, plan)

@@ -3,7 +3,7 @@
 import collections
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 from support import preloaded
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all
-from support.brokers.activemq.sending import kill_when, outgoing
+from support.brokers.activemq.sending import outgoing
 
 from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.base import Sent, Target
+from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.core.errors import BrokerError, ConnectionLost
 
 pytestmark = [pytest.mark.activemq, on_all]
@@ -54,14 +54,15 @@ def test_a_broker_killed_in_mid_drain_loses_and_doubles_nothing(
     monkeypatch.setattr("dlq.capture.pull._FAILOVER_SECONDS", 1.0)
     here.send(*[b"%d" % n for n in range(4000)])
     store = LocalStore(str(tmp_path / "archive"))
-    taken: list[int] = []
-    killer = kill_when(here.broker, lambda: bool(taken) and taken[-1] >= 1500)
+    alive = True
 
     def progress(tally: Any, _whole: int | None) -> None:
-        taken.append(tally.delivered)
+        nonlocal alive
+        if alive and tally.delivered >= 1500:
+            alive = False
+            here.broker.kill()
 
     killed = pull(store, here.connector, here.request().source, PullOptions("drain"), progress)
-    killer.join()
     here.broker.start()
     assert isinstance(killed.error, BrokerError)
     finish(here, store, 4000)
@@ -77,10 +78,10 @@ def test_a_pull_killed_in_mid_drain_loses_and_doubles_nothing(here: Place, tmp_p
         f'[sources.letters]\nbroker = "legacy"\nqueue = "{here.queue}"\n[brokers.legacy]\n{settings}'
     )
     running = preloaded.start(["pull", "--mode", "drain"], tmp_path)
-    while not list(tmp_path.glob("archive/manifests/*.json")):
-        assert running.poll() is None, running.communicate()
+    while running.poll() is None and not list(tmp_path.glob("archive/manifests/*.json")):
+        pass
     running.kill()
-    assert running.wait(60) == -9
+    running.communicate(timeout=60)
     finish(here, LocalStore(str(tmp_path / "archive")), 6000)
 
 
@@ -89,13 +90,17 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
     plan, back = here.queue, f"{here.queue}.back"
     letters = outgoing(here.drain(), Target("queue", back))
     said: list[Sent] = []
-    killer = kill_when(here.broker, lambda: len(said) >= 1000)
+
+    def given() -> Iterator[Outgoing]:
+        for letter in letters:
+            if letter.number == 2000:
+                here.broker.kill()
+            yield letter
+
     publisher = here.connector.publisher(plan, 1000)
-    answers = publisher.publish(iter(letters))
     with pytest.raises(ConnectionLost):
-        collections.deque(map(said.append, answers), maxlen=0)
+        collections.deque(map(said.append, publisher.publish(given())), maxlen=0)
     publisher.close()
-    killer.join()
     here.broker.start()
     numbers = {o: {s.number for s in said if s.outcome == o} for o in ("confirmed", "in_doubt")}
     assert len(numbers["confirmed"]) >= 1000

@@ -1,8 +1,4 @@
-"""Letters on their way back into a real ActiveMQ, and a broker that dies meanwhile."""
-
-import threading
-import time
-from collections.abc import Callable
+"""Letters on their way back into a real ActiveMQ."""
 
 from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place, settings_of
@@ -33,16 +29,3 @@ def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
 def place_on(broker: ActiveMq) -> Place:
     settings = settings_of(broker)
     return Place(broker, settings, ActiveMQConnector(settings), "letters")
-
-
-def kill_when(broker: ActiveMq, reached: Callable[[], bool]) -> threading.Thread:
-    """Kill -9 as soon as something has come that far."""
-
-    def wait() -> None:
-        while not reached():
-            time.sleep(0.0005)
-        broker.kill()
-
-    thread = threading.Thread(target=wait, daemon=True)
-    thread.start()
-    return thread
