@@ -2,7 +2,8 @@
 
 `topology/<pull>.json` may hold: `delivery_limits` {queue: limit}, `alternate_exchanges` [name, ...]
 (those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} (of all
-queues there that have one).
+queues there that have one), `diverts` [name, ...] and `places_of_the_dead` {address: [where its dead go,
+where its expired go]}.
 """
 
 from typing import Any
@@ -25,6 +26,12 @@ def facts(store: Store, settings: Settings) -> Facts:
     return Facts(
         delivery_limits={s: d["delivery_limits"] for s, d in newest.items() if d.get("delivery_limits")},
         alternate_exchanges={**told, **{source: names for source, names in found.items() if names}},
+        diverts={s: tuple(map(str, d["diverts"])) for s, d in newest.items() if d.get("diverts")},
+        places_of_the_dead={
+            s: {address: (dead, expired) for address, (dead, expired) in d["places_of_the_dead"].items()}
+            for s, d in newest.items()
+            if d.get("places_of_the_dead")
+        },
         dead_letter_exchanges={
             s: d["dead_letter_exchanges"] for s, d in newest.items() if d.get("dead_letter_exchanges")
         },

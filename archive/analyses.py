@@ -27,6 +27,8 @@ VERDICTS = pa.schema(
         ("rule", _S),
         ("evidence", _S),
         ("stale_evidence", pa.bool_()),
+        ("proof", _S),
+        ("also_possible", pa.list_(_S)),
         ("attempts", pa.int32()),
         ("origin_kind", _S),
         ("origin", _S),

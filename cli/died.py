@@ -17,7 +17,7 @@ _SHOWN = 10
 _LONG = 500
 _NUMBER = 12
 """Columns that the number of letters and the gaps take."""
-_NAMED = ["source", "fingerprint", "cause", "exception_class", "exception_message", "evidence"]
+_NAMED = ["source", "fingerprint", "cause", "proof", "exception_class", "exception_message", "evidence"]
 
 
 class Died(NamedTuple):
@@ -73,7 +73,7 @@ def _cause(context: "Context", verdict: Mapping[str, Any]) -> str:
     """In the words of its broker's people, where the configuration tells the broker."""
     source = context.settings.sources.get(verdict["source"])
     broker = context.settings.brokers.get(source.broker) if source else None
-    return spoken(str(verdict["cause"]), [broker.kind if broker else None])
+    return spoken(str(verdict["cause"]), [broker.kind if broker else None], verdict["proof"])
 
 
 def show(context: "Context", died: Died) -> None:

@@ -1,6 +1,6 @@
 """The names of causes, mechanisms and advice; the archive and other programs rely on them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dlq.core.brokers import kind_of
 
@@ -11,7 +11,7 @@ CAUSES = {
     "redelivery_exhausted": "too many delivery attempts",
     "expired": "its time to live ran out",
     "overflow": "the queue was longer than its limit",
-    "unroutable": "no binding took it, or its queue has no consumer for its type",
+    "unroutable": "nothing took it where it was sent, or its queue has no consumer for its type",
     "application_error": "an application or framework parked it with an exception",
     "check_max_exceeded": "a half message was checked too often without an outcome",
     "check_skipped": "a half message was older than the broker's retention, so it was not checked any more",
@@ -21,6 +21,22 @@ CAUSES = {
 }
 
 
+MOVED = "moved"
+"""What may have happened to a letter beside its causes: somebody, or a divert, put it where it lies."""
+PROOFS = {
+    "proven": "on its broker nothing else leaves this trace",
+    "likely": "something else leaves the same trace; its usual cause is named",
+}
+"""How sure a verdict is. An `unknown` one has none."""
+
+
+def proof_of(cause: str | None, also_possible: Sequence[str]) -> str | None:
+    """How sure a cause is that may as well be one of `also_possible`; None where none is known."""
+    if cause in (None, "unknown"):
+        return None
+    return "likely" if also_possible else "proven"
+
+
 def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
     """What the people of these kinds of brokers say instead: poison acks are ActiveMQ's, the consumers of
     RabbitMQ reject."""
@@ -28,10 +44,15 @@ def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def spoken(cause: str, broker_kinds: Iterable[str | None]) -> str:
+def doubted(cause: str, proof: str | None) -> str:
+    """A cause as tables show it: `redelivery_exhausted?` where it is only likely."""
+    return f"{cause}?" if proof == "likely" else cause
+
+
+def spoken(cause: str, broker_kinds: Iterable[str | None], proof: str | None = None) -> str:
     """A cause of letters of these kinds of brokers, as people read it."""
     word = word_for(cause, broker_kinds)
-    return f"{word} ({cause})" if word else cause
+    return doubted(f"{word} ({cause})" if word else cause, proof)
 
 
 MECHANISMS = (

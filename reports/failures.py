@@ -16,8 +16,8 @@ Row = dict[str, Any]
 
 COLUMNS = (
     "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
-    "cause", "exception_class", "exception_message", "advice", "until", "note", "changed_by", "changed_at",
-    "example", "previewed", "former_fingerprints",
+    "cause", "proof", "exception_class", "exception_message", "advice", "until", "note", "changed_by",
+    "changed_at", "example", "previewed", "former_fingerprints",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
 the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
@@ -34,12 +34,13 @@ _SQL = f"""
                min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(record_id) AS example, arg_min(source, record_id) AS lies_in,
-               bool_and(analysis = 'preview') AS previewed,
+               bool_or(proof = 'likely') AS likely, bool_and(analysis = 'preview') AS previewed,
                list_sort(list(DISTINCT former_fingerprint) FILTER (former_fingerprint IS NOT NULL))
                    AS former_fingerprints
         FROM letters
         WHERE fingerprint IS NOT NULL AND {_COUNTS} GROUP BY 1)
-    SELECT found.*, v.cause, v.advice, v.exception_class, v.exception_message, v.origin
+    SELECT found.*, v.cause, if(likely, 'likely', v.proof) AS proof, v.advice, v.exception_class,
+           v.exception_message, v.origin
     FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
 
 
@@ -134,7 +135,11 @@ def what(row: Row) -> str:
     if row["exception_class"]:
         name = row["exception_class"].rpartition(".")[2]
         return f"{name}: {row['exception_message']}" if row["exception_message"] else name
-    return spoken(row["cause"], row["broker_kinds"]) if row["cause"] else "none of its letters is left"
+    return (
+        spoken(row["cause"], row["broker_kinds"], row["proof"])
+        if row["cause"]
+        else "none of its letters is left"
+    )
 
 
 def where(row: Row) -> str:

@@ -64,7 +64,8 @@ def failure(row: Document) -> tuple[str, str]:
     """What a fingerprint stands for: exception and message, or the cause and where it happened."""
     if row["exception_class"]:
         return str(row["exception_class"]), str(row["exception_message"] or "")
-    return spoken(str(row["cause"]), row["broker_kinds"]), f"in {row['origin']}" if row["origin"] else ""
+    cause = spoken(str(row["cause"]), row["broker_kinds"], row.get("proof"))
+    return cause, f"in {row['origin']}" if row["origin"] else ""
 
 
 def _happened(document: Document) -> list[str]:

@@ -36,7 +36,7 @@ _SQL = f"""
     most AS (
         SELECT incident_id, arg_max(example, row(letters, example)) AS example FROM failures GROUP BY 1),
     told AS (
-        SELECT DISTINCT ON (record_id) record_id, cause, origin, exception_class, exception_message
+        SELECT DISTINCT ON (record_id) record_id, cause, proof, origin, exception_class, exception_message
         FROM verdicts WHERE record_id IN (SELECT example FROM most) ORDER BY record_id, source)
     SELECT i.* EXCLUDE (size), hit.* EXCLUDE (incident_id), told.* EXCLUDE (record_id)
     FROM incidents i JOIN hit ON hit.incident_id = i.incident_id

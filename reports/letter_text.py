@@ -68,7 +68,7 @@ def _moment(text: str | None) -> str:
 
 def _head(letter: Document) -> Group:
     missing = "no dead letter, but evidence" if is_analysed(letter) else "not analysed yet"
-    cause = spoken(letter["cause"], [letter["broker_kind"]]) if letter["cause"] else missing
+    cause = spoken(letter["cause"], [letter["broker_kind"]], letter["proof"]) if letter["cause"] else missing
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),
@@ -78,6 +78,9 @@ def _head(letter: Document) -> Group:
         stale = "; the evidence is older than the last death" if letter["stale_evidence"] else ""
         evidence = f"rule {letter['rule']}, mechanism {letter['mechanism'] or 'none'}{stale}"
         lines.append(Text(f"  {_safe(evidence)}", style="dim"))
+    if letter["also_possible"]:
+        others = " or ".join(map(_safe, letter["also_possible"]))
+        lines.append(Text(f"  likely, not proven: {others} leaves the same trace"))
     lines += [Text(f"  {line}") for line in lines_for_terminal(letter["evidence"] or "")[:6] if line.strip()]
     if letter["advice"]:
         style = ADVICE_STYLES.get(letter["advice"], "")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from dlq.core.causes import doubted
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import incidents, sparkline, stack
@@ -118,7 +119,14 @@ def _fingerprints(document: Document) -> str:
     return _table(
         columns,
         (
-            (r["letters"], stands(r), *failure(r), r["cause"], minutes(r["first"]), r["example"][:12])
+            (
+                r["letters"],
+                stands(r),
+                *failure(r),
+                doubted(r["cause"], r["proof"]),
+                minutes(r["first"]),
+                r["example"][:12],
+            )
             for r in document["fingerprints"]
         ),
     ) + "".join(map(_trace, document.get("sample", {}).get("failures", ())[:_TRACES]))

@@ -51,9 +51,9 @@ _CHOOSE = f"""
         UNION ALL SELECT source, record_id, 0, 0 FROM letters WHERE record_id IN (SELECT unnest(?)))
     GROUP BY source, record_id ORDER BY place, kind LIMIT {_LETTERS}"""
 _ROWS = """
-    SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, mechanism, advice, attempts,
-           fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence, message_id,
-           key, published_at, dead_at AS died, body_size, laps, replay_state,
+    SELECT l.record_id, l.source, broker_kind, dead_letter_queue, origin, cause, proof, mechanism, advice,
+           attempts, fingerprint, incident_id, exception_class, exception_message, advice_reason, evidence,
+           message_id, key, published_at, dead_at AS died, body_size, laps, replay_state,
            transaction_state, analysis
     FROM letters l JOIN sample s ON s.record_id = l.record_id AND s.source = l.source
     ORDER BY s.place, s.kind"""
@@ -102,7 +102,7 @@ def gather(
 
 
 def _row(row: Document) -> Document:
-    died_of = spoken(row["cause"], [row["broker_kind"]]) if row["cause"] else None
+    died_of = spoken(row["cause"], [row["broker_kind"]], row["proof"]) if row["cause"] else None
     return {**row, "end": end_of(row), "died_of": died_of}
 
 

@@ -113,6 +113,7 @@ _FACTS = """
     CREATE TEMP TABLE facts AS
     SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
            coalesce(advice, 'no_verdict') AS advice, fingerprint,
+           coalesce(proof = 'likely', false) AS likely,
            coalesce(replay_state, 'none') AS replay_state, coalesce(analysis = 'preview', false) AS previewed,
            time_bucket(to_seconds({step}), dead_at, {origin}) AS bucket, count(*) AS letters,
            min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
@@ -123,8 +124,9 @@ _FACTS = """
 _SPAN = """
     SELECT count(*), epoch(min(dead_at)), epoch(max(dead_at)) FROM records"""
 _CAUSES = """
-    SELECT cause, sum(letters)::BIGINT AS letters, min(first) AS first, max(last) AS last,
-           min(example) AS example, list_sort(list(DISTINCT broker_kind)) AS broker_kinds
+    SELECT cause, sum(letters)::BIGINT AS letters,
+           coalesce(sum(letters) FILTER (likely), 0)::BIGINT AS likely, min(first) AS first,
+           max(last) AS last, min(example) AS example, list_sort(list(DISTINCT broker_kind)) AS broker_kinds
     FROM facts GROUP BY cause ORDER BY letters DESC, cause"""
 _SOURCES = """
     SELECT source, any_value(broker_kind) AS broker_kind, sum(letters)::BIGINT AS letters,
@@ -146,11 +148,13 @@ _FINGERPRINTS = f"""
                min(example) AS example,
                arg_min(source, example) AS lies_in, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
-               any_value(coalesce(state, 'new')) AS state, any_value(owner) AS owner,
+               bool_or(likely) AS likely, any_value(coalesce(state, 'new')) AS state,
+               any_value(owner) AS owner,
                list_position({list(ORDER)}, any_value(coalesce(state, 'new'))) AS place
         FROM facts LEFT JOIN lives USING (fingerprint) WHERE fingerprint IS NOT NULL
         GROUP BY fingerprint ORDER BY place, letters DESC, fingerprint LIMIT {TOP})
-    SELECT top.* EXCLUDE (lies_in, place), v.cause, v.advice, v.exception_class, v.exception_message,
+    SELECT top.* EXCLUDE (lies_in, place, likely), v.cause, if(likely, 'likely', v.proof) AS proof,
+           v.also_possible, v.advice, v.exception_class, v.exception_message,
            v.exception_family, v.origin
     FROM top JOIN _judged v ON v.record_id = top.example AND v.source = top.lies_in
     ORDER BY place, letters DESC, top.fingerprint"""
@@ -232,7 +236,9 @@ def gather(
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:
-        row["name"] = spoken(row["cause"], row["broker_kinds"])
+        row["name"] = spoken(row["cause"], row["broker_kinds"], "likely" if row["likely"] else None)
+        if row["likely"]:
+            row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
     how_many = objects(connection, _HOW_MANY)[0]
     document["undated"], oldest = how_many.pop("undated"), how_many.pop("oldest")

@@ -3,12 +3,13 @@
 Never `replay` without evidence that a replay can work: what nobody knows is looked at first.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from dlq.analyzers.groups.duplicates import Duplicate
 from dlq.analyzers.rules import Letter, Verdict
+from dlq.core.causes import CAUSES, MOVED
 from dlq.core.settings import Rule as UserRule
 
 _NONE = Duplicate()
@@ -20,6 +21,7 @@ class Known(NamedTuple):
     cause: str | None
     max_laps: int
     mechanism: str | None = None
+    also_possible: tuple[str, ...] = ()
     exception_family: str | None = None
     laps: int | None = None
     user_rule: str | None = None
@@ -38,6 +40,16 @@ class Known(NamedTuple):
         duplicate = self.duplicate and self.duplicate._replace(duplicate_group=None)
         message_id = self.message_id and "an id"
         return self._replace(message_id=message_id, keys=None, burst_reason=None, duplicate=duplicate)
+
+    @property
+    def is_likely(self) -> bool:
+        """Its trace does not prove its cause; one that the user's rule names is taken at its word."""
+        return bool(self.also_possible) and self.user_rule is None
+
+    @property
+    def possible(self) -> tuple[str | None, ...]:
+        """What it may have died of."""
+        return (self.cause, *self.also_possible)
 
     @property
     def twin(self) -> Duplicate:
@@ -85,6 +97,7 @@ def advise_alone(letter: Letter, verdict: Verdict, max_laps: int) -> tuple[str, 
             verdict.cause,
             max_laps,
             mechanism=verdict.mechanism,
+            also_possible=verdict.also_possible,
             exception_family=verdict.exception_family,
             laps=verdict.laps,
             transaction_state=verdict.transaction_state,
@@ -111,6 +124,25 @@ def _of_suppressed(known: Known) -> str:
         return known.burst_reason
     return (
         "the client took it for a duplicate; that does not prove that it was processed: look before sending"
+    )
+
+
+_POSSIBLE: Mapping[str, str] = {
+    "application_error": "its application gave up",
+    "expired": "its time ran out",
+    MOVED: "somebody or a divert put it here",
+    "overflow": "its queue was full",
+    "poison_ack": "a consumer refused it",
+    "redelivery_exhausted": "its attempts were used up",
+    "unroutable": "nothing took it where it was sent",
+}
+
+
+def _of_likely(known: Known) -> str:
+    usual, *others = (_POSSIBLE.get(cause or "", CAUSES.get(cause or "", "")) for cause in known.possible)
+    return (
+        f"most likely {usual}, but as well {' or '.join(others)}: nothing on it tells which; find that out "
+        "(its consumer's log, whoever moves letters there), then replay"
     )
 
 
@@ -203,6 +235,7 @@ ADVICE: tuple[Advice, ...] = (
         "the application sent the same work again under a new id: both may do it twice",
     ),
     Advice(lambda known: known.cause == "unknown", "check_first", "nothing says why it is here"),
+    Advice(lambda known: known.is_likely and "expired" in known.possible, "check_first", _of_likely),
     Advice(
         lambda known: known.cause == "expired",
         "check_first",
@@ -219,6 +252,7 @@ ADVICE: tuple[Advice, ...] = (
         "check_first",
         "a store that may know whether it was processed did not answer: dlq analyze, once that is back",
     ),
+    Advice(lambda known: known.is_likely, "fix_first", _of_likely),
     Advice(
         lambda known: known.cause == "overflow",
         "fix_first",
@@ -228,6 +262,11 @@ ADVICE: tuple[Advice, ...] = (
         lambda known: known.cause == "unroutable" and known.mechanism == "framework",
         "fix_first",
         "its queue has no consumer for its type: deploy one, or end the subscription, before it goes back",
+    ),
+    Advice(
+        lambda known: known.cause == "unroutable" and known.mechanism == "none",
+        "fix_first",
+        "nothing took it where it was sent: make its queue or subscription there, then replay",
     ),
     Advice(
         lambda known: known.cause == "unroutable",

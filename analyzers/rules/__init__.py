@@ -23,12 +23,14 @@ from dlq.analyzers.rules.letter import (
     whole,
 )
 from dlq.core.brokers import kind_of, kinds
+from dlq.core.causes import proof_of
 from dlq.core.provenance import REPLAY_LAP
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
 
 __all__ = [
     "BROKEN",
+    "COLUMNS",
     "LONGEST_EVIDENCE",
     "Facts",
     "Letter",
@@ -50,6 +52,8 @@ class Verdict(NamedTuple):
     rule: str
     evidence: str | None
     stale_evidence: bool
+    proof: str | None
+    also_possible: tuple[str, ...]
     attempts: int | None
     origin_kind: str | None
     origin: str | None
@@ -106,12 +110,16 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
     told = (found.error_class, found.error_message, found.error_text)
     failure = exceptions.explain(*told)
     where = found.origin if found.origin is not None else letter.dead_letter_queue
+    others = rule.also_possible if found.also_possible is None else found.also_possible
+    also = tuple([other for other in others if other != rule.cause])
     return Verdict(
         rule.cause,
         rule.mechanism,
         rule.name,
         None if found.evidence is None else found.evidence[:LONGEST_EVIDENCE],
         found.stale_evidence,
+        proof_of(rule.cause, also),
+        also,
         fitting(found.attempts),
         found.origin_kind or (None if found.origin is None else "queue"),
         found.origin,
@@ -220,11 +228,15 @@ class _WatchedMap(dict[str, str]):
         return value
 
 
+COLUMNS = ("rule", "broker", "cause", "mechanism", "proof", "also_possible", "when")
+"""What `dlq rules` shows of a rule."""
+
+
 def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
-    """The rules in order, for people: rule, broker, cause, mechanism, when. The user's own come first."""
-    names = ("rule", "broker", "cause", "mechanism", "when")
+    """The rules in order, for people, by the names COLUMNS. The user's own come first."""
     for mine in user_rules:
-        yield dict(zip(names, (mine.name, "any", mine.cause or "", "", mine.where), strict=True))
+        row = (mine.name, "any", mine.cause or "", "", proof_of(mine.cause, ()) or "", "", mine.where)
+        yield dict(zip(COLUMNS, row, strict=True))
     brokers: dict[str, list[str]] = {}
     for name, kind in kinds().items():
         brokers.setdefault(kind.rules, []).append(name)
@@ -233,5 +245,6 @@ def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
     after = [(of, last) for of, _, last in modules]
     for asked_of, rules in (*before, ("any", frameworks.RULES), *after, ("any", (_UNKNOWN,))):
         for rule in rules:
-            row = (rule.name, asked_of, rule.cause, rule.mechanism, rule.when)
-            yield dict(zip(names, row, strict=True))
+            also = ", ".join(rule.also_possible)
+            row = (rule.name, asked_of, rule.cause, rule.mechanism, rule.proof or "", also, rule.when)
+            yield dict(zip(COLUMNS, row, strict=True))

@@ -8,7 +8,19 @@ died again without a cause carries an old one. STOMP NACK and AMQP reject leave 
 import re
 from typing import NamedTuple
 
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, part, plus, whole
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    derived,
+    first,
+    is_whole,
+    part,
+    plus,
+    whole,
+)
+from dlq.core.causes import MOVED
 
 LONGEST_TEXT = 65_536
 """Characters of a failure's text that are looked at."""
@@ -98,6 +110,25 @@ OF_OPENWIRE = "__HDR_dlqDeliveryFailureCause"
 """Where Artemis keeps what an OpenWire client said of a letter (OpenWireConstants)."""
 
 
+OF_ANY_DEATH = ("redelivery_exhausted", "poison_ack", MOVED)
+"""What a later death may have been that says nothing of itself."""
+_BIRTHMARKS = ("__AMQ_CID", "__HDR_")
+"""Begin what core and OpenWire clients leave on a message of Artemis'."""
+_ROUTED = ("_AMQ_ROUTING_TYPE", "destination-type")
+"""Names of the routing type; what those clients send has none until it goes on from where it first died."""
+
+
+def is_of_core(letter: Letter) -> bool:
+    """Whether a core or OpenWire client sent it, so that its routing type tells whether it has moved."""
+    return any(name.startswith(_BIRTHMARKS) for name in letter.headers)
+
+
+def has_moved_since(letter: Letter) -> bool:
+    """Whether it certainly was moved, retried or diverted on Artemis: what an earlier death left on it is
+    old."""
+    return is_of_core(letter) and first(letter.headers, *_ROUTED) is not None
+
+
 def _told(letter: Letter) -> str | None:
     """The text of client or broker. On Artemis a property of the producer's may be called like Classic's."""
     return letter.headers.get(OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
@@ -155,9 +186,11 @@ def _died(letter: Letter) -> Finding:
     """Every finding says whose message it was, and where it died. After a JMX retry or move
     `original-destination` names the dead-letter queue: the true origin is lost."""
     lost = letter.origin is None or letter.origin == letter.dead_letter_queue
+    has_moved = letter.broker_kind == "artemis" and has_moved_since(letter)
     return Finding(
         _told(letter),
-        stale_evidence=failure(letter).is_stale,
+        stale_evidence=failure(letter).is_stale or has_moved,
+        also_possible=OF_ANY_DEATH if has_moved else None,
         origin=None if lost else letter.origin,
         origin_kind=None if lost else letter.origin_kind,
     )
@@ -269,9 +302,31 @@ def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
 
 
 def _has_no_cause(letter: Letter) -> bool:
-    """Nothing says why this time, but that it died here is certain."""
+    """Nothing says why this time, but that it died here."""
     is_silent = failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
-    return is_silent and (letter.headers.get("original-destination") is not None or letter.origin is not None)
+    is_named = letter.headers.get("original-destination") is not None or letter.origin is not None
+    return is_silent and is_named and not _was_carried(letter)
+
+
+def _was_carried(letter: Letter) -> bool:
+    """Whether a hand or a virtual topic brought it where it lies. The broker stamps all that it kills with
+    originalExpiration, or gives it the expiration of its dead-letter strategy; of a letter that was shown in
+    part neither need be there."""
+    headers = letter.headers
+    if "originalExpiration" in headers or (whole(headers.get("expires"), 64) or 0) > 0:
+        return False
+    is_live = letter.origin_kind == "topic" and letter.dead_letter_queue.endswith(letter.origin or "\0")
+    return is_live or is_whole(letter)
+
+
+def amq_carried(letter: Letter, _: Facts) -> Finding | None:
+    """original-destination without originalExpiration: somebody moved or copied it here, or a virtual topic
+    did; the broker did not kill it"""
+    is_silent = failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
+    was = letter.headers.get("original-destination")
+    if was is None or not is_silent or not _was_carried(letter):
+        return None
+    return _died(letter)._replace(evidence=f"original-destination {was}, without originalExpiration")
 
 
 def amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
@@ -292,12 +347,15 @@ def amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
 
 
 def amq_nack(letter: Letter, _: Facts) -> Finding | None:
-    """no cause of its own: refused without a reason by STOMP NACK, AMQP reject or an old client"""
+    """no cause of its own: refused without a reason by STOMP NACK or AMQP reject; or an old client's attempts
+    were used up"""
     if not _has_no_cause(letter) or letter.origin == letter.dead_letter_queue:
         return None
     is_stale = failure(letter).is_stale
     evidence = f"an older death left: {letter.failure_text}" if is_stale else "no dlqDeliveryFailureCause"
-    return _died(letter)._replace(evidence=evidence)
+    is_stamped = "originalExpiration" in letter.headers
+    also = None if is_stamped else ("redelivery_exhausted", MOVED)
+    return _died(letter)._replace(evidence=evidence, also_possible=also)
 
 
 OF_CLIENTS: tuple[Rule, ...] = (
@@ -318,7 +376,8 @@ RULES: tuple[Rule, ...] = (
     Rule(amq_format, "unreadable", "format"),
     Rule(amq_bridge, "unroutable", "none"),
     Rule(amq_listener_exception, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_carried, "unknown", "none"),
     Rule(amq_redelivery_plugin, "redelivery_exhausted", "redelivery_plugin"),
-    Rule(amq_expired_old, "expired", "expiry"),
-    Rule(amq_nack, "poison_ack", "nack"),
+    Rule(amq_expired_old, "expired", "expiry", ("poison_ack",)),
+    Rule(amq_nack, "poison_ack", "nack", ("redelivery_exhausted",)),
 )

@@ -1,6 +1,11 @@
 """Artemis: there is no cause on a dead letter but what an OpenWire client said. It tells where it died, and
 whether it had expired.
 
+A reject, a limit, an operator's move, a send to the dead-letter address and a divert leave the same four
+properties, and no protocol shows how often a letter was delivered: what these say is likely at best.
+`_AMQ_ACTUAL_EXPIRY` and an OpenWire client's words are never cleared, so that a later death is told by them.
+What each way leaves was looked at on 2.56.0.
+
 Sources: Message#referenceOriginalMessage and QueueImpl#sendToDeadLetterAddress; AMQP messages carry the
 same as annotations (AMQPMessageSupport#toAnnotationName). What no queue takes goes to the dead-letter address
 where `send-to-dla-on-no-route` is set, and then names no queue, or an empty one
@@ -8,14 +13,30 @@ where `send-to-dla-on-no-route` is set, and then names no queue, or an empty one
 (HQPropertiesConverter).
 """
 
-from dlq.analyzers.rules.activemq import OF_CLIENTS
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, whole
+import re
+
+from dlq.analyzers.rules.activemq import (
+    OF_ANY_DEATH,
+    OF_CLIENTS,
+    amq_listener_exception,
+    has_moved_since,
+    is_of_core,
+)
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, is_whole, whole
+from dlq.core.causes import MOVED
 
 
 def _names(of_core: str, of_amqp: str) -> tuple[str, ...]:
-    """What a fact is called; a console puts the section of an AMQP message before it."""
-    return (of_core, of_amqp, f"extraProperties.{of_core}", f"messageAnnotations.{of_amqp}")
+    """What a fact is called: by core and STOMP; as AMQP's annotation, by AMQP and by the other protocols; and
+    in consoles, which put the section of the message before it."""
+    in_consoles = (f"extraProperties.{of_core}", f"messageAnnotations.{of_amqp}")
+    return (of_core, of_amqp, f"JMS_AMQP_MA_{of_amqp}", *in_consoles)
 
+
+_DEAD_LETTERS = re.compile(
+    r"(?:^|[._-])(?:dlq|dla|dead[._-]?letters?|expiry(?:queue)?)(?:[._-]|$)", re.IGNORECASE
+)
+"""In names of the places to which dead letters go."""
 
 _ADDRESS = _names("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
 # HornetQ's name of the address is not among them: applications write it, too, and then it proves nothing.
@@ -34,8 +55,16 @@ def _queue(letter: Letter) -> str | None:
     return first(letter.headers, *_QUEUE) or None
 
 
-def _died(letter: Letter, evidence: str) -> Finding:
-    origin = next((o for o in (letter.origin, _queue(letter), _address(letter)) if o is not None), None)
+def _told(letter: Letter, *names: str) -> str:
+    """The first of these that is there, as `name value`."""
+    return next((f"{name} {letter.headers[name]}" for name in names if name in letter.headers), "")
+
+
+def _died(letter: Letter, facts: Facts, evidence: str) -> Finding:
+    """A divert's name is no queue: then the address is where it was."""
+    queue, address = letter.origin or _queue(letter), _address(letter)
+    is_divert = _queue(letter) in facts.diverts.get(letter.source, ())
+    origin = address if is_divert or queue is None else queue
     return Finding(evidence, origin=origin, origin_kind=letter.origin_kind or "queue")
 
 
@@ -43,47 +72,91 @@ def artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
     """it was moved from the dead-letter queue to itself: reads that were broken off used up its attempts"""
     if letter.dead_letter_queue not in (_queue(letter), _address(letter)):
         return None
-    address = _address(letter) or _queue(letter)
-    return Finding(f"_AMQ_ORIG_ADDRESS {address}: the true origin is lost")
+    return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: the true origin is lost")
 
 
-def artemis_expired(letter: Letter, _: Facts) -> Finding | None:
-    """_AMQ_ACTUAL_EXPIRY says when it expired"""
+def artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
+    """a divert put it here, or it was brought here out of a dead-letter queue: it did not die of that"""
+    queue, address = _queue(letter), _address(letter)
+    if queue is not None and queue in facts.diverts.get(letter.source, ()):
+        return _died(letter, facts, f"the divert {queue} put it here")
+    lies_with_dead = _DEAD_LETTERS.search(letter.dead_letter_queue)
+    if not lies_with_dead and any(_DEAD_LETTERS.search(name or "") for name in (queue, address)):
+        return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: it was brought here from there")
+    return None
+
+
+def artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
+    """_AMQ_ACTUAL_EXPIRY says when it expired, or an operator let it expire; a letter that an AMQP or STOMP
+    client sent may have moved and died again since"""
     expiry = whole(first(letter.headers, *_EXPIRY), 64)
-    return _died(letter, f"_AMQ_ACTUAL_EXPIRY {expiry}") if expiry is not None else None
+    if expiry is None or _is_old_expiry(letter, facts):
+        return None
+    is_new = is_of_core(letter) or _lies_with_expired(letter, facts)
+    found = _died(letter, facts, _told(letter, *_EXPIRY))
+    return found._replace(also_possible=() if is_new else None)
 
 
-def artemis_no_route(letter: Letter, _: Facts) -> Finding | None:
-    """it names an address and its id there, but no queue: no queue took it (send-to-dla-on-no-route)"""
+def _is_old_expiry(letter: Letter, facts: Facts) -> bool:
+    """The broker never clears it: it is old where the letter has moved since, and where the dead lie in
+    another queue than the expired."""
+    places = facts.places_of_the_dead.get(letter.source, {}).get(_address(letter) or "")
+    lies_with_dead = places is not None and places[0] == letter.dead_letter_queue != places[1]
+    return has_moved_since(letter) or lies_with_dead
+
+
+def _lies_with_expired(letter: Letter, facts: Facts) -> bool:
+    places = facts.places_of_the_dead.get(letter.source, {}).get(_address(letter) or "")
+    return places is not None and places[1] == letter.dead_letter_queue != places[0]
+
+
+def artemis_no_route(letter: Letter, facts: Facts) -> Finding | None:
+    """it names an address and its id there, and an empty queue, or none: no queue took it
+    (send-to-dla-on-no-route)"""
     address = _address(letter)
     if not address or _queue(letter) is not None or first(letter.headers, *_MESSAGE_ID) is None:
         return None
-    return _died(letter, f"_AMQ_ORIG_ADDRESS {address}, without _AMQ_ORIG_QUEUE")
+    is_proven = first(letter.headers, *_QUEUE) is not None or is_whole(letter)
+    found = _died(letter, facts, f"{_told(letter, *_ADDRESS)}, and no queue there")
+    return found._replace(also_possible=() if is_proven else None)
 
 
-def artemis_parked(letter: Letter, _: Facts) -> Finding | None:
+def artemis_parked(letter: Letter, facts: Facts) -> Finding | None:
     """an application wrote the broker's names and an error of its own (errorReason, errorMessage, …): the
     broker writes _AMQ_ORIG_MESSAGE_ID, too"""
     told = first(letter.headers, *_OWN_ERRORS)
     if not told or first(letter.headers, *_ADDRESS, *_QUEUE) is None or first(letter.headers, *_MESSAGE_ID):
         return None
-    return _died(letter, told)._replace(error_text=told)
+    return _died(letter, facts, told)._replace(error_text=told)
 
 
-def artemis_dead_letter(letter: Letter, _: Facts) -> Finding | None:
-    """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it"""
-    address = _address(letter) if _address(letter) is not None else _queue(letter)
-    if address is None:
+def artemis_forged(letter: Letter, _: Facts) -> Finding | None:
+    """it has the broker's names, but all of its headers are shown, and not _AMQ_ORIG_MESSAGE_ID, which the
+    broker writes, too: its sender wrote them"""
+    names = _told(letter, *_ADDRESS, *_QUEUE)
+    if not names or not is_whole(letter) or first(letter.headers, *_MESSAGE_ID) is not None:
         return None
-    evidence = f"_AMQ_ORIG_ADDRESS {address}: attempts used up, or rejected"
-    return _died(letter, evidence)
+    return Finding(f"{names}, without _AMQ_ORIG_MESSAGE_ID")
+
+
+def artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
+    """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it, or
+    an operator or a divert put it here"""
+    names = _told(letter, *_ADDRESS, *_QUEUE)
+    if not names:
+        return None
+    is_old = first(letter.headers, *_EXPIRY) is not None
+    return _died(letter, facts, names)._replace(stale_evidence=is_old)
 
 
 RULES: tuple[Rule, ...] = (
     Rule(artemis_from_itself, "unknown", "none"),
-    Rule(artemis_expired, "expired", "expiry"),
+    Rule(artemis_carried, "unknown", "none"),
+    Rule(artemis_expired, "expired", "expiry", OF_ANY_DEATH),
     *OF_CLIENTS,
-    Rule(artemis_parked, "application_error", "framework"),
-    Rule(artemis_no_route, "unroutable", "none"),
-    Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy"),
+    Rule(amq_listener_exception, "redelivery_exhausted", "redelivery_policy"),
+    Rule(artemis_parked, "application_error", "framework", ("poison_ack", MOVED)),
+    Rule(artemis_forged, "unknown", "none"),
+    Rule(artemis_no_route, "unroutable", "none", OF_ANY_DEATH),
+    Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy", ("poison_ack", MOVED)),
 )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+from dlq.core.causes import proof_of
 from dlq.core.clock import iso
 from dlq.core.record import Record
 
@@ -59,6 +60,12 @@ class Facts:
     """Source -> the alternate exchanges that its queue is bound to."""
     dead_letter_exchanges: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Source -> queue -> where it dead-letters to."""
+    diverts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Source -> the names of its broker's diverts (Artemis)."""
+    places_of_the_dead: Mapping[str, Mapping[str, tuple[str | None, str | None]]] = field(
+        default_factory=dict
+    )
+    """Source -> address -> where Artemis' settings send what dies there, and what expires there."""
 
 
 class Finding(NamedTuple):
@@ -80,6 +87,8 @@ class Finding(NamedTuple):
     consumer_id: str | None = None
     connection_id: str | None = None
     transaction_state: str | None = None
+    also_possible: tuple[str, ...] | None = None
+    """What else leaves the same trace on this very letter; None: what the rule says of all of them."""
 
 
 @cache
@@ -94,6 +103,13 @@ class Rule(NamedTuple):
     """A finding, or None where it has nothing to say. Its docstring is what people read."""
     cause: str
     mechanism: str
+    also_possible: tuple[str, ...] = ()
+    """At most three causes, or `moved`, that leave the same trace. None: the trace proves the cause."""
+
+    @property
+    def proof(self) -> str | None:
+        """How sure its verdicts are, where a finding does not narrow it."""
+        return proof_of(self.cause, self.also_possible)
 
     @property
     def name(self) -> str:
@@ -135,6 +151,12 @@ def body_field(letter: Letter, *path: str) -> str | None:
 def whole_characters(text: str) -> str:
     """A text of JSON, which may hold halves of characters, as one that can be written."""
     return text.encode(errors="replace").decode()
+
+
+def is_whole(letter: Letter) -> bool:
+    """Whether a letter of ActiveMQ's shows all of its headers, as a pull reads them; what people hand on are
+    parts."""
+    return "message-id" in letter.headers and "destination" in letter.headers
 
 
 def first(texts: Mapping[str, str], *names: str) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dlq.analyzers.rules.deaths import death_text, history
 from dlq.analyzers.rules.frameworks import retries, superseded
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, plus
+from dlq.core.record import Death
 
 _NOTHING: Mapping[str, str] = {}
 
@@ -48,20 +49,36 @@ def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
 
 
 def retry_loop(letter: Letter, facts: Facts) -> Finding | None:
-    """x-death has rejected and expired entries, or expired more than once: a retry loop over a TTL queue"""
+    """x-death has rejected and expired entries: a retry loop over a TTL queue"""
     last, rejected, expired, _limited, first_reason = history(letter)
-    if last is None or last.reason not in ("rejected", "expired") or expired is None:
+    if last is None or last.reason not in ("rejected", "expired") or expired is None or rejected is None:
         return None
-    is_refused = rejected is not None and (first_reason == "rejected" or (rejected.count or 0) > 1)
-    if not is_refused and ((expired.count or 0) <= 1 or _came_by_its_last_death(letter, facts)):
+    is_refused = first_reason == "rejected" or (rejected.count or 0) > 1
+    if not is_refused and not _has_waited_often(letter, facts):
         return None
-    refusals = rejected.count if rejected else None
-    wait_queue = "?" if expired.queue is None else expired.queue
-    return Finding(
-        f"rejected {refusals or 0} x, waited in {wait_queue} {expired.count or 0} x",
-        attempts=refusals,
-        origin=(rejected.queue if rejected else None) or last.queue,
-    )
+    evidence = f"rejected {rejected.count or 0} x, waited in {_wait_queue(expired)} {expired.count or 0} x"
+    return Finding(evidence, attempts=rejected.count, origin=rejected.queue or last.queue)
+
+
+def _wait_queue(expired: Death) -> str:
+    return "?" if expired.queue is None else expired.queue
+
+
+def _has_waited_often(letter: Letter, facts: Facts) -> bool:
+    """It went round over a TTL queue, and did not end there."""
+    expired = history(letter).expired
+    return expired is not None and (expired.count or 0) > 1 and not _came_by_its_last_death(letter, facts)
+
+
+def retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+    """x-death has expired more than once, and neither rejected nor delivery_limit: its consumer sent it to
+    the wait queue itself, and here at the end"""
+    last, rejected, expired, limited, _first = history(letter)
+    if last is None or last.reason != "expired" or expired is None or rejected or limited:
+        return None
+    if not _has_waited_often(letter, facts):
+        return None
+    return Finding(f"waited in {_wait_queue(expired)} {expired.count or 0} x", origin=last.queue)
 
 
 def reject(letter: Letter, _: Facts) -> Finding | None:
@@ -78,7 +95,9 @@ def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     last, _rejected, _expired, limited, first_reason = history(letter)
     if last is None:
         return None
-    if last.reason != "delivery_limit" and (last.reason, first_reason) != ("expired", "delivery_limit"):
+    went_round = limited is not None and _has_waited_often(letter, facts)
+    went_on = last.reason == "expired" and (first_reason == "delivery_limit" or went_round)
+    if last.reason != "delivery_limit" and not went_on:
         return None
     queue = (limited.queue if limited else None) or last.queue
     limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
@@ -115,6 +134,7 @@ def alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     Rule(parked_by_hand, "unknown", "none"),
     Rule(retry_loop, "poison_ack", "retry_loop"),
+    Rule(retry_loop_by_hand, "poison_ack", "retry_loop", ("application_error", "expired")),
     Rule(reject, "poison_ack", "reject"),
     Rule(delivery_limit, "redelivery_exhausted", "delivery_limit"),
     Rule(ttl, "expired", "ttl"),

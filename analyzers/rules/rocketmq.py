@@ -27,6 +27,8 @@ from dlq.core.provenance import REPLAY_ID
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
 
 DEFAULT_RESERVED_HOURS = 72
+DEFAULT_RETRIES = 16
+"""Of a group and of a push consumer. A dead letter counts one more."""
 _HOUR = 3_600_000_000
 
 
@@ -131,12 +133,14 @@ def client_fallback(letter: Letter, _: Facts) -> Finding | None:
 
 
 def send_back(letter: Letter, _: Facts) -> Finding | None:
-    """the consumer sent it back and its attempts were used up, or it asked for no more"""
+    """the consumer sent it back and its attempts were used up, or it asked for no more; after the 16 retries
+    of the default only the first"""
     traced = first(letter.properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC")
     count = _reconsumed(letter)
     if not _is_dead(letter) or (traced is None and (count or 0) <= 0):
         return None
-    return _died(letter, said("reconsumeTimes ", count))
+    found = _died(letter, said("reconsumeTimes ", count))
+    return found._replace(also_possible=() if count == DEFAULT_RETRIES + 1 else None)
 
 
 def check_skipped(letter: Letter, _: Facts) -> Finding | None:
@@ -175,7 +179,7 @@ def finished(letter: Letter, _: Facts) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     Rule(pop, "redelivery_exhausted", "pop"),
     Rule(client_fallback, "redelivery_exhausted", "client_fallback"),
-    Rule(send_back, "redelivery_exhausted", "send_back"),
+    Rule(send_back, "redelivery_exhausted", "send_back", ("poison_ack",)),
     Rule(check_skipped, "check_skipped", "check_age"),
     Rule(check_max, "check_max_exceeded", "check"),
     Rule(half, "transaction_pending", "none"),

@@ -34,6 +34,12 @@ def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -
     joined = letters.join(chosen, on=list(IDENTITY), how="left")
     named = {
         "rule": F.when(F.col("user_cause").isNotNull(), F.col("user_rule")).otherwise(F.col("rule")),
+        "proof": F.when(F.col("user_cause") == "unknown", F.lit(None))
+        .when(F.col("user_cause").isNotNull(), F.lit("proven"))
+        .otherwise(F.col("proof")),
+        "also_possible": F.when(F.col("user_cause").isNotNull(), F.array().cast("array<string>")).otherwise(
+            F.col("also_possible")
+        ),
         "cause": F.coalesce("user_cause", "cause"),
     }
     return joined.withColumns(named).drop("user_cause")

@@ -18,14 +18,15 @@ from dlq.analyzers.rules import LONGEST_EVIDENCE
 from dlq.analyzers.spark.duplicates import IDENTITY
 from dlq.analyzers.spark.rows import Row, Step, through_python
 from dlq.archive.analyses import VERDICTS
+from dlq.core.causes import proof_of
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 CHANGED = (
-    "cause", "mechanism", "evidence", "transaction_state", "duplicate_group", "duplicate_kind", "incident_id",
-    "advice", "advice_reason",
+    "cause", "mechanism", "evidence", "proof", "also_possible", "transaction_state", "duplicate_group",
+    "duplicate_kind", "incident_id", "advice", "advice_reason",
 )  # fmt: skip
 """What is not as the letter by itself said."""
 _CHANGE = pa.schema(
@@ -54,6 +55,7 @@ class Letter(NamedTuple):
     cause: str | None
     mechanism: str | None
     evidence: str | None
+    also_possible: list[str] | None
     transaction_state: str | None
     exception_family: str | None
     laps: int
@@ -132,6 +134,7 @@ def _change(letter: Letter, rules: Sequence[Rule], max_laps: int) -> Row:
             known.cause,
             max_laps,
             mechanism=known.mechanism,
+            also_possible=tuple(known.also_possible or ()),
             exception_family=letter.exception_family,
             laps=letter.laps,
             user_rule=letter.user_rule,
@@ -151,6 +154,8 @@ def _change(letter: Letter, rules: Sequence[Rule], max_laps: int) -> Row:
         known.cause,
         known.mechanism,
         with_told(known.evidence, told.get("told")),
+        proof_of(known.cause, known.also_possible or ()),
+        known.also_possible or [],
         state,
         duplicate.duplicate_group if duplicate else None,
         duplicate.duplicate_kind if duplicate else None,
@@ -170,6 +175,7 @@ def _concluded(letter: Letter) -> Letter:
         cause=letter.cause if letter.user_rule is not None else made["cause"],
         mechanism=letter.mechanism if made["mechanism"] is None else made["mechanism"],
         evidence=None if evidence is None else evidence[:LONGEST_EVIDENCE],
+        also_possible=[],
         transaction_state=made["transaction_state"],
     )
 

@@ -8,7 +8,7 @@ import typer
 
 from dlq.cli import completion, selecting
 from dlq.cli.context import Context
-from dlq.core.causes import word_for
+from dlq.core.causes import doubted, word_for
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import duckdb
 
 FOR_EYES = (
-    "record_id", "dead_at", "source", "cause", "exception_class", "exception_message", "origin", "advice",
-    "attempts", "replay_state", "analysis", "broker_kind", "fingerprint", "still_queued",
+    "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
+    "advice", "attempts", "replay_state", "analysis", "broker_kind", "fingerprint", "still_queued",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
@@ -152,7 +152,7 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "record_id": lambda letter: letter["record_id"][:12],
     "dead_at": lambda letter: (letter["dead_at"] or "")[5:16].replace("T", " "),
     "source": _plain("source"),
-    "cause": _plain("cause"),
+    "cause": lambda letter: doubted(letter["cause"] or "", letter["proof"]),
     "failure": _failure,
     "state": _plain("state"),
     "advice": _plain("advice"),

@@ -18,8 +18,7 @@ def rules(ctx: typer.Context) -> None:
 
     Example: dlq rules -o csv
     """
-    from dlq.analyzers.rules import table
+    from dlq.analyzers.rules import COLUMNS, table
 
     context: Context = ctx.obj
-    columns = ("rule", "broker", "cause", "mechanism", "when")
-    context.emit_rows(columns, [[row[name] for name in columns] for row in table(context.settings.rules)])
+    context.emit_rows(COLUMNS, [[row[name] for name in COLUMNS] for row in table(context.settings.rules)])

@@ -7,6 +7,7 @@ gets no answer: None.
 import contextlib
 import json
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -17,6 +18,8 @@ from dlq.core.errors import BrokerError
 
 _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
+_MOST_ADDRESSES = 50
+"""Addresses whose settings are asked for one by one."""
 _DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
@@ -53,6 +56,24 @@ class Management:
         """The names of all queues; None when the user may not ask."""
         names = self.attribute("broker", "queueNames")
         return [str(name) for name in names] if isinstance(names, list) else None
+
+    def ways_of_the_dead(self) -> dict[str, Any]:
+        """`diverts`, and `places_of_the_dead`: address -> where it sends what dies and what expires there; empty where the user may not ask, without the places where there are too many addresses."""
+        diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
+        if not isinstance(addresses, list):
+            return {}
+        asked = addresses if len(addresses) <= _MOST_ADDRESSES else []
+        settings = {str(address): self._settings(str(address)) for address in asked}
+        places = {a: [s.get("DLA"), s.get("expiryAddress")] for a, s in settings.items() if s is not None}
+        return {"diverts": diverts if isinstance(diverts, list) else [], "places_of_the_dead": places}
+
+    def _settings(self, address: str) -> Mapping[str, Any] | None:
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
+        try:
+            told = json.loads(self._ask(asked, json.dumps([address])) or "null")
+        except (TypeError, ValueError):
+            return None
+        return told if isinstance(told, dict) else None
 
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""

@@ -124,7 +124,7 @@ def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queu
         start=start,
         browse=browse,
         depth=depth,
-        topology={"queue": queue, **dict(facts.facts if facts else {})},
+        topology={"queue": queue, **dict(facts.facts if facts else {}), **queues.ways_of_the_dead()},
         notes=[_of_mode(queues.artemis, browse, request), *_of_size(queues, facts is not None)],
     )
 

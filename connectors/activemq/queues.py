@@ -86,6 +86,10 @@ class Queues:
             return self.management.facts(name)
         return activemq_statistics.facts(self._broker, name) if self.asks_plugin else None
 
+    def ways_of_the_dead(self) -> Mapping[str, Any]:
+        """What Artemis tells of how letters get where they lie (`artemis.Management`); empty of others."""
+        return self.management.ways_of_the_dead() if self.management else {}
+
     def remove_empty(self, queue: str) -> None:
         """Delete a queue of our own, where that can be asked for; never raises a BrokerError."""
         with contextlib.suppress(BrokerError):

@@ -111,6 +111,10 @@ _UNKNOWN_TYPES = (
     "jolokia_details keeps types"
 )
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
+_CARRIED = (
+    "it was moved or copied by hand: of a copied one the message may still be in its own queue, and get there "
+    "twice"
+)
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 """Classes of messages of which STOMP shows nothing."""
@@ -206,9 +210,18 @@ def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed:
         warnings += _type_warnings(record, typed)
     if record.broker_kind == "activemq" and not record.properties:
         warnings.append(_GROUP)
+    if _was_carried(record):
+        warnings.append(_CARRIED)
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings
+
+
+def _was_carried(record: Record) -> bool:
+    """Whether somebody moved or copied it on Classic, which stamps what it kills."""
+    headers = record.headers
+    is_named = record.broker_kind == "activemq" and "original-destination" in headers
+    return is_named and "originalExpiration" not in headers and headers.get("expires", "0") == "0"
 
 
 def _type_warnings(record: Record, typed: bool) -> Sequence[str]:

@@ -16,6 +16,7 @@ from dlq.analyzers.rules import Facts, Letter, Verdict, judge
 from dlq.analyzers.rules.frameworks import coordinated
 from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
 from dlq.core.brokers import kind_of
+from dlq.core.causes import proof_of
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.store_facts import Fact
@@ -81,7 +82,7 @@ def _alone(record: Record, asking: Asking) -> One:
     coordinator, work = coordinated(letter) or (None, None)
     return One(
         record,
-        verdict._replace(rule=mine.name) if mine and mine.cause else verdict,
+        verdict._replace(rule=mine.name, also_possible=()) if mine and mine.cause else verdict,
         (mine.cause if mine else None) or verdict.cause,
         mine.name if mine else None,
         coordinator,
@@ -99,17 +100,19 @@ def _finished(
     told: stores.Answer | None,
 ) -> dict[str, Any]:
     record, verdict = one.record, one.verdict
-    cause, mechanism, evidence, state = (
+    cause, mechanism, evidence, state, also = (
         one.cause,
         verdict.mechanism,
         verdict.evidence,
         verdict.transaction_state,
+        verdict.also_possible,
     )
     if concluded is not None:
         cause = cause if one.user_rule else concluded.cause
         mechanism = concluded.mechanism or mechanism
         evidence = concluded.evidence or evidence
         state = concluded.transaction_state
+        also = ()
     state = state or (told.told_transaction if told else None)
     twin = _twin(one, shared or [])
     advice, reason = advise(
@@ -117,6 +120,7 @@ def _finished(
             cause,
             asking.settings.replay.max_laps,
             mechanism,
+            also,
             verdict.exception_family,
             verdict.laps,
             one.user_rule,
@@ -134,6 +138,8 @@ def _finished(
         **verdict._asdict(),
         "cause": cause,
         "mechanism": mechanism,
+        "proof": proof_of(cause, also),
+        "also_possible": list(also),
         "evidence": stores.with_told(evidence, told.told if told else None),
         "transaction_state": state,
         "duplicate_group": twin.duplicate_group if twin else None,
