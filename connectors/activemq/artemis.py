@@ -58,7 +58,8 @@ class Management:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def ways_of_the_dead(self) -> dict[str, Any]:
-        """`diverts`, and `places_of_the_dead`: address -> where it sends what dies and what expires there; empty where the user may not ask, without the places where there are too many addresses."""
+        """`diverts`, and `places_of_the_dead`: address -> where it sends what dies, and what expires. Empty
+        where the user may not ask; without the places where there are too many addresses."""
         diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
         if not isinstance(addresses, list):
             return {}

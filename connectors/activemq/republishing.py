@@ -112,8 +112,8 @@ _UNKNOWN_TYPES = (
 )
 _GROUP = "STOMP shows no group: if it had one (JMSXGroupID), it is lost; jolokia_details keeps it"
 _CARRIED = (
-    "it was moved or copied by hand: of a copied one the message may still be in its own queue, and get there "
-    "twice"
+    "it was moved or copied by hand: of a copied one the message may still be in its own queue, "
+    "and get there twice"
 )
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
