@@ -1,6 +1,6 @@
 """What `dlq replay apply` does, whole or in growing steps: brokers, ledger, signals, exit codes."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,6 +18,8 @@ from dlq.replay.actor import actor
 from dlq.replay.apply import Run, Send, applying
 from dlq.replay.brokers import Brokers
 from dlq.replay.pace import Stop, stopping_on_signals
+
+_NAMED = 5
 
 
 def carry_out(context: Context, plan: str, document: Mapping[str, Any]) -> int:
@@ -69,7 +71,7 @@ def finish(context: Context, run: Run, stop: Stop, more: Mapping[str, Any]) -> i
     with ledger.opened(context.settings.ledger, context.store) as book:
         header = planfile.load(context.store, run.plan)
         states = status.counts(context.store, book, header)
-    for reason in (*run.lost, *run.notes):
+    for reason in (*run.lost, *run.notes, *_changed(run)):
         context.complain(reason)
     counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
     left_behind = still_queued.of_plan(context.store, context.settings, header)
@@ -91,4 +93,16 @@ def code_of_states(states: Mapping[Any, int]) -> ExitCode:
 
 def _code_of_run(run: Run) -> ExitCode:
     lost = ExitCode.BROKER if run.lost else ExitCode.DONE
-    return worst(lost, ExitCode.PARTLY if run.stopped else ExitCode.DONE)
+    changed = ExitCode.IN_DOUBT if run.changed else ExitCode.DONE
+    return worst(lost, changed, ExitCode.PARTLY if run.stopped else ExitCode.DONE)
+
+
+def _changed(run: Run) -> Sequence[str]:
+    """What the archive holds now instead of the planned letters was not sent."""
+    if not run.changed:
+        return ()
+    named = ", ".join(run.changed[:_NAMED]) + (", …" if len(run.changed) > _NAMED else "")
+    return [
+        f"{len(run.changed):,} letters are not what was planned: somebody changed them in the archive since, "
+        f"and nothing of them was sent: {named}; dlq verify shows the damage"
+    ]

@@ -84,7 +84,8 @@ def _show_still_queued(context: Context, document: Mapping[str, Any]) -> None:
     """A replay takes no letter out of its dead-letter queue, and somebody may move it back once more."""
     left = list(still_queued.in_words(context.settings, document["still_queued"]))
     for words, command in left:
-        context.console.print(f"\n{words}; a replay leaves them there, afterwards `{command}` takes them out")
+        after = f"a replay leaves them there, afterwards `{command}` takes them out"
+        context.console.print(f"\n{words}; {after}", soft_wrap=True)
 
 
 def _section(context: Context, title: str, counts: Mapping[str, int], notes: Mapping[str, str]) -> None:

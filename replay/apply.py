@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import Connector, Outgoing, Target
+from dlq.connectors.base import Connector, Outgoing, Sent, Target
 from dlq.core.clock import now
-from dlq.core.errors import BrokerError, DlqError
+from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import Settings
 from dlq.core.units import seconds
-from dlq.replay import approvals, edits, marks, planfile, status
+from dlq.replay import approvals, content, edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination
 from dlq.replay.edits import Edits
@@ -26,12 +26,14 @@ from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
 from dlq.replay.pace import Pace, Stop
 from dlq.replay.planfile import Header
+from dlq.replay.states import State
 
 _CLAIMED_SHARE = 4
 """A quarter of the window is claimed at once, and the next quarter meanwhile; the rest is the
 connector's, for letters in flight."""
 _BOUNDED_AT_ONCE = 1000
 _UNKNOWN = "the run ended before the broker answered"
+_CHANGED = "the archive holds something else than what was planned"
 
 
 @dataclass
@@ -49,6 +51,8 @@ class Run:
     places: Counter[Destination] = field(default_factory=Counter)
     """(Broker, target) -> letters given to it."""
     stopped: bool = False
+    changed: list[str] = field(default_factory=list)
+    """Record ids of letters that are not what was planned any more: refused, nothing of them was sent."""
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
     notes: list[str] = field(default_factory=list)
@@ -101,6 +105,7 @@ def applying(
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
+    _check_bound(store, plan)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
 
     def send(at_most: int | None) -> Run:
@@ -124,6 +129,14 @@ def applying(
         stop.forget_old_requests()
         marks.expire(store, ledger, plan)
         yield send
+
+
+def _check_bound(store: Store, plan: str) -> None:
+    """Raises UsageError for a plan of an older dlq: nothing says what its letters were."""
+    if any(not letter.content for letter in islice(planfile.letters(store, plan), 1)):
+        raise UsageError(
+            f"plan {plan} binds no content of its letters, as an older dlq made it; make a new one"
+        )
 
 
 def forget(header: Header, brokers: Brokers) -> list[str]:
@@ -187,12 +200,9 @@ class _Sender:
         )
         witness = self._header.leaves_witness(broker)
         publisher = connector.publisher(plan, self._in_flight, witness)
-        outcomes = self._run.outcomes
         try:
             for sent in publisher.publish(self._outgoing(letters, progress), self._claims.writing):
-                state = self._claims.answered(sent)
-                outcomes[state] = outcomes.get(state, 0) + 1
-                self._run.sent -= state == "planned"
+                self._run.sent -= self._answered(sent) == "planned"
         except BrokerError as error:
             self._run.lost.append(f"{broker}: {error}")
         finally:
@@ -227,7 +237,18 @@ class _Sender:
             if not self._pace.wait():
                 self._run.stopped = True
                 return
-            if self._claims.take(letter):
-                self._run.sent += 1
-                self._run.places[letter.broker, letter.target] += 1
-                yield outgoing(self._header, letter, self._changes.apply(record))
+            if not self._claims.take(letter):
+                continue
+            planned = content.unchanged(letter, record, letter.record_id in self._changes.changed)
+            if planned is None:
+                self._answered(Sent(letter.number, "refused", _CHANGED))
+                self._run.changed.append(letter.record_id)
+                continue
+            self._run.sent += 1
+            self._run.places[letter.broker, letter.target] += 1
+            yield outgoing(self._header, letter, self._changes.apply(planned))
+
+    def _answered(self, sent: Sent) -> State:
+        state = self._claims.answered(sent)
+        self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
+        return state

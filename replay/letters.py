@@ -23,6 +23,8 @@ class Letter(NamedTuple):
     segment: str
     row: int
     target: Target
+    content: str = ""
+    """The digest of what is sent (`dlq.replay.content`); empty in a plan of an older dlq."""
 
 
 class Located(Protocol):

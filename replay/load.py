@@ -12,18 +12,12 @@ from dlq.archive.schema import to_records
 from dlq.archive.store import Store
 from dlq.core.brokers import kind_of
 from dlq.core.errors import ArchiveError, UsageError
-from dlq.core.record import COLUMNS, Record
+from dlq.core.record import Record
+from dlq.replay.content import ALWAYS_SENT, SENT_COLUMNS
 from dlq.replay.letters import Located
 
-_NOT_SENT = {
-    "broker_version", "physical_id", "captured_at", "first_dead_at", "failure_text",
-    "deaths", "attempts", "redelivered", "body_sha256", "pull_id", "mode",
-}  # fmt: skip
-SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
-"""What connectors may look at when they publish; everything else of the record is empty then."""
-PREVIEW_COLUMNS = tuple(name for name in SENT_COLUMNS if name != "body")
-"""The same for `Connector.preview`: it knows `body_size`, not the body."""
-_ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
+PLANNED_COLUMNS = (*SENT_COLUMNS, "body_sha256")
+"""What a plan looks at."""
 
 
 class Loader:
@@ -132,5 +126,5 @@ def _read_lean(file: pq.ParquetFile) -> pa.Table | None:
     sent = kind_of(kinds[0]).sent_columns if len(kinds) == 1 else None
     if sent is None:
         return None
-    table = file.read(columns=[*_ALWAYS_SENT, *sent])
+    table = file.read(columns=[*ALWAYS_SENT, *sent])
     return table if table["raw_properties"].null_count == 0 else None

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import islice
 from typing import Any
 
@@ -18,20 +19,20 @@ import pyarrow.compute as pc
 
 from dlq.archive import manifests, views
 from dlq.archive.store import Store
-from dlq.connectors.base import Target
+from dlq.connectors.base import SendPreview, Target
 from dlq.core.brokers import kind_of
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
+from dlq.replay import content, deadlines, planfile, still_queued
 from dlq.replay import ledger as ledgers
-from dlq.replay import planfile, still_queued
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations
 from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
-from dlq.replay.load import PREVIEW_COLUMNS, Loader
+from dlq.replay.load import PLANNED_COLUMNS, Loader
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 
@@ -108,6 +109,7 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 """Said of letters that were taken in without the word that it is mended."""
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+_DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
 _CHOSEN = ("record_id", "advice", "origin_kind", "origin", "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _MOST_WARNINGS = 50
@@ -150,6 +152,7 @@ class Planner:
         self._business_keys: set[str] = set()
         self._tally = _Tally()
         self._destinations = Destinations(brokers, self._tally.warn)
+        self._moment = now()
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
@@ -163,10 +166,11 @@ class Planner:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
         queued = still_queued.queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
-        loader = Loader(self._store, PREVIEW_COLUMNS)
+        loader = Loader(self._store, PLANNED_COLUMNS)
         try:
             for batch in views.segment_rows(connection, wanted.condition(), _CHOSEN):
-                yield from self._pick(batch, loader, wanted)
+                for rows in _by_segment(batch):
+                    yield from self._pick(rows, loader, wanted)
         finally:
             connection.close()
 
@@ -180,7 +184,7 @@ class Planner:
             for record, place, advice, kind, origin in zip(
                 loader.records(places), places, *verdicts, strict=True
             )
-            if (found := self._candidate(_as_judged(record, kind, origin), place, advice, wanted))
+            if (found := self._candidate(record, _as_judged(record, kind, origin), place, advice, wanted))
         ]
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
@@ -201,7 +205,7 @@ class Planner:
         return rows
 
     def _candidate(
-        self, record: Record, place: Place, advice: str | None, wanted: Wanted
+        self, stored: Record, record: Record, place: Place, advice: str | None, wanted: Wanted
     ) -> _Candidate | None:
         broker = self._brokers.name_for(record.source, record.broker)
         target = self._brokers.get(broker).target_of(record, wanted.to_for(record)) if broker else None
@@ -211,7 +215,8 @@ class Planner:
             return None
         lap = lap_of(record)
         key = replay_key(record, target, record.source in self._by_key)
-        letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target)
+        bound = content.digest(stored, target, record.record_id in wanted.edits.changed)
+        letter = Letter(0, record.record_id, key, lap, broker, place.segment, place.row, target, bound)
         return _Candidate(record, advice, letter)
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
@@ -243,6 +248,9 @@ class Planner:
 
     def _risk(self, candidate: _Candidate, wanted: Wanted) -> str | None:
         letter = candidate.letter
+        if sha256(candidate.record.body).hexdigest() != candidate.record.body_sha256:
+            self._tally.warn(_DAMAGED)
+            return "risky"
         record = wanted.edits.apply(candidate.record)
         sent_along = provenance(letter.key, letter.lap, letter.record_id)
         preview = self._brokers.get(letter.broker).preview(
@@ -253,12 +261,25 @@ class Planner:
         if preview.problem is not None:
             self._tally.warn(f"left out as risky: {preview.problem}")
             return "risky"
-        unnamed = wanted.unnamed(preview.unless_named, record.record_id)
+        unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted)}
+        unnamed = wanted.unnamed(unless_named, record.record_id)
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")
             return "risky"
         self._tally.stripped.update(preview.stripped)
         return None
+
+    def _deadlines(self, record: Record, preview: SendPreview, wanted: Wanted) -> Mapping[Any, str]:
+        """Why a letter goes back only if it is named: its own deadline has passed. What else its deadlines
+        mean is a warning."""
+        for deadline in deadlines.deadlines(record, preview.stripped):
+            said = deadlines.in_words(deadline, self._moment)
+            is_late = deadline.is_known and deadlines.is_late(deadline, self._moment)
+            if said and is_late and not wanted.names(record.record_id):
+                return {"letter": f"{said} (--edit changes it)"}
+            if said:
+                self._tally.warn(said)
+        return {}
 
     def _count(self, candidate: _Candidate, wanted: Wanted) -> None:
         letter = candidate.letter
@@ -339,6 +360,14 @@ class Planner:
                 continue
             proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
         return proven
+
+
+def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, which are in the order of segments: of one alone the bodies are in memory."""
+    start = 0
+    for run in pc.run_end_encode(rows["stem"]).run_ends.to_pylist():
+        yield rows.slice(start, run - start)
+        start = run
 
 
 def _as_judged(record: Record, kind: str | None, origin: str | None) -> Record:

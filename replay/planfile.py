@@ -31,7 +31,7 @@ _BOUNDS_SUFFIX = ".bounds.json"
 _COPY_BYTES = 2**20
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
-_fields = itemgetter(*Letter._fields[1:-1])
+_fields = itemgetter(*Letter._fields[1:-2])
 _target = lru_cache(maxsize=1024)(Target)
 
 
@@ -196,7 +196,8 @@ def letters(store: Store, plan: str) -> Iterator[Letter]:
         for number, line in enumerate(file):
             try:
                 found, _ = _scan(line.decode(), 0)
-                yield Letter._make((number, *_fields(found), _target(*found["target"])))
+                fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
+                yield Letter._make(fields)
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from dlq.archive.store import Store
 from dlq.connectors.base import Outgoing, Presence
 from dlq.core.errors import BrokerError, UsageError
-from dlq.replay import came_back, edits, marks, planfile, status
+from dlq.replay import came_back, content, edits, marks, planfile, status
 from dlq.replay.apply import forget, outgoing
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
@@ -136,7 +136,13 @@ def _on_brokers(
     records, changes = Loader(store).records(letters), edits.load(store, header)
     by_broker: dict[str, list[Outgoing]] = {}
     for letter, record in zip(letters, records, strict=True):
-        by_broker.setdefault(letter.broker, []).append(outgoing(header, letter, changes.apply(record)))
+        planned = content.unchanged(letter, record, letter.record_id in changes.changed)
+        if planned is None and letter.content:
+            notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
+            continue
+        by_broker.setdefault(letter.broker, []).append(
+            outgoing(header, letter, changes.apply(planned or record))
+        )
     found: dict[int, Presence] = {}
     for broker, sent in by_broker.items():
         try:

@@ -1,0 +1,72 @@
+"""What a plan binds of a letter: all that a connector may look at when it sends it, and where it goes.
+
+Whoever can write into the archive can change a letter after its plan was made, or approved. Its digest stands
+in the plan's line, and the plan's own digest covers that line.
+"""
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+from dlq.connectors.base import Target
+from dlq.core.brokers import kind_of
+from dlq.core.record import COLUMNS, Record
+from dlq.replay.letters import Letter
+
+_NOT_SENT = {
+    "broker_version", "physical_id", "captured_at", "first_dead_at", "failure_text",
+    "deaths", "attempts", "redelivered", "body_sha256", "pull_id", "mode",
+}  # fmt: skip
+SENT_COLUMNS = tuple(name for name in COLUMNS if name not in _NOT_SENT)
+"""What connectors may look at when they publish; everything else of the record is empty then."""
+ALWAYS_SENT = ("record_id", "broker_kind", "raw_properties")
+"""What they look at in any case."""
+
+_EMPTY = Record("", "", "", "", "")
+
+
+def digest(record: Record, target: Target, edited: bool) -> str:
+    """The digest of a letter as it was captured; `edited`: it does not go back as it was."""
+    made = sha256()
+    for name in _bound(record, edited):
+        for piece in _pieces(getattr(record, name)):
+            made.update(piece)
+    for piece in _pieces(target):
+        made.update(piece)
+    return made.hexdigest()
+
+
+def unchanged(letter: Letter, record: Record, edited: bool) -> Record | None:
+    """The record with what its plan has bound and nothing else; None where that is not what was planned."""
+    if digest(record, letter.target, edited) != letter.content:
+        return None
+    bound = _bound(record, edited)
+    if bound is SENT_COLUMNS:
+        return record
+    return _EMPTY._replace(**{name: getattr(record, name) for name in bound})
+
+
+def _bound(record: Record, edited: bool) -> tuple[str, ...]:
+    """An edit, and what has no property block, is sent by more columns than the block and a few beside it."""
+    beside = None if edited or record.raw_properties is None else kind_of(record.broker_kind).sent_columns
+    return SENT_COLUMNS if beside is None else (*ALWAYS_SENT, *beside)
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    """A value so that no two different ones look alike: kind, length, content; a map keeps its order."""
+    if isinstance(value, Mapping):
+        value = [part for pair in value.items() for part in pair]
+    if value is None:
+        yield b"n"
+    elif isinstance(value, bytes):
+        yield b"b%d:" % len(value)
+        yield value
+    elif isinstance(value, str):
+        text = value.encode("utf-8", "surrogatepass")
+        yield b"s%d:%s" % (len(text), text)
+    elif isinstance(value, int):
+        yield b"i%d:" % value
+    else:
+        yield b"l%d:" % len(value)
+        for part in value:
+            yield from _pieces(part)

@@ -1,0 +1,109 @@
+"""What was planned, or approved, is what is sent: the archive may have been changed since."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.archives import letter, parquet
+from support.replaying import Replaying, fill, judge
+
+from dlq.archive import manifests, schema, segments
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+from dlq.replay import planfile
+from dlq.replay.content import SENT_COLUMNS, digest
+from dlq.replay.verify import verify
+
+
+def forge(replay: Replaying, letters: list[Record]) -> None:
+    """Write other letters where a segment was; its manifest stays."""
+    [manifest] = manifests.every(replay.store)
+    replay.store.put(manifest.segment, parquet(schema.to_table(letters)))
+
+
+FORGED: dict[str, Any] = {
+    "body": b"pay the attacker",
+    "headers": {"trace": "forged"},
+    "raw_properties": b"forged",
+    "properties": {"reply_to": "forged"},
+    "flags": 1,
+    "priority": 9,
+    "published_at": 1,
+    "origin": "elsewhere",
+    "routing_key": "elsewhere",
+    "content_type": "text/forged",
+}
+
+
+@pytest.mark.parametrize("column", FORGED)
+def test_nothing_is_sent_of_a_letter_that_differs(replay: Replaying, column: str) -> None:
+    first, second, third = fill(replay.store, 3, body=b"pay", headers={"trace": "1"})
+    plan = replay.plan()
+    forge(replay, [first, second._replace(**{column: FORGED[column]}), third])
+    run = replay.apply(plan)
+    assert (run.sent, run.changed) == (2, [second.record_id])
+    assert replay.states(plan) == {"confirmed": 2, "refused": 1}
+    assert len(replay.queue.arrived()) == 2
+    assert replay.apply(plan).sent == 0
+
+
+def test_a_segment_that_a_forged_manifest_replaces_is_held_against_the_plan_too(replay: Replaying) -> None:
+    letters = fill(replay.store, 2, body=b"pay")
+    plan = replay.plan()
+    [old] = manifests.every(replay.store)
+    forged = [one._replace(body=b"pay the attacker") for one in letters]
+    segments.commit(replay.store, "orders", "forged", 0, "drain", forged, {}, settled=True)
+    new = manifests.load(replay.store, manifests.name_of("forged-00000"))
+    manifests.write(replay.store, replace(new, replaces=(old.stem,)))
+    run = replay.apply(plan)
+    assert (run.sent, run.changed) == (0, [one.record_id for one in letters])
+    assert replay.queue.arrived() == []
+
+
+def test_what_reconcile_looks_for_is_what_was_planned(replay: Replaying) -> None:
+    [one] = fill(replay.store, 1, body=b"pay")
+    replay.queue.fate = lambda _number: "in_doubt"
+    plan = replay.plan(witness=True)
+    replay.apply(plan)
+    forge(replay, [one._replace(body=b"pay the attacker")])
+    assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": 1}
+    assert replay.notes == [f"letter {one.record_id} is not what was planned: somebody changed the archive"]
+
+
+def test_a_letter_whose_body_is_not_what_was_captured_is_left_out_of_a_plan(replay: Replaying) -> None:
+    one, other = letter(1, origin_kind="queue", body=b"pay"), letter(2, origin_kind="queue", body=b"pay")
+    forged = one._replace(body=b"pay the attacker")
+    segments.commit(replay.store, "orders", "p", 0, "drain", [forged, other], {}, settled=True)
+    judge(replay.store, {one.record_id: "replay", other.record_id: "replay"})
+    header = planfile.load(replay.store, replay.plan())
+    assert (header.letters, header.left_out) == (1, {"risky": 1})
+    assert [books.balanced for books in verify(replay.store, replay.config)] == [False]
+
+
+def test_a_plan_that_binds_no_content_is_not_applied(replay: Replaying) -> None:
+    """An older dlq made it; it can still be read."""
+    fill(replay.store, 1)
+    plan = replay.plan()
+    name = planfile.name_of(plan)
+    head, line = replay.store.get(name).splitlines()
+    whole = {key: value for key, value in json.loads(line).items() if key != "content"}
+    old = json.dumps(whole, separators=(",", ":")).encode() + b"\n"
+    header = replace(planfile.load(replay.store, plan), digest="")
+    made = planfile.Draft.__new__(planfile.Draft)
+    made._digest = planfile.sha256(old)
+    header = replace(header, digest=made.digest(header))
+    fields = json.loads(head) | {"digest": header.digest}
+    replay.store.put(name, json.dumps(fields).encode() + b"\n" + old)
+    with pytest.raises(UsageError, match="binds no content of its letters"):
+        replay.apply(plan)
+    assert [one.content for one in planfile.letters(replay.store, plan)] == [""]
+
+
+@pytest.mark.parametrize("column", [name for name in SENT_COLUMNS if name != "record_id"])
+def test_a_letter_without_a_block_is_bound_by_all_that_a_connector_may_look_at(column: str) -> None:
+    one = letter(1, keys=("a", "b"), headers={"a": "b"})
+    other = one._replace(**{column: {"keys": ("ab",), "headers": {"ab": ""}}.get(column, "another")})
+    target = planfile.Target("queue", "orders")
+    assert digest(one, target, False) != digest(other, target, False)
+    assert digest(one, target, False) != digest(one, planfile.Target("queue", "order"), False)
