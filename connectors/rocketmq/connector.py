@@ -17,6 +17,7 @@ from dlq.connectors.base import (
     SendPreview,
     Target,
 )
+from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.consumption import consumption
 from dlq.connectors.rocketmq.description import RocketBroker
@@ -140,9 +141,8 @@ class RocketConnector:
         return RocketPublisher(self._cluster, window)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """`find` needs none."""
-        del targets
-        return NO_CHECKPOINT
+        """Where the queues that may be written to end, and what their brokers tell of themselves."""
+        return bounds(self._cluster, targets)
 
     def find(
         self,
@@ -152,13 +152,13 @@ class RocketConnector:
         last: int | None = None,
         before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
-        """Look each replay up by its unique key, on every broker."""
-        del before, plan, last
-        self._obstacles.clear()
-        return find(self._cluster, outgoing, since, self._obstacles)
+        """Look through what came to the targets' queues since."""
+        del plan, last
+        self._obstacles = []
+        return find(self._cluster, outgoing, since, before, self._obstacles)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`. Each letter is looked up by itself: what the last `find` met with."""
+        """See `Connector.obstacles`: what the last `find` met with."""
         del witness, plan, since
         return self._obstacles
 

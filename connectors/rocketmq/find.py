@@ -1,160 +1,183 @@
-"""Did a replay arrive? Messages are found by their unique key, and ours by the replay id they carry."""
+"""Did a replay arrive? What came to its target's queues since the plan was begun is looked through. An index
+may show that a letter is there, and never that it is not."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Literal
 
-from dlq.connectors.base import Outgoing, Presence
-from dlq.connectors.lenient_json import loads
+from dlq.connectors.base import Checkpoint, Outgoing, Presence
+from dlq.connectors.rocketmq.bodies import plain_body
+from dlq.connectors.rocketmq.bounds import Range, Since
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
-from dlq.connectors.rocketmq.message import StoredMessage, decode, parse, parse_properties
-from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
-from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
-from dlq.connectors.rocketmq.republishing import RESUME, UNIQUE_KEY, unique_key_of
-from dlq.connectors.rocketmq.snapshot import QueueOffsets, offsets_of_topic, own_offsets
+from dlq.connectors.rocketmq.message import StoredMessage, parse, parse_properties
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, scan_queue
+from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, understood
+from dlq.connectors.rocketmq.republishing import RESUME, UNIQUE_KEY, message_of, unique_key_of
+from dlq.connectors.rocketmq.routes import topic_of
 from dlq.connectors.rocketmq.transaction_outcomes import query_answer, query_fields
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
-from dlq.core.rocketmq_topics import HALF, RETRY
-
-_MARGIN_MS = 600_000
-"""How far a broker's clock may be from ours."""
-_MOST = 500_000
-"""Messages that are read: ten seconds or so."""
-_ROOM = 2**24
-
-
-def stored_since(
-    cluster: Cluster, nodes: Collection[str], topics: Iterable[str], since: int
-) -> Iterator[StoredMessage]:
-    """The messages of `topics` on `nodes` from a while before `since` (microseconds) on.
-
-    For what an index does not tell: a broker that was killed rebuilds its queues from the commit log when it
-    starts, and its index may have holes.
-
-    Raises BrokerError where these cannot be all, or are too many: by then some may have been given.
-    """
-    for node in nodes:
-        _check_age(cluster, node, since)
-    start = since // 1000 - _MARGIN_MS
-    found = [
-        offsets for topic in topics for offsets in _offsets_of(cluster, topic) if offsets.place.node in nodes
-    ]
-    ranges = [(offsets, max(offsets.lowest, _offset_at(cluster, offsets, start))) for offsets in found]
-    if sum(offsets.highest - first for offsets, first in ranges) > _MOST:
-        raise BrokerError(f"more than {_MOST} messages were stored since then")
-    for offsets, first in ranges:
-        for step in _steps(cluster, offsets, first):
-            if step.gaps:
-                raise BrokerError(f"{offsets.place} has lost messages")
-            yield from map(parse, step.messages)
-
-
-def runtime_facts(cluster: Cluster, node: str) -> dict[str, str]:
-    """What a broker tells of itself; nothing when we may not ask. Raises BrokerError."""
-    answer = cluster.call(node, RequestCode.RUNTIME_INFO, {})
-    with understood(node):
-        return dict(loads(answer.body.decode()).get("table") or {}) if answer.code == ResponseCode.OK else {}
-
-
-def _check_age(cluster: Cluster, node: str, since: int) -> None:
-    """A store whose first message is younger has been replaced since then, or has deleted some."""
-    first = runtime_facts(cluster, node).get("commitLogMinOffset", "none")
-    answer = cluster.call(node, RequestCode.VIEW_MESSAGE, {"offset": first}) if first.isdigit() else None
-    messages = list(decode(answer.body)) if answer is not None and answer.code == ResponseCode.OK else []
-    if not any(message.stored_at * 1000 < since for message in messages):
-        raise BrokerError(f"the store of {node} does not reach back to that time")
-
-
-def _offsets_of(cluster: Cluster, topic: str) -> Iterable[QueueOffsets]:
-    if topic == HALF:
-        return [own_offsets(cluster, MessageQueue(HALF, node, 0)) for node in cluster.masters()]
-    return offsets_of_topic(cluster, topic)
-
-
-def _offset_at(cluster: Cluster, offsets: QueueOffsets, moment: int) -> int:
-    """The offset of the first message that was stored at `moment` (milliseconds) or later, or one before."""
-    place = offsets.place
-    fields = {"topic": place.topic, "queueId": place.queue, "timestamp": moment}
-    answer = cluster.ok(place.node, RequestCode.OFFSET_AT, fields)
-    with understood(place.node):
-        return int(answer.fields["offset"])
-
-
-def _steps(cluster: Cluster, offsets: QueueOffsets, first: int) -> Iterator[Step]:
-    link = cluster.new_link(offsets.place.node)
-    try:
-        scan = PullScan(link, offsets.place, first, offsets.highest, _ROOM)
-        yield from scan if offsets.pullable else scan_queue(link, offsets.place, first, offsets.highest)
-    finally:
-        link.close()
-
 
 _SETTLED = 3.0
-"""Seconds after which a request whose connection has ended is stored and indexed, or dropped."""
+"""Seconds after which a request whose connection has ended is stored, or dropped."""
+_MOST = 5_000_000
+"""Messages that are looked through: a minute or so."""
+_ROOM = 2**24
 _IN_FLIGHT = 64
+_Match = Literal["whole", "cut"]
 
 
 def find(
-    cluster: Cluster, outgoing: Sequence[Outgoing], since: int, obstacles: list[str]
+    cluster: Cluster, outgoing: Sequence[Outgoing], since: int, before: Checkpoint, obstacles: list[str]
 ) -> dict[int, Presence]:
-    """number -> whether a broker holds it. `not_sent` needs the word of all that could have taken it.
-    What keeps it from being proven is added to `obstacles`, in words.
+    """number -> whether a broker holds it. `not_sent` needs the queues of every broker that could have taken
+    it (`before`: see `bounds`), whole since then. What keeps it from being proven is added to `obstacles`,
+    in words.
 
-    A broker that is down proves nothing. One that was restarted after `since` (microseconds), or keeps no
-    index, is looked through: that proves it as long as its store goes back to that time.
+    A broker that was killed while it wrote a message keeps the start of it: body whole, properties cut. Which
+    letter that is, nothing proves.
     """
-    masters = dict(cluster.masters(refresh=True))
-    nodes = list(masters)
-    found, _ = _looked_up(cluster, nodes, outgoing, since)
-    missing = _without(outgoing, found)
-    if not missing:
-        return dict.fromkeys((letter.number for letter in outgoing), "sent")
-    time.sleep(_SETTLED)
-    late, silent = _looked_up(cluster, nodes, missing, since)
-    missing = _without(missing, late)
-    doubts = {node: silent.get(node) or _doubt(cluster, node, since) for node in nodes}
-    others = {node: doubt for node, doubt in doubts.items() if doubt}
-    seen, unread = _looked_through(cluster, list(others), missing, since)
-    if unread:
-        obstacles += [f"{node}: {doubt}" for node, doubt in others.items()]
-        obstacles.append(f"what is stored does not prove it either: {unread}")
+    search = _Search(cluster, outgoing, Since(cluster, before, since))
+    search.ask_indexes()
+    if search.missing():
+        time.sleep(_SETTLED)
+        search.look_through(obstacles)
+    return search.result
+
+
+class _Search:
+    """What is known by now of the letters that are looked for."""
+
+    def __init__(self, cluster: Cluster, outgoing: Sequence[Outgoing], since: Since) -> None:
+        self.result: dict[int, Presence] = dict.fromkeys((letter.number for letter in outgoing), "unknown")
+        self._cluster, self._outgoing, self._since = cluster, outgoing, since
+        self._cut: dict[int, str] = {}
+        """Numbers of letters that a cut message may be, and where it lies."""
+
+    def missing(self) -> list[Outgoing]:
+        """Letters that were not seen yet."""
+        return [letter for letter in self._outgoing if self.result[letter.number] != "sent"]
+
+    def ask_indexes(self) -> None:
+        """A broker that does not answer is looked through, or is an obstacle then."""
+        for node in self._cluster.masters():
+            with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
+                for message, letter in _by_key(link, node, self.missing()):
+                    self._take(message, node, [letter])
+
+    def look_through(self, obstacles: list[str]) -> None:
+        """Every queue that could have taken what is missing."""
+        by_topic: dict[str, list[Outgoing]] = defaultdict(list)
+        for letter in self.missing():
+            by_topic[topic_of(letter.target)].append(letter)
+        for topic, letters in by_topic.items():
+            ranges, doubts = self._since.look(topic)
+            doubts += self._read(ranges, letters)
+            obstacles += doubts
+            for letter in letters:
+                if not doubts and self.result[letter.number] != "sent":
+                    self.result[letter.number] = "not_sent"
+        for number in self._cut:
+            if self.result[number] == "not_sent":
+                self.result[number] = "unknown"
+        obstacles += sorted({self._cut[number] for number in self._cut if self.result[number] == "unknown"})
+
+    def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
+        """Why these ranges do not hold all that came."""
+        if sum(one.offsets.highest - one.first for one in ranges) > _MOST:
+            return [f"more than {_MOST:,} messages were stored since the plan was begun"]
+        wanted, doubts = _Wanted(letters), []
+        for one in ranges:
+            place = one.offsets.place
+            try:
+                for message in _messages(self._cluster, one):
+                    self._take(message, place.node, wanted.like(message))
+            except (BrokerError, ProtocolError) as error:
+                doubts.append(f"{place}: {error}")
+        return doubts
+
+    def _take(self, message: StoredMessage, node: str, letters: Iterable[Outgoing]) -> None:
+        place = MessageQueue(message.topic, node, message.queue_id)
+        for letter in letters:
+            match = _match(message, letter, self._since.end_of(place))
+            if match == "whole":
+                self.result[letter.number] = "sent"
+            elif match == "cut":
+                self._cut[letter.number] = (
+                    f"{place}: the message at offset {message.queue_offset} is cut, as a kill leaves one "
+                    "that is being written; it has the body of a letter in doubt"
+                )
+
+
+class _Wanted:
+    """Letters by what a stored message may have of them."""
+
+    def __init__(self, letters: Iterable[Outgoing]) -> None:
+        self._by_mark: dict[str, list[Outgoing]] = defaultdict(list)
+        self._by_body: dict[bytes, list[Outgoing]] = defaultdict(list)
+        for letter in letters:
+            self._by_mark[_mark_of(letter)].append(letter)
+            for body in _bodies(letter):
+                self._by_body[body].append(letter)
+
+    def like(self, message: StoredMessage) -> Sequence[Outgoing]:
+        """Those that `message` may be."""
+        if b"\0" in message.properties:
+            return self._by_body.get(message.body, ())
+        properties = parse_properties(message.properties)
+        marks = {properties.get(REPLAY_ID), properties.get(UNIQUE_KEY)}
+        return [letter for mark in marks if mark for letter in self._by_mark.get(mark, ())]
+
+
+def _mark_of(letter: Outgoing) -> str:
+    return unique_key_of(letter) if letter.target.kind == RESUME else letter.provenance[REPLAY_ID]
+
+
+def _bodies(letter: Outgoing) -> set[bytes]:
+    """As it was sent; and plain, as some brokers store a half message again."""
+    record = letter.record
+    if letter.target.kind != RESUME:
+        return {record.body}
+    with suppress(ProtocolError):
+        return {record.body, plain_body(record.body, record.flags or 0)}
+    return {record.body}
+
+
+def _match(message: StoredMessage, letter: Outgoing, ended: int | None) -> _Match | None:
+    """`ended`: where the message's queue ended before the plan was begun, where that is known."""
+    has, is_cut = parse_properties(message.properties), b"\0" in message.properties
+    if letter.target.kind == RESUME:
+        is_new = ended is not None and message.queue_offset >= ended
+        is_ours = is_new and _is_fresh_copy(has, letter)
     else:
-        obstacles += [f"{node} has no master that answers" for node in _away(cluster, masters, missing)]
-    at_home = {letter.number for letter in missing if _is_home_here(cluster, masters, letter)}
-    absent = set() if obstacles else at_home
-    if not obstacles and len(at_home) < len(missing):
-        obstacles.append("the broker that a letter came from, which may have it, is not registered")
-    sent = found | late | seen
-    return {n: "sent" if n in sent else "not_sent" if n in absent else "unknown" for n, *_ in outgoing}
+        is_new = ended is None or message.queue_offset >= ended
+        is_ours = has.get(REPLAY_ID) == letter.provenance[REPLAY_ID]
+        is_cut = is_cut and not _has_all(has, letter)
+    if not is_cut:
+        return "whole" if is_ours else None
+    return "cut" if is_ours or (is_new and message.body in _bodies(letter)) else None
 
 
-def _without(letters: Iterable[Outgoing], found: Collection[int]) -> list[Outgoing]:
-    return [letter for letter in letters if letter.number not in found]
+def _is_fresh_copy(has: Mapping[str, str], letter: Outgoing) -> bool:
+    """Of a half message whose check was resumed."""
+    return has.get(UNIQUE_KEY) == unique_key_of(letter) and has.get("TRANSACTION_CHECK_TIMES") == "0"
 
 
-def _looked_up(
-    cluster: Cluster, nodes: Sequence[str], outgoing: Sequence[Outgoing], since: int
-) -> tuple[set[int], dict[str, str]]:
-    """Numbers of the letters that the indexes know, and why a broker did not answer all questions."""
-    found: set[int] = set()
-    silent: dict[str, str] = {}
-    for node in nodes:
-        try:
-            with closing(cluster.new_link(node)) as link:
-                found |= _seen_on(link, node, _without(outgoing, found), since)
-        except BrokerError as error:
-            silent[node] = str(error)
-    return found, silent
+def _has_all(has: Mapping[str, str], letter: Outgoing) -> bool:
+    """Whether nothing is missing of what was sent; brokers drop empty values."""
+    sent = message_of(letter).properties
+    return all(has.get(name) == value for name, value in sent.items() if value)
 
 
-def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) -> set[int]:
-    found: set[int] = set()
-    for i in range(0, len(outgoing), _IN_FLIGHT):
+def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tuple[StoredMessage, Outgoing]]:
+    """The messages that an index has under each letter's unique key, several look-ups in flight."""
+    for i in range(0, len(letters), _IN_FLIGHT):
         asked: dict[int, tuple[Outgoing, str, str]] = {}
-        for letter in outgoing[i : i + _IN_FLIGHT]:
-            topic, key = _topic_of(letter), unique_key_of(letter)
+        for letter in letters[i : i + _IN_FLIGHT]:
+            topic, key = topic_of(letter.target), unique_key_of(letter)
             asked[link.ask(RequestCode.QUERY_MESSAGE, query_fields(topic, key))] = letter, topic, key
         for _ in range(len(asked)):
             answer = link.receive()
@@ -162,70 +185,15 @@ def _seen_on(link: Link, node: str, outgoing: Sequence[Outgoing], since: int) ->
                 raise ConnectionLost(f"{node} has stopped answering")
             with understood(node):
                 letter, topic, key = asked[answer.opaque]
-            if any(_is_ours(message, letter, since) for message in query_answer(node, answer, topic, key)):
-                found.add(letter.number)
-    return found
+            yield from ((message, letter) for message in query_answer(node, answer, topic, key))
 
 
-def _topic_of(letter: Outgoing) -> str:
-    topics = {"group": f"{RETRY}{letter.target.name}", RESUME: HALF}
-    return topics.get(letter.target.kind, letter.target.name)
-
-
-def _is_ours(message: StoredMessage, letter: Outgoing, since: int) -> bool:
-    properties = parse_properties(message.properties)
-    if letter.target.kind == RESUME:
-        return properties.get("TRANSACTION_CHECK_TIMES") == "0" and message.stored_at * 1000 >= since
-    return properties.get(REPLAY_ID) == letter.provenance[REPLAY_ID]
-
-
-def _looked_through(
-    cluster: Cluster, nodes: Sequence[str], letters: Sequence[Outgoing], since: int
-) -> tuple[set[int], str]:
-    """Numbers of the letters that lie on `nodes`, and why that does not prove that the others do not."""
-    if not nodes or not letters:
-        return set(), ""
-    wanted: dict[tuple[str, str | None], list[Outgoing]] = {}
-    for letter in letters:
-        wanted.setdefault((_topic_of(letter), unique_key_of(letter)), []).append(letter)
-    found: set[int] = set()
-    try:
-        for message in stored_since(cluster, nodes, sorted({topic for topic, _ in wanted}), since):
-            key = parse_properties(message.properties).get(UNIQUE_KEY)
-            same = wanted.get((message.topic, key), ())
-            found |= {letter.number for letter in same if _is_ours(message, letter, since)}
-    except (BrokerError, ProtocolError) as error:
-        return found, str(error)
-    return found, ""
-
-
-def _away(cluster: Cluster, masters: Mapping[str, str], letters: Iterable[Outgoing]) -> list[str]:
-    """Brokers that have the topics, or had, and could not be asked."""
-    topics = {_topic_of(letter) for letter in letters if letter.target.kind != RESUME}
-    routed = {node for topic in topics for node in cluster.route(topic)}
-    return sorted({*cluster.without_master, *(routed - masters.keys())})
-
-
-def _is_home_here(cluster: Cluster, masters: Mapping[str, str], letter: Outgoing) -> bool:
-    """The broker that a letter came from was asked: it takes it back where it can (`Way.near`), and it alone
-    can resume a half message."""
-    record = letter.record
-    is_foreign = record.broker != cluster.name or record.broker_node is None
-    store = record.headers.get("storeHost") if letter.target.kind == RESUME else None
-    return (is_foreign or record.broker_node in masters) and (store is None or store in masters.values())
-
-
-def _doubt(cluster: Cluster, node: str, since: int) -> str:
-    """Why a broker's index proves nothing: it has not run since then, keeps none, or does not tell."""
-    try:
-        booted = runtime_facts(cluster, node).get("bootTimestamp")
-        is_indexed = cluster.configuration(node).get("messageIndexEnable")
-    except BrokerError as error:
-        return str(error)
-    doubts = {
-        "it does not tell since when it runs": booted is None,
-        "it was started after the first of them was sent": booted is not None and int(booted) * 1000 >= since,
-        "the user may not read whether it keeps an index of messages": is_indexed is None,
-        "it keeps no index of messages (messageIndexEnable = false)": is_indexed not in (None, "true"),
-    }
-    return "; ".join(doubt for doubt, holds in doubts.items() if holds)
+def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
+    """Raises BrokerError where one is missing."""
+    place, end = one.offsets.place, one.offsets.highest
+    with closing(cluster.new_link(place.node)) as link:
+        scan = PullScan(link, place, one.first, end, _ROOM)
+        for step in scan if one.offsets.pullable else scan_queue(link, place, one.first, end):
+            if step.gaps:
+                raise BrokerError("it has lost messages")
+            yield from map(parse, step.messages)

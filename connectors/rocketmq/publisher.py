@@ -35,10 +35,11 @@ _AROUND = _INNER.size + _LENGTH.size
 class SendBatch:
     """Messages for one queue, by the numbers of their letters, that go in one request.
 
-    A batch (code 320) is stored whole or not at all, each message of it under its own offset, flag and
+    A batch (code 320) is appended by one copy into the log, each message of it under its own offset, flag and
     properties (CommitLog.asyncPutMessages, MessageExtBatchEncoder); it costs the broker little more than one
-    message. The compression bits are the request's, so those of a batch are alike. Brokers take no batches
-    for retry topics.
+    message. A broker that is killed in the middle of that copy keeps the messages before that place, and one
+    that ends in zeros there (see `find`). The compression bits are the request's, so those of a batch are
+    alike. Brokers take no batches for retry topics.
     """
 
     __slots__ = ("messages", "numbers", "place", "room", "since", "tries")

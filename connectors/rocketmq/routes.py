@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 from dlq.connectors.base import Target
 from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.republishing import RESUME
 from dlq.core.errors import AccessDenied, NotFound
-from dlq.core.rocketmq_topics import RETRY
+from dlq.core.rocketmq_topics import HALF, RETRY
 
 WritableQueue = tuple[str, int]
 """(broker name, queue)."""
@@ -29,14 +30,16 @@ class Route:
 
 
 def topic_of(target: Target) -> str:
-    """Where a target's letters are stored: a group's lie in its retry topic."""
-    return f"{RETRY}{target.name}" if target.kind == "group" else target.name
+    """Where a target's letters are stored: a group's lie in its retry topic, a resumed check begins with a
+    new half message."""
+    topics = {"group": f"{RETRY}{target.name}", RESUME: HALF}
+    return topics.get(target.kind, target.name)
 
 
 def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
     """The route to `topic`, which stands for `target`. Raises Unreachable, ConnectionLost."""
     try:
-        places = _writable(cluster, topic)
+        places = writable_queues(cluster, topic)
         if not places:
             return Route(closed=f"no broker has a writable topic {topic}")
         return Route(places, why_unread(cluster, target.name) if target.kind == "group" else None)
@@ -44,7 +47,8 @@ def route_to(cluster: Cluster, target: Target, topic: str) -> Route:
         return Route(closed=str(error))
 
 
-def _writable(cluster: Cluster, topic: str) -> list[WritableQueue]:
+def writable_queues(cluster: Cluster, topic: str) -> list[WritableQueue]:
+    """Those of `topic` whose brokers have a master now."""
     masters = cluster.masters()
     route = {node: q for node, q in cluster.route(topic).items() if node in masters and q.permission & 2}
     return [(node, queue) for node, q in route.items() for queue in range(q.writable)]

@@ -46,8 +46,9 @@ def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
     rocket: Rocket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = dead(rocket)
-    random, started = Random(1), now()
-    waiting = outgoing(numbered(record, 2000), Target("topic", rocket.topic))
+    random, target = Random(1), Target("topic", rocket.topic)
+    before = rocket.connector.bounds([target])
+    waiting = outgoing(numbered(record, 2000), target)
     doubtful: dict[int, Outgoing] = {}
     with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
         patch.setattr(
@@ -63,7 +64,7 @@ def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
             }
             waiting = waiting[len(sent) :]
     assert len(doubtful) > 500
-    found = rocket.connector.find("plan", list(doubtful.values()), started)
+    found = rocket.connector.find("plan", list(doubtful.values()), now(), before=before)
     assert set(found.values()) == {"sent", "not_sent"}
     again = waiting + [letter for number, letter in doubtful.items() if found[number] == "not_sent"]
     assert set(one_try(rocket, again)) == {"confirmed"}
@@ -86,7 +87,8 @@ def one_try(rocket: Rocket, letters: list[Outgoing]) -> list[str]:
 
 def sent_by_cut_connections(rocket: Rocket, letters: list[Outgoing], monkeypatch: pytest.MonkeyPatch) -> None:
     """Send each by itself over a connection that ends; again those that are proven not to have arrived."""
-    random, started, cluster = Random(1), now(), rocket.connector._cluster
+    random, cluster = Random(1), rocket.connector._cluster
+    before = rocket.connector.bounds([letters[0].target])
     while letters:
         with Cutter(rocket.cluster.addresses["broker-a"]) as cutter, monkeypatch.context() as patch:
             link = lambda _node, brief=False: Link(cutter.address, Access(), brief)  # noqa: E731
@@ -94,7 +96,7 @@ def sent_by_cut_connections(rocket: Rocket, letters: list[Outgoing], monkeypatch
             for letter in letters:
                 cutter.requests, cutter.answers = random.choice(WITHIN)
                 assert one_try(rocket, [letter]) == ["in_doubt"]
-        found = rocket.connector.find("plan", letters, started)
+        found = rocket.connector.find("plan", letters, now(), before=before)
         assert set(found.values()) <= {"sent", "not_sent"}
         letters = [letter for letter in letters if found[letter.number] == "not_sent"]
 

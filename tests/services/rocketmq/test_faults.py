@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -13,8 +14,8 @@ from support.brokers.rocketmq.driver import Driver, eventually, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
-from dlq.connectors.rocketmq.find import runtime_facts
-from dlq.connectors.rocketmq.message import parse_properties
+from dlq.connectors.rocketmq.connector import RocketConnector
+from dlq.connectors.rocketmq.message import StoredMessage, encode, parse_properties
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
 from dlq.core.rocketmq_topics import HALF
@@ -172,7 +173,7 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
         for i in range(5000)
     ]
     eventually(lambda: connector.consumers([Target("topic", one.topic)]) == {})
-    since = now()
+    before, since = connector.bounds([Target("topic", one.topic)]), now()
 
     def given() -> Iterator[Outgoing]:
         for letter in letters:
@@ -194,17 +195,19 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
     doubtful = [letter for letter in letters if outcomes.get(letter.number) == "in_doubt"]
     assert 0 < len(doubtful) <= 257
     cluster.start_node("broker-a")
-    eventually(lambda: runtime_facts(connector._cluster, "broker-a"))  # 4.9 has none for some seconds
-    found = connector.find("plan", doubtful, since)
-    assert set(found.values()) <= {"sent", "not_sent"}
-    assert set(connector.find("plan", doubtful, 3_600_000_000).values()) <= {"sent", "unknown"}, (
+    found = connector.find("plan", doubtful, since, before=before)
+    younger = {**before, "broker-a#clock": 3_600_000}
+    assert set(connector.find("plan", doubtful, since, before=younger).values()) <= {"sent", "unknown"}, (
         "a store that does not go back to the time of the first send proves no absence"
     )
     driver = Driver(cluster.addresses["broker-a"])
-    # A kill may fall into the writing of a message: 5.5 keeps it, the rest of its properties zeros.
-    whole = [m.properties for m in driver.messages(one.topic) if b"\0" not in m.properties]
+    messages = driver.messages(one.topic)
+    whole = [m.properties for m in messages if b"\0" not in m.properties]
     stored = {int(parse_properties(properties)["n"]) for properties in whole}
+    is_cut = len(whole) < len(messages)  # the kill fell into the writing of a message, and all have one body
+    absent = {"unknown"} if is_cut else {"not_sent"}
     assert {number for number, presence in found.items() if presence == "sent"} == stored & set(found)
+    assert set(found.values()) <= {"sent", *absent}
     assert {number for number, outcome in outcomes.items() if outcome == "confirmed"} <= stored
     connector.close()
 
@@ -219,12 +222,13 @@ def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket
         for _ in range(2):
             driver.half(mine.topic, b"x")
         eventually(lambda: driver.end(HALF) == 2)
-        connector, since = connector_of(cluster), now()
+        connector = connector_of(cluster)
         (record,) = read_all(connector, mine.request).records
         halves = read_all(
             connector, replace(mine.request, source=Source("s", "pay", transactions=True))
         ).records
         orders, resume = Target("topic", mine.topic), Target("resume", mine.topic)
+        before = connector.bounds([orders, resume])
         letters = [
             Outgoing(i, letter, target, {"dlq_replay_id": f"{i:032x}"})
             for i, (letter, target) in enumerate(
@@ -234,40 +238,90 @@ def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket
         publisher = connector.publisher("plan", 1)
         assert {sent.outcome for sent in publisher.publish(iter(letters[::2]))} == {"confirmed"}
         publisher.close()
-        assert connector.find("plan", letters, since) == {0: "sent", 1: "not_sent", 2: "sent", 3: "not_sent"}
+        found = connector.find("plan", letters, now(), before=before)
+        assert found == {0: "sent", 1: "not_sent", 2: "sent", 3: "not_sent"}
         connector.close()
 
 
-def test_a_broker_that_is_gone_leaves_its_letters_unknown_and_theirs_alone(two: Own) -> None:
+@pytest.mark.parametrize("broker", ["pay", "renamed"])
+def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: Own, broker: str) -> None:
+    """A broker that is gone is in no route any more, and a letter's own may be known under another name."""
     cluster = two.cluster
     for node in cluster.addresses:
         two.fill(node, 1)
         Driver(cluster.addresses[node]).create_topic(two.topic)
+    here = f"{two.topic}-here"
+    Driver(cluster.addresses["broker-a"]).create_topic(here)
     connector = connector_of(cluster)
     records = read_all(connector, two.request).records
-    halves = [
-        record._replace(headers={**record.headers, "storeHost": cluster.addresses[str(record.broker_node)]})
-        for record in records
-    ]
+    kinds = [Target("topic", two.topic), Target("resume", two.topic), Target("topic", here)]
     letters = [
-        Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"})
-        for i, (record, target) in enumerate(
-            [
-                *((r, Target("topic", two.topic)) for r in records),
-                *((h, Target("resume", two.topic)) for h in halves),
-            ]
-        )
+        Outgoing(i, record._replace(broker=broker), target, {"dlq_replay_id": f"{i:032x}"})
+        for i, (target, record) in enumerate(itertools.product(kinds, records))
     ]
-    assert connector.find("plan", letters, now()) == dict.fromkeys(range(4), "not_sent")
+    before = connector.bounds(kinds)
+    found = connector.find("plan", letters, now(), before=before)
+    assert found == dict.fromkeys(range(6), "not_sent"), connector.obstacles(witness=False)
     cluster.kill("broker-b")
     eventually(lambda: set(cluster._registered()) == {"broker-a"}, 60)
-    assert connector.find("plan", letters, now()) == {
-        0: "not_sent",
-        1: "unknown",
-        2: "not_sent",
-        3: "unknown",
-    }
+    found = connector.find("plan", letters, now(), before=before)
+    assert found == {**dict.fromkeys(range(4), "unknown"), **dict.fromkeys((4, 5), "not_sent")}
+    assert any("broker-b, which took messages" in why for why in connector.obstacles(witness=False))
     connector.close()
+
+
+def replay_one(connector: RocketConnector, letters: list[Outgoing]) -> None:
+    publisher = connector.publisher("plan", 64)
+    assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
+    publisher.close()
+
+
+@pytest.mark.parametrize(("count", "lost"), [(1, "UNIQ_KEY"), (3, "dlq_replay_id"), (3, "KEYS")])
+def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: int, lost: str) -> None:
+    """Its properties are zeros from somewhere on: a kill at the border of a page leaves that."""
+    cluster = one.cluster
+    one.fill("broker-a", 1)
+    driver, target = Driver(cluster.addresses["broker-a"]), Target("topic", one.topic)
+    driver.create_topic(one.topic)
+    connector = connector_of(cluster)
+    (record,) = read_all(connector, one.request).records
+    letters = [
+        Outgoing(
+            i,
+            record._replace(
+                body=b"%d" % i, raw_properties=None, properties={"UNIQ_KEY": unique_key(), "TAGS": "t"}
+            ),
+            target,
+            {"dlq_replay_id": f"{i:032x}", "KEYS": "k" * 20},
+        )
+        for i in range(count + 1)
+    ]
+    before = connector.bounds([target])
+    replay_one(connector, letters[:count])
+    torn = driver.newest(one.topic, count=count)[-1]
+    cluster.kill("broker-a")
+    tear(cluster.folder / "broker-a" / "commitlog", torn, lost.encode())
+    cluster.start_node("broker-a")
+    assert b"\0" in Driver(cluster.addresses["broker-a"]).newest(one.topic, count=count)[-1].properties
+    found = connector.find("plan", letters, now(), before=before)
+    last = int(torn.body)
+    assert found == {
+        n: "unknown" if n == last else "not_sent" if n == count else "sent" for n in range(count + 1)
+    }
+    (why,) = connector.obstacles(witness=False)
+    assert f"offset {torn.queue_offset} is cut" in why
+    connector.close()
+
+
+def tear(log: Path, message: StoredMessage, lost: bytes) -> None:
+    """Zeros in the commit log, from the middle of a property's name to the message's end."""
+    file = min(log.iterdir())  # 5.5 makes the next one before it is needed
+    with file.open("r+b") as stored:
+        stored.seek(message.commit_log_offset)
+        data = stored.read(len(encode(message)))
+        first = data.index(lost, data.index(message.properties)) + 2
+        stored.seek(message.commit_log_offset + first)
+        stored.write(bytes(len(data) - first))
 
 
 def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:

@@ -203,17 +203,22 @@ def test_letters_with_one_sharding_key_keep_their_order(rocket: Rocket) -> None:
 def test_replays_in_doubt_are_found_or_proven_absent(rocket: Rocket) -> None:
     record = dead(rocket)
     target = Target("topic", rocket.topic)
-    started = now()
+    before, started = rocket.connector.bounds([target]), now()
     sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
     publisher = rocket.connector.publisher("plan", 1)
     assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
     publisher.close()
-    assert rocket.connector.find("plan", [sent, absent], started) == {0: "sent", 1: "not_sent"}
+    found = rocket.connector.find("plan", [sent, absent], started, before=before)
+    assert found == {0: "sent", 1: "not_sent"}
+    assert rocket.connector.find("plan", [sent, absent], started) == {0: "sent", 1: "unknown"}
+    assert any("nothing says where" in why for why in rocket.connector.obstacles(witness=False))
 
 
-def test_absence_is_not_proven_before_the_brokers_last_start(rocket: Rocket) -> None:
-    absent = Outgoing(0, dead(rocket), Target("topic", rocket.topic), provenance(3 * now()))
-    assert rocket.connector.find("plan", [absent], since=1_000_000) == {0: "unknown"}
+def test_absence_is_not_proven_for_what_was_sent_before_the_bounds(rocket: Rocket) -> None:
+    target = Target("topic", rocket.topic)
+    absent = Outgoing(0, dead(rocket), target, provenance(3 * now()))
+    sent_at, before = now(), rocket.connector.bounds([target])
+    assert rocket.connector.find("plan", [absent], sent_at, before=before) == {0: "unknown"}
 
 
 def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Record:
@@ -240,17 +245,19 @@ def test_a_discarded_transaction_is_published_as_an_ordinary_message(rocket: Roc
 
 def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     record = discarded(rocket)
-    started, ends = now(), rocket.driver.end(HALF)
-    target = rocket.connector.target_of(record, "resume")
+    ends, target = rocket.driver.end(HALF), rocket.connector.target_of(record, "resume")
     assert target == Target("resume", rocket.topic)
+    before = rocket.connector.bounds([target])
     letter = Outgoing(0, record, target, provenance(11 * now()))
-    assert rocket.connector.find("plan", [letter], started) == {0: "not_sent"}
+    assert rocket.connector.find("plan", [letter], now(), before=before) == {0: "not_sent"}
     publisher, told = rocket.connector.publisher("plan", 1), list[int]()
     (sent,) = publisher.publish(iter([letter]), told.extend)
     publisher.close()
     assert (sent.outcome, told) == ("confirmed", [0])
     eventually(lambda: rocket.driver.end(HALF) > ends)
-    assert rocket.connector.find("plan", [letter], started) == {0: "sent"}
+    assert rocket.connector.find("plan", [letter], now(), before=before) == {0: "sent"}
+    later = rocket.connector.bounds([target])
+    assert rocket.connector.find("plan", [letter], now(), before=later) == {0: "not_sent"}
 
 
 def test_a_compressed_half_message_is_not_resumed_where_that_damages_it(rocket: Rocket) -> None:
