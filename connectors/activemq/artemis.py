@@ -64,17 +64,18 @@ class Management:
         if not isinstance(addresses, list):
             return {}
         asked = addresses if len(addresses) <= _MOST_ADDRESSES else []
-        settings = {str(address): self._settings(str(address)) for address in asked}
-        places = {a: [s.get("DLA"), s.get("expiryAddress")] for a, s in settings.items() if s is not None}
+        settings = {str(address): self.address_settings(str(address)) for address in asked}
+        places = {a: [s.get("deadLetterAddress"), s.get("expiryAddress")] for a, s in settings.items() if s}
         return {"diverts": diverts if isinstance(diverts, list) else [], "places_of_the_dead": places}
 
-    def _settings(self, address: str) -> Mapping[str, Any] | None:
+    def address_settings(self, address: str) -> Mapping[str, Any]:
+        """The settings that hold for an address, by Artemis' names; empty when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
         try:
             told = json.loads(self._ask(asked, json.dumps([address])) or "null")
         except (TypeError, ValueError):
-            return None
-        return told if isinstance(told, dict) else None
+            return {}
+        return told if isinstance(told, dict) else {}
 
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""

@@ -5,8 +5,10 @@ are completed by it and sent."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 from dlq.connectors.activemq import republishing
+from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
@@ -51,10 +53,14 @@ class ActiveMQConnector:
         self._broker, self._by_openwire = broker, by_openwire(broker)
         self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
         self._queues = Queues(broker, self.kind, self.version)
+        self._routing = Routing(self._queues.management) if self._queues.management else None
+        self._unproven: list[str] = []
 
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
         found = inspection(self._queues, queue_of(source), self.kind, self.version, self._by_openwire)
+        if self._routing is not None and not self._routing.tells:
+            found = replace(found, warnings=[*found.warnings, f"A replay: {UNPROVEN}."])
         return with_openwire(found, self._broker) if self._by_openwire else found
 
     def gauge(self, source: Source) -> Gauge:
@@ -85,30 +91,54 @@ class ActiveMQConnector:
         return ChainReading(scans, request.mode, request.limit)
 
     def target_of(self, record: Record, to: str) -> Target | None:
-        """Where the letter died; on Artemis the queue of its subscription alone, where it names one."""
-        return republishing.target_of(record, to)
+        """Where the letter died; on Artemis the queue of its subscription alone, where it names one. A divert
+        that it names is no queue, and what it diverted may have gone on to its own: nothing says where."""
+        target = republishing.target_of(record, to)
+        named = record.headers.get("_AMQ_ORIG_QUEUE") if to == "origin" else None
+        return None if named and self._routing and self._routing.is_divert(named) else target
 
     def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
     ) -> SendPreview:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
-        return republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
+        known = republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
+        if self._routing is None:
+            return known
+        against = self._against(self._routing, target, record)
+        unless_named = dict(known.unless_named)
+        if against:
+            unless_named["target"] = against
+        untold = [] if self._routing.tells else [UNPROVEN]
+        return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
+
+    @staticmethod
+    def _against(routing: Routing, target: Target, record: Record) -> str | None:
+        """Why Artemis might not keep what is sent there."""
+        if routing.is_unknown(target, record):
+            return UNKNOWN_TYPE.format(target.name)
+        return routing.risk(target)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
-        """A queue that exists is its own consumer, one that does not has none; of topics nothing is known."""
+        """A queue that exists is its own consumer, one that does not has none; of topics Artemis tells the
+        queues of the subscriptions, Classic nothing."""
+        if self._routing is not None:
+            return {t: self._routing.receivers(t) for t in targets if self._routing.tells}
         names = self._queues.names()
-        asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" and names is not None}
-        return {t: [t.name] if name in (names or ()) else [] for t, name in asked.items()}
+        asked = {t: t.name for t in targets if t.kind == "queue" and names is not None}
+        return {t: [name] if name in (names or ()) else [] for t, name in asked.items()}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Nothing: the first letter makes its queue, and `consumers` says that nobody is there."""
-        del targets
-        return {}
+        """Elsewhere than on Artemis nothing: the first letter makes its queue, and `consumers` says that
+        nobody is there."""
+        if self._routing is None:
+            return {}
+        found = {target: self._routing.why_missing(target) for target in targets}
+        return {target: why for target, why in found.items() if why is not None}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How much waits in each queue. Of the consumers of a topic nothing is known."""
         names = self._queues.names()
-        asked = {target: target.name.rpartition("::")[2] for target in targets if target.kind == "queue"}
+        asked = {t: t.name.rpartition("::")[2] for t in targets if t.kind == "queue" or "::" in t.name}
         found = {target: self._consumption(name, names) for target, name in asked.items()}
         return {target: [known] for target, known in found.items() if known is not None}
 
@@ -122,15 +152,15 @@ class ActiveMQConnector:
     def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP."""
         del witness  # the markers are one, always
-        return TransactionPublisher(self._sender, plan, window)
+        routing = Routing(self._queues.management) if self._queues.management else None
+        return TransactionPublisher(self._sender, plan, window, routing)
 
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """`find` needs none."""
-        del targets
-        return NO_CHECKPOINT
+        """What Artemis has counted at the targets: a marker proves a commit, and not that a queue got it."""
+        return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
 
     def find(
         self,
@@ -140,16 +170,26 @@ class ActiveMQConnector:
         last: int | None = None,
         before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
-        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all."""
-        del before, since, last  # markers are persistent: they outlive a restart of the broker
+        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all.
+        Where Artemis' counts say that a queue did not get all, what was committed for it is `unknown`."""
+        del since, last  # markers are persistent: they outlive a restart of the broker
         with closing(self._sender()) as sender:
             sent = sender.proven(plan)
-        return {o.number: "sent" if o.provenance[REPLAY_ID] in sent else "not_sent" for o in outgoing}
+        there = [o for o in outgoing if o.provenance[REPLAY_ID] in sent]
+        lost = self._not_arrived(there, before)
+        found: dict[int, Presence] = {o.number: "unknown" if o.target in lost else "sent" for o in there}
+        return {o.number: found.get(o.number, "not_sent") for o in outgoing}
+
+    def _not_arrived(self, committed: Sequence[Outgoing], before: Checkpoint) -> set[Target]:
+        """Targets that some of these letters did not reach."""
+        lost = self._routing.unproven(letters_by_target(committed), before) if self._routing else {}
+        self._unproven = [*lost.values()]
+        return set(lost)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """None: a marker proves each transaction."""
+        """None: a marker proves each transaction. Of what `find` found committed, what the counts say."""
         del witness, plan, since
-        return []
+        return self._unproven
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """Take the markers out, and delete their empty queue where management may."""

@@ -114,10 +114,13 @@ def pattern_of(queue: str) -> re.Pattern[str]:
 
 
 def subscription(queue: str, artemis: bool, facts: QueueFacts | None) -> Mapping[str, str]:
-    """The destination headers of a SUBSCRIBE to `queue`."""
+    """The destination headers of a SUBSCRIBE to `queue`. A MULTICAST one is named in full: a subscription to
+    its address alone would be a new one."""
     if not artemis:
         return {"destination": f"/queue/{queue}"}
     known: Mapping[str, Any] = facts.facts if facts else {}
     address, routing = known.get("Address"), str(known.get("RoutingType") or "ANYCAST")
-    full = f"{address}::{queue}" if address and address != queue and "::" not in queue else queue
-    return {"destination": full, "subscription-type": "MULTICAST" if routing == "MULTICAST" else "ANYCAST"}
+    is_multicast = routing == "MULTICAST"
+    in_full = address and "::" not in queue and (address != queue or is_multicast)
+    full = f"{address}::{queue}" if in_full else queue
+    return {"destination": full, "subscription-type": "MULTICAST" if is_multicast else "ANYCAST"}

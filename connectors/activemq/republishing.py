@@ -133,10 +133,13 @@ def target_of(record: Record, to: str) -> Target | None:
 
 
 def _failed_queue(record: Record) -> Target | None:
-    """Artemis names the queue that failed beside its address: a subscription can be reached alone."""
+    """Artemis names the queue that failed beside its address: a subscription can be reached alone, also where
+    it has the address' own name."""
     address, queue = record.headers.get("_AMQ_ORIG_ADDRESS"), record.headers.get("_AMQ_ORIG_QUEUE")
-    own = record.broker_kind == "artemis" and address and queue and address != queue
-    return Target("queue", f"{address}::{queue}") if own else None
+    if record.broker_kind != "artemis" or not address or not queue:
+        return None
+    is_multicast = record.headers.get("_AMQ_ORIG_ROUTING_TYPE") == "0"
+    return Target("queue", f"{address}::{queue}") if address != queue or is_multicast else None
 
 
 @lru_cache(4096)
@@ -204,7 +207,7 @@ _PLAIN = {
 
 def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
     warnings = []
-    if target.kind == "topic":
+    if target.kind == "topic" and "::" not in target.name:
         warnings.append(f"{target.name} is {_TOPIC}")
     if any(name not in _PLAIN and not name.startswith((REPLAY_PREFIX, "_AMQ_")) for name in headers):
         warnings += _type_warnings(record, typed)

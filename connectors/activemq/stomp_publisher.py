@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from dlq.connectors.activemq.artemis_routing import Routing
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
@@ -46,9 +47,12 @@ class _Transaction(NamedTuple):
 class TransactionPublisher:
     """Up to two connections that send; see `Publisher`."""
 
-    def __init__(self, connect: Callable[[], Sender], plan: str, window: int) -> None:
-        """Connects. Raises BrokerError, before any letter is sent also where markers may not be written."""
-        self._connect, self._plan = connect, plan
+    def __init__(
+        self, connect: Callable[[], Sender], plan: str, window: int, routing: Routing | None = None
+    ) -> None:
+        """Connects. Raises BrokerError, before any letter is sent also where markers may not be written.
+        `routing`: what Artemis tells of the targets."""
+        self._connect, self._plan, self._routing = connect, plan, routing
         self._checked: set[str] = set()
         """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
         self._senders = deque([self._first()])
@@ -65,9 +69,11 @@ class TransactionPublisher:
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """In transactions of about a hundred; what is in one is answered together, when it has committed."""
         self._writing = writing
+        done: list[Sent] = []
+        if self._routing is not None:
+            outgoing = _placed(outgoing, self._routing, done)
         more = True
         while more:
-            done: list[Sent] = []
             try:
                 more = self._step(outgoing, done)
             except ConnectionLost as error:
@@ -78,6 +84,7 @@ class TransactionPublisher:
                 yield from in_doubt
                 raise
             yield from done
+            done.clear()
 
     def _in_doubt(self, error: ConnectionLost, answered: set[int]) -> Iterator[Sent]:
         letters = [letter for transaction in self._open for letter in transaction.letters]
@@ -178,8 +185,14 @@ class TransactionPublisher:
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
                     raise ConnectionLost(said) from error
-        done += [Sent(letter.number, "confirmed") for letter in transaction.letters]
+        done += self._answers(transaction.letters)
         return of_another
+
+    def _answers(self, letters: Sequence[Outgoing]) -> list[Sent]:
+        """Of letters that are committed."""
+        if self._routing is None:
+            return [Sent(letter.number, "confirmed") for letter in letters]
+        return self._routing.answers([(letter.number, letter.target) for letter in letters])
 
     def _give_up_and_resend(self, done: list[Sent]) -> None:
         """After an ERROR: nothing that is not being committed may be committed any more."""
@@ -268,3 +281,13 @@ class TransactionPublisher:
         """Close the connections of all senders."""
         for sender in self._senders:
             sender.close()
+
+
+def _placed(outgoing: Iterator[Outgoing], routing: Routing, done: list[Sent]) -> Iterator[Outgoing]:
+    """The letters with the places that their targets mean; what no queue would get is not sent."""
+    for letter in outgoing:
+        target = routing.placed(letter.target, letter.record)
+        if (nowhere := routing.begin(letter.target)) is None:
+            yield letter._replace(target=target)
+        else:
+            done.append(Sent(letter.number, "returned", nowhere))

@@ -1,0 +1,258 @@
+"""Where letters go on Artemis, and whether they arrived: a receipt, or a commit, proves neither.
+
+Artemis (2.56.0) routes a message by its address and its routing type. One that no queue of the address takes,
+because it is ANYCAST and the queue MULTICAST, or because the address is full and drops, is answered like any
+other; and ANYCAST to a name that is none makes a queue that nobody reads. So a letter goes out to the queue
+that is meant, with that queue's routing type, and is confirmed only where the address' count of unrouted
+messages has not grown, and its queues have got as many as were sent.
+
+`Target.kind` says the routing type: `queue` is ANYCAST, `topic` is MULTICAST, also where the name is the full
+one of a queue (ADDRESS::QUEUE).
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.base import Outcome, Outgoing, Sent, Target
+from dlq.core.record import Record
+
+_KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
+_FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
+_MOST_QUEUES = 20
+"""Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
+_COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.05
+"""A queue that pages counts what it got a moment after the commit."""
+UNKNOWN_TYPE = (
+    "neither the letter nor the broker tells the routing type of {0}, and sent by the wrong one it is lost: "
+    "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
+)
+_DROPS = "{} drops what comes while it is full (address-full-policy DROP), with a receipt"
+_NOWHERE = "the broker took it and routed it to no queue of {}"
+_UNROUTED = "{} message(s) of {} were routed to no queue meanwhile, and this may be one of them"
+_DROPPED = "the broker took it, and {} is full and drops"
+_MISSED = (
+    "the queue(s) of {} got {} of the {} letters that the broker took, and this may be one of the others"
+)
+UNPROVEN = (
+    "Artemis' management does not answer this user, so confirmed means that a letter is committed, not that "
+    "a queue got it; grant the permission manage on activemq.management"
+)
+
+
+def own_kind(record: Record, target: Target) -> str | None:
+    """The kind of the queue where the letter died, by the letter; None for another target."""
+    died = f"{record.headers.get('_AMQ_ORIG_ADDRESS')}::{record.headers.get('_AMQ_ORIG_QUEUE')}"
+    return _KINDS.get(record.headers.get("_AMQ_ORIG_ROUTING_TYPE", "")) if target.name == died else None
+
+
+class Routing:
+    """What one Artemis tells of the places that letters go to."""
+
+    def __init__(self, management: Management) -> None:
+        self._management = management
+        self._names: frozenset[str] | None = None
+        self._diverts: frozenset[str] | None = None
+        self._has_asked = False
+        self._means: dict[Target, Target | None] = {}
+        self._kinds: dict[str, str | None] = {}
+        self._dropping: dict[str, bool] = {}
+        self._nowhere: dict[Target, str | None] = {}
+        self._counted: dict[str, int] = {}
+
+    @property
+    def tells(self) -> bool:
+        """Whether the user may ask."""
+        if not self._has_asked:
+            names = self._management.queues()
+            self._names, self._has_asked = None if names is None else frozenset(names), True
+        return self._names is not None
+
+    def placed(self, target: Target, record: Record) -> Target:
+        """The target with the kind, and where its name alone would lead elsewhere the full name, of the queue
+        that it means. Where the broker does not tell, the letter does, and then the user's word counts."""
+        known = self._queue_meant(target)
+        return known or target._replace(kind=own_kind(record, target) or target.kind)
+
+    def _queue_meant(self, target: Target) -> Target | None:
+        """None where the broker does not tell, or no queue is meant or there."""
+        if target not in self._means:
+            self._means[target] = self._looked_up(target) if self.tells else None
+        return self._means[target]
+
+    def _looked_up(self, target: Target) -> Target | None:
+        address, full, queue = target.name.rpartition("::")
+        if (target.kind == "topic" and not full) or queue not in (self._names or ()):
+            return None
+        own, kind = str(self._of_queue(queue, "address")), self._kind_of(queue)
+        if kind is None or (full and own != address):
+            return None
+        is_plain = own == queue and kind == "queue" and not full
+        return Target(kind, queue if is_plain else f"{own}::{queue}")
+
+    def is_divert(self, name: str) -> bool:
+        """Whether the broker has a divert of that name, which letters name as a queue."""
+        if self._diverts is None:
+            told = self._management.attribute("broker", "divertNames") if self.tells else None
+            self._diverts = frozenset(told) if isinstance(told, list) else frozenset()
+        return name in self._diverts
+
+    def is_unknown(self, target: Target, record: Record) -> bool:
+        """Whether nobody tells the routing type of a queue that is named in full."""
+        return "::" in target.name and not self.tells and own_kind(record, target) is None
+
+    def why_missing(self, target: Target) -> str | None:
+        """Why nothing that is sent there arrives; None where it does, or nobody tells."""
+        if not self.tells or self._queue_meant(target):
+            return None
+        address, full, queue = target.name.rpartition("::")
+        if full:
+            return f"there is no queue {queue!r} at address {address!r}"
+        types = self._of_address(queue, "routingTypes")
+        if not isinstance(types, list) or not types or _FOR[target.kind] in types:
+            return None
+        other = "topic" if target.kind == "queue" else "queue"
+        return f"{queue!r} is an address of {_FOR[other]} alone (as {other}:{queue} it has a receiver)"
+
+    def receivers(self, target: Target) -> list[str]:
+        """The queues that get what is sent there. The broker must tell (`tells`)."""
+        known = self._queue_meant(target)
+        if known is not None:
+            return [known.name.rpartition("::")[2]]
+        names = self._of_address(target.name, "queueNames")
+        found = [str(name) for name in names] if isinstance(names, list) else []
+        return [name for name in found if self._kind_of(name) == target.kind]
+
+    def risk(self, target: Target) -> str | None:
+        """What the target's address does to what comes, beside keeping it; None where it keeps it."""
+        return _DROPS.format(_place(target)) if self.tells and self._drops(target) else None
+
+    def _drops(self, target: Target) -> bool:
+        address = (self._queue_meant(target) or target).name.partition("::")[0]
+        if address not in self._dropping:
+            settings = self._management.address_settings(address)
+            self._dropping[address] = settings.get("addressFullMessagePolicy") == "DROP"
+        return self._dropping[address]
+
+    def _kind_of(self, queue: str) -> str | None:
+        if queue not in self._kinds:
+            self._kinds[queue] = _KINDS.get(str(self._of_queue(queue, "routingType")))
+        return self._kinds[queue]
+
+    def _of_queue(self, queue: str, name: str) -> Any:
+        return self._management.attribute(f"queue.{queue}", name)
+
+    def _of_address(self, address: str, name: str) -> Any:
+        return self._management.attribute(f"address.{address}", name)
+
+    def counts(self, targets: Iterable[Target]) -> dict[str, int]:
+        """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
+        found: dict[str, int] = {}
+        for target in targets if self.tells else ():
+            address = (self._queue_meant(target) or target).name.partition("::")[0]
+            for count in ("unRoutedMessageCount", "routedMessageCount"):
+                found[f"{count} {address}"] = _number(self._of_address(address, count))
+            queues = self.receivers(target)
+            if len(queues) <= _MOST_QUEUES:
+                found |= {
+                    f"messagesAdded {name}": _number(self._of_queue(name, "messagesAdded")) for name in queues
+                }
+        return found
+
+    def begin(self, target: Target) -> str | None:
+        """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,
+        its duplicate id would be used up.)"""
+        if target not in self._nowhere:
+            self._nowhere[target] = self._why_nowhere(target)
+            self._counted = self.counts([target]) | self._counted
+        return self._nowhere[target]
+
+    def _why_nowhere(self, target: Target) -> str | None:
+        why = self.why_missing(target)
+        if why is None and self.tells and target.kind == "topic" and not self.receivers(target):
+            return f"{_place(target)} has no queue of a subscription"
+        return why
+
+    def answers(self, letters: Sequence[tuple[int, Target]]) -> list[Sent]:
+        """What became of letters that were committed, by their numbers and where they were sent."""
+        if not self.tells:
+            return [Sent(number, "confirmed") for number, _ in letters]
+        numbers: dict[Target, list[int]] = {}
+        for number, target in letters:
+            numbers.setdefault(target, []).append(number)
+        answers: list[Sent] = []
+        for target, own in numbers.items():
+            outcome, why = self._became(target, len(own), self._counted)
+            answers += [Sent(number, outcome, why) for number in own]
+        return answers
+
+    def _became(self, target: Target, sent: int, before: Mapping[str, int]) -> tuple[Outcome, str | None]:
+        deadline = time.monotonic() + _COUNTING_SECONDS
+        while True:
+            after = self.counts([target])
+            unrouted, routed, arrived = _growth(before, after)
+            if (arrived >= sent and not unrouted) or unrouted >= sent or time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_SECONDS)
+        self._counted |= after
+        if arrived >= sent and not unrouted:
+            return "confirmed", None
+        if unrouted >= sent and not (routed or arrived):
+            return "returned", _NOWHERE.format(_place(target))
+        if not (unrouted or arrived) and self._drops(target):
+            return "refused", _DROPPED.format(_place(target))
+        return "in_doubt", _doubt(target, sent, unrouted, arrived)
+
+    def unproven(self, letters: Mapping[Target, int], before: Mapping[str, int]) -> dict[Target, str]:
+        """Of the targets that so many letters were committed for since `before`, those of which some may not
+        have arrived, and why. Counts that a restart has set back say nothing of what came before it."""
+        found: dict[Target, str] = {}
+        for target, sent in letters.items() if self.tells else ():
+            after = self.counts([target])
+            unrouted, _, arrived = _growth(before, after)
+            if self._drops(target):
+                found[target] = _DROPS.format(_place(target))
+            elif _goes_on(before, after) and (unrouted or arrived < sent):
+                found[target] = _doubt(target, sent, unrouted, arrived)
+        return found
+
+
+def _goes_on(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    return bool(before) and all(count >= before.get(name, 0) for name, count in after.items())
+
+
+def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, int, int]:
+    """By how much an address' counts have grown: routed nowhere, routed, and what its queues got; where those
+    are too many, or none is known, what was routed."""
+    grown = {name: count - before.get(name, 0) for name, count in after.items()}
+    of = {kind: [n for name, n in grown.items() if name.startswith(kind)] for kind in _COUNTS}
+    unrouted, routed = sum(of["unRouted"]), sum(of["routed"])
+    return unrouted, routed, sum(of["messagesAdded"]) if of["messagesAdded"] else routed
+
+
+_COUNTS = ("unRouted", "routed", "messagesAdded")
+
+
+def _doubt(target: Target, sent: int, unrouted: int, arrived: int) -> str:
+    if unrouted:
+        return _UNROUTED.format(unrouted, _place(target))
+    return _MISSED.format(_place(target), max(arrived, 0), sent)
+
+
+def _place(target: Target) -> str:
+    address, full, queue = target.name.partition("::")
+    return f"address {address!r}" + (f" (for queue {queue!r})" if full else "")
+
+
+def _number(told: Any) -> int:
+    """A place that is not there yet has counted nothing."""
+    return told if isinstance(told, int) else 0
+
+
+def letters_by_target(outgoing: Iterable[Outgoing]) -> dict[Target, int]:
+    """How many letters go to each target."""
+    found: dict[Target, int] = {}
+    for letter in outgoing:
+        found[letter.target] = found.get(letter.target, 0) + 1
+    return found

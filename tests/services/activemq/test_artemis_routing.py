@@ -1,0 +1,204 @@
+"""On Artemis a letter goes to the queue that is meant, by its type of routing, confirmed when there."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.archives import letter
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
+from support.brokers.activemq.sending import outgoing, published
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.base import Outgoing, Target
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.activemq
+
+
+def do(place: Place, operation: str, *arguments: Any) -> None:
+    """An operation of the broker's management."""
+    management = Management(place.settings)
+    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
+    management._ask(asked, json.dumps(arguments))
+    management.close()
+
+
+def make_queue(place: Place, address: str, queue: str, routing: str) -> None:
+    settings = {"name": queue, "address": address, "routing-type": routing, "durable": True}
+    do(place, "createQueue", json.dumps(settings), True)
+
+
+def dead(address: str = "", queue: str = "", routing: str = "") -> Callable[[int], Record]:
+    """Letters that died there; `routing` is what they tell of its type."""
+    told = {"_AMQ_ORIG_ADDRESS": address, "_AMQ_ORIG_QUEUE": queue, "_AMQ_ORIG_ROUTING_TYPE": routing}
+    headers = {name: value for name, value in told.items() if value}
+    return lambda n: letter(
+        n,
+        broker_kind="artemis",
+        body=b"%d" % n,
+        body_size=1,
+        headers=headers,
+        origin=queue,
+        origin_kind="queue",
+    )
+
+
+def to(target: Target, make: Callable[[int], Record] | None = None, letters: int = 3) -> list[Outgoing]:
+    return outgoing([(make or dead())(n) for n in range(letters)], target)
+
+
+@pytest.fixture(params=["stomp", "openwire"])
+def sender(stomp: Place, request: pytest.FixtureRequest) -> Iterator[Place]:
+    """A place whose letters go out by one protocol or the other."""
+    place = stomp if request.param == "stomp" else by_openwire(stomp)
+    yield place
+    if place is not stomp:
+        place.connector.close()
+
+
+@on_artemis
+@pytest.mark.parametrize("routing", ["", "0"])
+def test_a_letter_of_a_subscription_reaches_its_queue_alone(sender: Place, routing: str) -> None:
+    news, own, other = sender.queue, f"{sender.queue}.own", f"{sender.queue}.other"
+    for queue in (own, other):
+        make_queue(sender, news, queue, "MULTICAST")
+    make = dead(news, own, routing)
+    target = sender.connector.target_of(make(0), "origin")
+    assert target == Target("queue", f"{news}::{own}")
+    assert sender.connector.missing([target]) == {}
+    assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
+    assert ([r.body for r in sender.drain(own)], sender.drain(other)) == ([b"0", b"1", b"2"], [])
+
+
+@on_artemis
+def test_a_subscription_with_its_address_own_name_is_reached_alone(sender: Place) -> None:
+    news, other = sender.queue, f"{sender.queue}.other"
+    for queue in (news, other):
+        make_queue(sender, news, queue, "MULTICAST")
+    make = dead(news, news, "0")
+    target = sender.connector.target_of(make(0), "origin")
+    assert target is not None
+    assert {s.outcome for s in published(sender, news, to(target, make))} == {"confirmed"}
+    assert (len(sender.drain(news)), len(sender.drain(other))) == (3, 0)
+
+
+@on_artemis
+@pytest.mark.parametrize("routing", ["ANYCAST", "MULTICAST"])
+@pytest.mark.parametrize("name", ["{queue}", "{address}::{queue}"])
+def test_a_queue_is_reached_by_its_name_whatever_its_address_and_type(
+    sender: Place, routing: str, name: str
+) -> None:
+    address, queue = f"{sender.queue}.address", f"{sender.queue}.q"
+    make_queue(sender, address, queue, routing)
+    target = Target("queue", name.format(queue=queue, address=address))
+    assert {s.outcome for s in published(sender, queue, to(target))} == {"confirmed"}
+    assert len(sender.drain(queue)) == 3
+    assert queue not in (Management(sender.settings).attribute("broker", "addressNames") or [])
+
+
+@on_artemis
+def test_a_topic_reaches_each_subscription_and_without_any_it_is_returned(sender: Place) -> None:
+    news = Target("topic", sender.queue)
+    nobody = published(sender, f"{sender.queue}.none", to(news))
+    assert {s.outcome for s in nobody} == {"returned"}
+    assert "has no queue of a subscription" in (nobody[0].detail or "")
+    queues = [f"{sender.queue}.{n}" for n in range(2)]
+    for queue in queues:
+        make_queue(sender, news.name, queue, "MULTICAST")
+    assert set(sender.connector.consumers([news])[news]) == set(queues)
+    assert {s.outcome for s in published(sender, sender.queue, to(news))} == {"confirmed"}
+    assert [len(sender.drain(queue)) for queue in queues] == [3, 3]
+
+
+@on_artemis
+def test_a_new_queue_is_made_by_its_first_letter(sender: Place) -> None:
+    target = Target("queue", f"{sender.queue}.new")
+    assert sender.connector.missing([target]) == {}
+    assert {s.outcome for s in published(sender, sender.queue, to(target))} == {"confirmed"}
+    assert len(sender.drain(target.name)) == 3
+
+
+@on_artemis
+def test_where_nothing_would_arrive_is_known_before_anything_is_sent(stomp: Place) -> None:
+    address = stomp.queue
+    make_queue(stomp, address, f"{address}.sub", "MULTICAST")
+    gone, wrong = Target("queue", f"{address}::gone"), Target("queue", address)
+    found = stomp.connector.missing([gone, wrong, Target("topic", address)])
+    assert found == {
+        gone: f"there is no queue 'gone' at address {address!r}",
+        wrong: f"{address!r} is an address of MULTICAST alone (as topic:{address} it has a receiver)",
+    }
+
+
+@on_artemis
+def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(sender: Place) -> None:
+    full = Target("queue", f"full.{sender.queue}")
+    make_queue(sender, full.name, full.name, "ANYCAST")
+    settings = {"addressFullMessagePolicy": "DROP", "maxSizeBytes": 2000, "pageSizeBytes": 1000}
+    do(sender, "addAddressSettings", full.name, json.dumps(settings))
+    preview = sender.connector.preview(dead()(0), full, {}, False)
+    assert "drops what comes while it is full" in preview.unless_named["target"]
+    letters = to(full, lambda n: dead()(n)._replace(body=bytes(1500), body_size=1500), 20)
+    before = sender.connector.bounds([full])
+    said = {s.number: s.outcome for s in published(sender, sender.queue, letters)}
+    assert "confirmed" not in said.values()
+    again = [o._replace(provenance={"dlq_replay_id": f"again-{o.number}"}) for o in letters]
+    assert {s.outcome for s in published(sender, f"{sender.queue}.2", again)} == {"refused"}
+    found = sender.connector.find(sender.queue, letters, 0, None, before)
+    assert set(found.values()) == {"unknown"}
+    assert sender.connector.obstacles(False)
+
+
+@on_artemis
+def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> None:
+    news, sub = stomp.queue, f"{stomp.queue}.sub"
+    make_queue(stomp, news, sub, "MULTICAST")
+    target, letters = Target("topic", news), to(Target("topic", news))
+    before = stomp.connector.bounds([target])
+    publisher = stomp.connector.publisher(news, 1000)
+
+    def while_the_subscription_goes() -> Iterator[Outgoing]:
+        yield letters[0]
+        do(stomp, "destroyQueue", sub, True)
+        yield from letters[1:]
+
+    said = list(publisher.publish(while_the_subscription_goes()))
+    publisher.close()
+    assert len(said) == 3
+    assert "confirmed" not in {one.outcome for one in said}
+    assert set(stomp.connector.find(news, letters, 0, None, before).values()) == {"unknown"}
+
+
+@on_artemis
+def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
+    stomp: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    news, sub = stomp.queue, f"{stomp.queue}.sub"
+    make_queue(stomp, news, sub, "MULTICAST")
+    monkeypatch.setattr(Management, "_ask", lambda *_: None)
+    told, untold = dead(news, sub, "0"), dead(news, sub)
+    target = Target("queue", f"{news}::{sub}")
+    known = stomp.connector.preview(told(0), target, {}, False)
+    assert known.unless_named == {}
+    assert any("confirmed means that a letter is committed" in warning for warning in known.warnings)
+    assert (
+        "tells the routing type"
+        in stomp.connector.preview(untold(0), target, {}, False).unless_named["target"]
+    )
+    for letters in (to(target, told), to(target._replace(kind="topic"), untold)):
+        own = [o._replace(provenance={"dlq_replay_id": f"{o.target}{o.number}"}) for o in letters]
+        assert {s.outcome for s in published(stomp, news, own)} == {"confirmed"}
+    monkeypatch.undo()
+    assert len(replace(stomp).drain(sub)) == 6
+
+
+@on_artemis
+def test_no_target_is_made_of_a_diverts_name(stomp: Place) -> None:
+    divert = {"name": f"{stomp.queue}.divert", "address": stomp.queue, "forwarding-address": "DLQ"}
+    do(stomp, "createDivert", json.dumps(divert))
+    diverted = dead(stomp.queue, divert["name"], "1")(0)
+    assert stomp.connector.target_of(diverted, "origin") is None
+    assert stomp.connector.target_of(diverted, "queue:here") == Target("queue", "here")
+    do(stomp, "destroyDivert", divert["name"])
