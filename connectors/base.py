@@ -348,8 +348,9 @@ class Connector(Protocol):
         ...
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the targets end now. It is asked before the first letter of a plan is sent to them, and kept
-        for `find`; empty for a broker that finds without."""
+        """Where the targets end now, or what the run has left to be found by. It is asked when the plan's
+        publisher is open, before the first letter is sent to them, and kept for `find`; empty for a broker
+        that finds without."""
         ...
 
     def find(

@@ -16,6 +16,10 @@ from dlq.connectors.activemq.stomp import encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.core.errors import BrokerError
 
+NO_MANAGEMENT = (
+    "the broker's management does not answer this user: it wants permissions send and manage on "
+    "activemq.management, and to make queues dlq.reply.#"
+)
 _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
 _MOST_ADDRESSES = 50
@@ -76,6 +80,14 @@ class Management:
         except (TypeError, ValueError):
             return {}
         return told if isinstance(told, dict) else {}
+
+    def why_dropped(self, address: str) -> str | None:
+        """Why a message to this address may be dropped with a receipt; None where it is never."""
+        policy = self.address_settings(address).get("addressFullMessagePolicy")
+        if policy is None:
+            return f"what becomes of messages to {address} when it is full is not known: {NO_MANAGEMENT}"
+        drops = f"{address} drops messages when it is full (address-full-policy DROP)"
+        return drops if policy == "DROP" else None
 
     def destroy(self, queue: str) -> None:
         """Delete a queue with all that is in it, and its address; nothing happens without the right."""

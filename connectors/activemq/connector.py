@@ -12,7 +12,7 @@ from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Rout
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
-from dlq.connectors.activemq.marker import marker_queue
+from dlq.connectors.activemq.marker import Trail, marker_queue
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
 from dlq.connectors.activemq.queue_scan import scan_of
@@ -54,6 +54,7 @@ class ActiveMQConnector:
         self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
         self._queues = Queues(broker, self.kind, self.version)
         self._routing = Routing(self._queues.management) if self._queues.management else None
+        self._anchor: Checkpoint = NO_CHECKPOINT
         self._unproven: list[str] = []
 
     def inspect(self, source: Source) -> Inspection:
@@ -153,14 +154,17 @@ class ActiveMQConnector:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP."""
         del witness  # the markers are one, always
         routing = Routing(self._queues.management) if self._queues.management else None
-        return TransactionPublisher(self._sender, plan, window, routing)
+        publisher = TransactionPublisher(self._sender, plan, window, routing)
+        self._anchor = {f"{marker_queue(plan)} {publisher.anchor}": 0}
+        return publisher
 
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """What Artemis has counted at the targets: a marker proves a commit, and not that a queue got it."""
-        return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
+        """The anchor of the run that the last publisher began, and what Artemis has counted at the targets: a
+        marker proves a commit, and not that a queue got it."""
+        return {**self._anchor, **(self._routing.counts(targets) if self._routing else {})}
 
     def find(
         self,
@@ -170,24 +174,33 @@ class ActiveMQConnector:
         last: int | None = None,
         before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
-        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all.
-        Where Artemis' counts say that a queue did not get all, what was committed for it is `unknown`."""
-        del since, last  # markers are persistent: they outlive a restart of the broker
+        """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
+        none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'
+        counts say that a queue did not get all, what was committed for it is `unknown`."""
+        del since, last  # no clock is asked
         with closing(self._sender()) as sender:
-            sent = sender.proven(plan)
-        there = [o for o in outgoing if o.provenance[REPLAY_ID] in sent]
+            trail = sender.trail(plan)
+        there = [o for o in outgoing if o.provenance[REPLAY_ID] in trail.sent]
         lost = self._not_arrived(there, before)
+        why = self._why_unproven(trail, plan, before)
+        self._unproven = [*lost.values(), *([why] if why else [])]
+        absent: Presence = "unknown" if why else "not_sent"
         found: dict[int, Presence] = {o.number: "unknown" if o.target in lost else "sent" for o in there}
-        return {o.number: found.get(o.number, "not_sent") for o in outgoing}
+        return {o.number: found.get(o.number, absent) for o in outgoing}
 
-    def _not_arrived(self, committed: Sequence[Outgoing], before: Checkpoint) -> set[Target]:
-        """Targets that some of these letters did not reach."""
-        lost = self._routing.unproven(letters_by_target(committed), before) if self._routing else {}
-        self._unproven = [*lost.values()]
-        return set(lost)
+    def _not_arrived(self, committed: Sequence[Outgoing], before: Checkpoint) -> Mapping[Target, str]:
+        """Targets that some of these letters did not reach, and why that is said."""
+        return self._routing.unproven(letters_by_target(committed), before) if self._routing else {}
+
+    def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
+        places = [place.partition(" ") for place in before]
+        queue = marker_queue(plan)
+        anchors = [anchor for its_queue, _, anchor in places if its_queue == queue]
+        return trail.why_unproven(anchors, queue) or self._queues.why_dropped(queue)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """None: a marker proves each transaction. Of what `find` found committed, what the counts say."""
+        """None before anything is sent: a marker proves each transaction. Afterwards why the last `find`
+        proved not all."""
         del witness, plan, since
         return self._unproven
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dlq.connectors.activemq.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.queue_scan import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
 from dlq.connectors.activemq.queues import Queues
@@ -26,10 +27,7 @@ _NO_PLUGIN = (
     "statistics_plugin is true, and nothing answers for this queue: is the statisticsBrokerPlugin in the "
     "broker's configuration, and may the user write to queues ActiveMQ.Statistics.> and make temporary ones"
 )
-_NO_MANAGEMENT = (
-    "the broker's management does not answer this user: it wants permissions send and manage on "
-    "activemq.management, and to make queues dlq.reply.#; or set jolokia_url"
-)
+_OR_JOLOKIA = f"{NO_MANAGEMENT}; or set jolokia_url"
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
@@ -73,7 +71,7 @@ def _why_unknown(queues: Queues) -> str:
     if queues.trouble is not None:
         return str(queues.trouble)
     if queues.artemis:
-        return _NO_MANAGEMENT
+        return _OR_JOLOKIA
     return _NO_PLUGIN if queues.asks_plugin else _SIZE_WANTS
 
 

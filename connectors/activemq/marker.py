@@ -1,28 +1,44 @@
-"""Markers: proof of which transactions of a replay were committed.
+"""Markers: proof of which transactions of a replay were committed, and of which were not.
 
 Each transaction carries, beside its letters, one marker into a queue of the plan's own, whose body lists the
 replay ids. A transaction is committed whole or not at all, also when the broker is killed between COMMIT
-and RECEIPT, so the marker decides. The queue is read by taking everything and giving it back: a selector
-or a browser would see only its first pages.
+and RECEIPT, so a marker that is there proves its letters sent. The queue is read by taking everything and
+giving it back: a selector or a browser would see only its first pages.
 
-A missing marker lets letters be sent again, so the end is never taken from silence: a message of our own
-goes to the end of the queue, and what comes before it is everything. On Classic the scan is the queue's
-only consumer meanwhile: another one would be given markers that this one then misses.
+A marker that is missing proves something only where it would still be there. Markers can expire, be purged,
+be consumed by somebody else, be lost with their queue, or lie on another broker. So the markers are a trail:
+
+- Before its first letter each run leaves an anchor, which the plan's archive remembers. Whatever takes
+  markers takes the oldest first, an anchor. All anchors must be there.
+- Each marker names the one before it, so what was taken out of the middle is noticed.
+- A marker may have a time to live only where the anchors, which are older, have one, too.
+- The end of a scan is never taken from silence: probes of our own go to the end of the queue, and what comes
+  before them is everything. They are several, so that another consumer would be given some. Where that
+  happens the anchors are taken away, and no later scan believes what is left.
+
+On Classic the scan is the queue's only consumer meanwhile.
 """
 
+import contextlib
+import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.republishing import destination
 from dlq.connectors.activemq.stomp import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.activemq.stomp_consumer import nudge
+from dlq.connectors.activemq.stomp_consumer import ack_id, nudge
 from dlq.connectors.base import Target
-from dlq.core.errors import AccessDenied, ConnectionLost
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 
-_POLL = 0.1
-_END = "dlq-end"
-"""The header of the message that ends a scan. One that a killed scan left behind names no replay id."""
+POLL = 0.1
+_PROBES = 8
+_SHARED_AFTER = 10.0
+"""Seconds after the last of the queue's messages in which a probe that is missing may still come."""
+_COUNTED_AFTER = 3.0
+"""Seconds that Artemis may take to count what was acknowledged."""
 _CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
 _ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
 
@@ -30,6 +46,53 @@ _RIGHTS_ON_CLASSIC = '<authorizationEntry queue="dlq.replay.>" read="GROUP" writ
 _RIGHTS_ON_ARTEMIS = (
     '<security-setting match="dlq.replay.#"> with send, consume, createAddress, createDurableQueue'
 )
+_HEAD, _PROBE = "#", "?"
+"""What the first line of a marker and of a probe begins with; no replay id does."""
+_GONE = "proof that was left in {} before the first letter is not there any more: purged, expired or consumed"
+_TORN = "markers are missing from the middle of {}: consumed or removed"
+_MORTAL = (
+    "the broker gives what is sent to {} a time to live, so proof can die; let its configuration give none "
+    "to dlq.replay.*"
+)
+_SHARED = "another consumer takes from {}, or has just done so; ask again when it is gone"
+
+
+class Trail(NamedTuple):
+    """What a scan of the markers has shown."""
+
+    sent: frozenset[str] = frozenset()
+    """Replay ids of the committed transactions."""
+    lasting: frozenset[str] = frozenset()
+    """Names of the markers and anchors that have no time to live."""
+    mortal: frozenset[str] = frozenset()
+    """Of those that have one."""
+    named: frozenset[str] = frozenset()
+    """Names that others give as the one before them."""
+    probes_die: bool = False
+    """What is sent now has a time to live."""
+    shared: bool = False
+    """Somebody else was given what was sent meanwhile."""
+
+    def why_unproven(self, anchors: Collection[str], queue: str) -> str | None:
+        """Why what is not `sent` may have been sent after all; None where it was not."""
+        there = self.lasting | self.mortal
+        if self.shared:
+            return _SHARED.format(queue)
+        if not anchors or not there.issuperset(anchors):
+            return _GONE.format(queue)
+        if not there.issuperset(self.named):
+            return _TORN.format(queue)
+        if (self.mortal or self.probes_die) and not self.mortal.issuperset(anchors):
+            return _MORTAL.format(queue)
+        return None
+
+
+class Marked(NamedTuple):
+    """A message of a marker queue, and how it is acknowledged."""
+
+    body: bytes
+    dies: bool
+    message: Any
 
 
 def marker_queue(plan: str) -> str:
@@ -37,32 +100,110 @@ def marker_queue(plan: str) -> str:
     return f"dlq.replay.{plan}"
 
 
-def marker_body(replay_ids: Sequence[str]) -> bytes:
-    """What a marker says; `committed` reads it."""
-    return "\n".join(replay_ids).encode()
+def new_run() -> str:
+    """The name of a run's anchor."""
+    return f"{secrets.token_hex(8)}/0"
 
 
-def marker(plan: str, replay_ids: Sequence[str], transaction: str, receipt: str, artemis: bool) -> bytes:
-    """The marker's SEND frame, the last before COMMIT."""
+def marker_body(name: str, before: str = "", replay_ids: Sequence[str] = ()) -> bytes:
+    """What a marker says: its name, that of the marker before it, and what its transaction sent. An anchor
+    has but a name."""
+    return "\n".join([f"{_HEAD}{name} {before}", *replay_ids]).encode()
+
+
+def trail_of(found: Iterable[Marked]) -> Trail:
+    """What these messages say together."""
+    sent: set[str] = set()
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    named: set[str] = set()
+    for body, dies, _ in found:
+        head, *replay_ids = body.decode("utf-8", "replace").split("\n")
+        if not head.startswith(_HEAD):  # of a dlq that left no anchors
+            sent.update([head, *replay_ids])
+            continue
+        name, _, before = head.removeprefix(_HEAD).partition(" ")
+        names[dies].add(name)
+        named |= {before} if before else set()
+        sent.update(replay_ids)
+    return Trail(frozenset(sent), frozenset(names[False]), frozenset(names[True]), frozenset(named))
+
+
+class Scanning(NamedTuple):
+    """How one protocol looks through a marker queue that it has subscribed to."""
+
+    send: Callable[[Sequence[bytes]], None]
+    """Messages of these bodies to the queue's end."""
+    receive: Callable[[], list[Marked]]
+    """What has come within a moment."""
+    acknowledge: Callable[[Marked], None]
+    wake: Callable[[], None]
+    """Classic pages in at events alone."""
+    patience: float
+    place: str
+
+
+def scanned(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
+    """What the queue's messages say, and those that are still there. Raises ConnectionLost when the broker
+    does not show all of them, BrokerError."""
+    token = f"{_PROBE}{secrets.token_hex(8)}".encode()
+    awaited = {b"%b %d" % (token, n) for n in range(_PROBES)}
+    scanning.send(sorted(awaited))
+    kept: list[Marked] = []
+    probes_die = is_end_near = False
+    heard = time.monotonic()
+    while awaited and time.monotonic() - heard < (_SHARED_AFTER if is_end_near else scanning.patience):
+        arrived = scanning.receive()
+        if not arrived:
+            scanning.wake()
+            continue
+        heard = time.monotonic()
+        for one in arrived:
+            if not one.body.startswith(_PROBE.encode()):
+                kept.append(one)
+                continue
+            scanning.acknowledge(one)  # one of a scan that was killed, too
+            is_end_near = is_end_near or one.body in awaited
+            probes_die = probes_die or one.dies
+            awaited.discard(one.body)
+    if awaited:
+        kept = _without_anchors(scanning, kept)
+    if not is_end_near:
+        raise ConnectionLost(f"{scanning.place}: the markers in {queue} were not shown to their end")
+    return trail_of(kept)._replace(probes_die=probes_die, shared=bool(awaited)), kept
+
+
+def _without_anchors(scanning: Scanning, kept: Sequence[Marked]) -> list[Marked]:
+    """Whoever else reads the queue may have a marker that we shall never see."""
+    with contextlib.suppress(BrokerError):
+        for one in kept:
+            if _is_anchor(one.body):
+                scanning.acknowledge(one)
+    return [one for one in kept if not _is_anchor(one.body)]
+
+
+def _is_anchor(body: bytes) -> bool:
+    return body.startswith(_HEAD.encode()) and b"\n" not in body
+
+
+def marker(plan: str, body: bytes, transaction: str, receipt: str, artemis: bool) -> bytes:
+    """The marker's SEND frame, the last before COMMIT; an anchor is in no transaction."""
     headers = {
         **destination(Target("queue", marker_queue(plan)), artemis),
         "persistent": "true",
-        "transaction": transaction,
         "receipt": receipt,
+        **({"transaction": transaction} if transaction else {}),
     }
-    return encode("SEND", headers, marker_body(replay_ids))
+    return encode("SEND", headers, body)
 
 
-def check_rights(link: Link, plan: str) -> None:
-    """Write a marker and take it back. Raises AccessDenied, which names the right that is missing."""
-    transaction = {"transaction": "rights"}
-    place = destination(Target("queue", marker_queue(plan)), link.artemis)
-    link.request("BEGIN", transaction)
+def leave_anchor(link: Link, plan: str, name: str) -> None:
+    """Before the first letter. Raises AccessDenied, which names the right that is missing."""
+    receipt = link.new_receipt()
+    link.send(marker(plan, marker_body(name), "", receipt, link.artemis))
     try:
-        link.request("SEND", {**place, **transaction}, b"")
+        link.wait_for(receipt)
     except AccessDenied as error:
         raise without_right(error, link.artemis) from error
-    link.request("ABORT", transaction)
 
 
 def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
@@ -72,46 +213,52 @@ def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
     return AccessDenied(f"{error}; {proof}, so the broker's configuration needs {entry}")
 
 
-def committed(link: Link, plan: str) -> set[str]:
-    """The replay ids of all committed transactions of a plan; changes nothing. Raises BrokerError."""
-    found: set[str] = set()
-    for frame in _scan(link, plan):
-        found.update(frame.body.decode("utf-8", "replace").split("\n"))
-    link.request("UNSUBSCRIBE", {"id": link.token})
-    return found
+def trail(link: Link, plan: str) -> Trail:
+    """What the markers of a plan say; changes nothing. Raises BrokerError."""
+    queue = marker_queue(plan)
+    with _scanning(link, plan) as scanning:
+        found, kept = scanned(scanning, queue)
+        return found._replace(shared=found.shared or (link.artemis and _holds_more(link, queue, len(kept))))
+
+
+def _holds_more(link: Link, queue: str, kept: int) -> bool:
+    """Whether Artemis counts more messages than we have been given: a consumer that goes gives back what it
+    held one by one, behind our back. Where management may not be asked, `find` proves nothing."""
+    link.ping()
+    with contextlib.closing(Management(link.broker)) as management:
+        until = time.monotonic() + _COUNTED_AFTER
+        while management.attribute(f"queue.{queue}", "messageCount") not in (kept, None):
+            if time.monotonic() > until:
+                return True
+            time.sleep(POLL)
+    return False
 
 
 def remove(link: Link, plan: str) -> None:
     """Take the markers away. Raises BrokerError."""
-    for frame in _scan(link, plan):
-        _acknowledge(link, frame)
-    link.request("UNSUBSCRIBE", {"id": link.token})
+    with _scanning(link, plan) as scanning:
+        for one in scanned(scanning, marker_queue(plan))[1]:
+            scanning.acknowledge(one)
 
 
-def _scan(link: Link, plan: str) -> Iterator[Frame]:
-    """Every marker. Raises ConnectionLost when the broker does not show all of them."""
+@contextlib.contextmanager
+def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
     place = destination(Target("queue", marker_queue(plan)), link.artemis)
     how = _ARTEMIS if link.artemis else _CLASSIC
     subscribe = {"destination": place["destination"], "id": link.token, "ack": "client-individual", **how}
     link.request("SUBSCRIBE", subscribe)
-    end = link.new_receipt()
-    link.request("SEND", {**place, "persistent": "true", _END: end}, b"")
     wake = b"" if link.artemis else nudge({"destination": place["destination"]}, link.token)
-    heard = time.monotonic()
-    while time.monotonic() - heard < link.patience:
-        frames = link.receive(_POLL)
-        if not frames:
-            link.send(wake)
-            continue
-        heard = time.monotonic()
-        for frame in frames:
-            if headers_of(frame.head).get(_END) == end:
-                _acknowledge(link, frame)
-                return
-            yield frame
-    raise ConnectionLost(f"{link.place}: the markers in {marker_queue(plan)} were not shown to their end")
+    put = {**place, "persistent": "true"}
+    yield Scanning(
+        lambda bodies: link.send(b"".join([encode("SEND", put, body) for body in bodies])),
+        lambda: [_marked(frame) for frame in link.receive(POLL)],
+        lambda one: link.send(b"ACK\nid:%b\n\n\0" % ack_id(one.message.head)),
+        lambda: link.send(wake),
+        link.patience,
+        link.place,
+    )
+    link.request("UNSUBSCRIBE", {"id": link.token})
 
 
-def _acknowledge(link: Link, frame: Frame) -> None:
-    ack = next(line for line in frame.head.split(b"\n") if line.startswith(b"ack:"))
-    link.send(b"ACK\nid:%b\n\n\0" % ack.removeprefix(b"ack:"))
+def _marked(frame: Frame) -> Marked:
+    return Marked(frame.body, headers_of(frame.head).get("expires", "0") != "0", frame)

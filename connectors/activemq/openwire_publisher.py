@@ -6,16 +6,15 @@ brokers, what was sent would not be found. Artemis is asked for markers by STOMP
 """
 
 import re
-import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
 
 from dlq.connectors.activemq import openwire, openwire_marker
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.marker import committed, marker_body, remove
+from dlq.connectors.activemq.marker import Trail, remove, trail
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, MAP, TEXT, is_value
 from dlq.connectors.activemq.openwire_records import (
@@ -36,8 +35,6 @@ from dlq.connectors.base import Inspection, Outgoing
 from dlq.core.errors import BrokerError, ConfigError, ConnectionLost, DlqError
 from dlq.core.record import Record
 
-_CHECK = "1"
-"""The transaction of `check`; those of a replay are numbered from there on, which the broker allows."""
 _REPLY_TO = {
     "/queue/": "queue", "/topic/": "topic", "/remote-temp-queue/": "temp-queue",
     "/remote-temp-topic/": "temp-topic", "queue://": "queue", "topic://": "topic",
@@ -64,36 +61,26 @@ class OpenWireSender(OpenWireConnection):
                 raise RolledBack(str(error)) from error
             raise
 
-    def check(self, plan: str) -> None:
-        """Where the broker has an address for STOMP, too, it must be of the same broker: commit a marker by
-        OpenWire, and look for it by STOMP."""
-        openwire_marker.check_rights(self, plan)
+    def begin_run(self, plan: str, anchor: str) -> None:
+        """Where the broker has an address for STOMP, too, it must be of the same broker: the anchor is left
+        by OpenWire, and looked for by STOMP."""
+        openwire_marker.leave_anchor(self, plan, anchor)
         if is_openwire(self._broker):
             return
-        link, token = Link(self._broker), f"check-{secrets.token_hex(8)}"
-        try:
-            written, done = self.new_receipt(), self.new_receipt()
-            commands = (
-                self.begin(_CHECK),
-                self.marker(plan, [token], _CHECK, written),
-                self.commit(_CHECK, done),
-            )
-            self.send(b"".join(commands))
-            self.wait_for(done)
-            if token not in committed(link, plan):
+        with closing(Link(self._broker)) as link:
+            found = trail(link, plan)
+            if not found.shared and anchor not in found.lasting | found.mortal:
                 other = f"{self.node} is another broker than {link.node} of url"
                 raise ConfigError(
                     f"brokers.{self._broker.name}.openwire_url: {other}; what is sent there is not found here"
                 )
-        finally:
-            link.close()
 
-    def proven(self, plan: str) -> set[str]:
-        """By the markers, over this connection; of Artemis over one by STOMP."""
+    def trail(self, plan: str) -> Trail:
+        """Over this connection; of Artemis over one by STOMP."""
         if not self.artemis:
-            return openwire_marker.committed(self, plan)
+            return openwire_marker.trail(self, plan)
         with closing(Link(self._broker)) as link:
-            return committed(link, plan)
+            return trail(link, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge the markers."""
@@ -116,10 +103,9 @@ class OpenWireSender(OpenWireConnection):
         """The message with its types; the broker does not answer it, only the commit."""
         return self.writer.message(message_of(letter, self.artemis), int(transaction))
 
-    def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
+    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """A persistent message into the plan's queue; the broker answers it."""
-        marker = openwire_marker.marker_of(plan, marker_body(replay_ids))
-        return self.writer.message(marker, int(transaction), int(receipt))
+        return self.writer.message(openwire_marker.marker_of(plan, body), int(transaction), int(receipt))
 
 
 def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:

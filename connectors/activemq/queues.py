@@ -90,6 +90,11 @@ class Queues:
         """What Artemis tells of how letters get where they lie (`artemis.Management`); empty of others."""
         return self.management.ways_of_the_dead() if self.management else {}
 
+    def why_dropped(self, queue: str) -> str | None:
+        """Why the broker may have dropped a message to this queue, and said that it took it; None where it
+        does not. Classic drops none of a queue's."""
+        return self.management.why_dropped(queue) if self.management else None
+
     def remove_empty(self, queue: str) -> None:
         """Delete a queue of our own, where that can be asked for; never raises a BrokerError."""
         with contextlib.suppress(BrokerError):

@@ -1,9 +1,8 @@
 """What a replay needs of a connection, whatever it speaks, and how it is said in STOMP."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
-from dlq.connectors.activemq.marker import check_rights, committed, marker, remove
+from dlq.connectors.activemq.marker import Trail, leave_anchor, marker, remove, trail
 from dlq.connectors.activemq.republishing import wire
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
@@ -25,8 +24,9 @@ class Sender(Protocol):
     def node(self) -> str:
         """host:port of the other side."""
 
-    def check(self, plan: str) -> None:
-        """Make sure that markers may be written, and will be found. Raises BrokerError, ConfigError."""
+    def begin_run(self, plan: str, anchor: str) -> None:
+        """Leave an anchor of this name, before a letter is sent, and make sure that it will be found. Raises
+        BrokerError, ConfigError."""
 
     def new_receipt(self) -> str:
         """An id for a command's receipt."""
@@ -37,14 +37,14 @@ class Sender(Protocol):
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """The command that sends a letter."""
 
-    def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
+    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """The command that sends a transaction's marker (see `marker`)."""
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """The command that commits."""
 
-    def proven(self, plan: str) -> set[str]:
-        """The replay ids of the plan's committed transactions, while none is open. Raises BrokerError."""
+    def trail(self, plan: str) -> Trail:
+        """What the plan's markers say, while no transaction is open. Raises BrokerError."""
 
     def forget(self, plan: str) -> None:
         """Take the plan's markers away. Raises BrokerError."""
@@ -65,13 +65,13 @@ class Sender(Protocol):
 class StompSender(Link):
     """A STOMP connection that sends transactions."""
 
-    def check(self, plan: str) -> None:
-        """Write to the plan's queue of markers and read from it, before a letter is sent."""
-        check_rights(self, plan)
+    def begin_run(self, plan: str, anchor: str) -> None:
+        """Write to the plan's queue of markers."""
+        leave_anchor(self, plan, anchor)
 
-    def proven(self, plan: str) -> set[str]:
-        """By the markers, over this connection."""
-        return committed(self, plan)
+    def trail(self, plan: str) -> Trail:
+        """Over this connection."""
+        return trail(self, plan)
 
     def forget(self, plan: str) -> None:
         """Acknowledge them."""
@@ -85,9 +85,9 @@ class StompSender(Link):
         """A SEND frame with the headers as they were archived, but for what must not be sent again."""
         return wire(letter, transaction, self.artemis)
 
-    def marker(self, plan: str, replay_ids: Sequence[str], transaction: str, receipt: str) -> bytes:
+    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """A SEND frame to the plan's queue, with a receipt."""
-        return marker(plan, replay_ids, transaction, receipt, self.artemis)
+        return marker(plan, body, transaction, receipt, self.artemis)
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """A COMMIT frame with a receipt."""

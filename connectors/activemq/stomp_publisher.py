@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.activemq.artemis_routing import Routing
+from dlq.connectors.activemq.marker import marker_body, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
@@ -50,11 +51,14 @@ class TransactionPublisher:
     def __init__(
         self, connect: Callable[[], Sender], plan: str, window: int, routing: Routing | None = None
     ) -> None:
-        """Connects. Raises BrokerError, before any letter is sent also where markers may not be written.
+        """Connects, and leaves the run's anchor. Raises BrokerError, also where that may not be written.
         `routing`: what Artemis tells of the targets."""
         self._connect, self._plan, self._routing = connect, plan, routing
-        self._checked: set[str] = set()
-        """Brokers whose markers are found; where there are several, a later connection may lead elsewhere."""
+        self.anchor = new_run()
+        """What proves afterwards that the markers of this run are all there (see `marker`)."""
+        self._run = self.anchor.rpartition("/")[0]
+        self._node = ""
+        """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
         self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, window)
         self._batch = max(1, min(BATCH, window // self._under_way))
@@ -62,8 +66,10 @@ class TransactionPublisher:
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
         self._connections = _CONNECTIONS
-        self._begun = 1
-        """Number of the last transaction, the first being that of a check. Short: every letter bears it."""
+        self._begun = 0
+        """Number of the last transaction. Short: every letter bears it."""
+        self._committed = "0"
+        """The last one that was committed; 0 is the anchor."""
         self._writing: Writing = unmarked
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
@@ -98,7 +104,9 @@ class TransactionPublisher:
         newest = self._new()
         self._open.append(newest)
         try:
-            is_full = self._fill(newest, outgoing)
+            is_full = self._fill(
+                newest, outgoing, self._open[-2].name if len(self._open) > 1 else self._committed
+            )
             if not newest.letters:
                 self._open.pop()
             while self._open and (not is_full or len(self._open) >= self._under_way):
@@ -121,9 +129,10 @@ class TransactionPublisher:
         self._begun += 1
         return _Transaction(sender, str(self._begun), sender.new_receipt(), sender.new_receipt(), [])
 
-    def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing]) -> bool:
+    def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing], before: str) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
-        letters. False when the giver was slow or has no more."""
+        letters. `before`: the transaction that will have been committed before this one. False when the giver
+        was slow or has no more."""
         sender, name, letters = transaction.sender, transaction.name, transaction.letters
         data = bytearray(sender.begin(name))
         began, size = time.monotonic(), 0
@@ -141,7 +150,8 @@ class TransactionPublisher:
                 break
         if letters:
             ids = [letter.provenance[REPLAY_ID] for letter in letters]
-            data += sender.marker(self._plan, ids, name, transaction.taken)
+            body = marker_body(f"{self._run}/{name}", f"{self._run}/{before}", ids)
+            data += sender.marker(self._plan, body, name, transaction.taken)
             sender.send(bytes(data))
         return is_full and not is_old
 
@@ -185,6 +195,7 @@ class TransactionPublisher:
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
                     raise ConnectionLost(said) from error
+        self._committed = transaction.name
         done += self._answers(transaction.letters)
         return of_another
 
@@ -214,7 +225,7 @@ class TransactionPublisher:
         while True:
             transaction = self._new()
             try:
-                self._fill(transaction, rest)
+                self._fill(transaction, rest, self._committed)
                 if not transaction.letters:
                     return
                 self._commit(transaction)
@@ -235,7 +246,7 @@ class TransactionPublisher:
         if not isinstance(error, CommitFailed):
             return Sent(letter.number, "refused", str(error))
         try:
-            is_there = letter.provenance[REPLAY_ID] in self._senders[0].proven(self._plan)
+            is_there = letter.provenance[REPLAY_ID] in self._senders[0].trail(self._plan).sent
         except BrokerError as silent:
             return Sent(letter.number, "in_doubt", f"{error}; {silent}")
         if is_there:
@@ -252,14 +263,17 @@ class TransactionPublisher:
         return self._connected()
 
     def _connected(self) -> Sender:
+        """Another broker than that of the anchor is for another run."""
         sender = self._connect()
-        if sender.node not in self._checked:
-            try:
-                sender.check(self._plan)
-            except DlqError:
-                sender.close()
-                raise
-            self._checked.add(sender.node)
+        try:
+            if not self._node:
+                sender.begin_run(self._plan, self.anchor)
+                self._node = sender.node
+            elif sender.node != self._node:
+                raise ConnectionLost(f"{self._node} is not there any more, and {sender.node} answers instead")
+        except DlqError:
+            sender.close()
+            raise
         return sender
 
     def _reconnect(self) -> None:

@@ -129,10 +129,10 @@ class Interrupted:
         assert place.cutting is not None
         place.before_proof()
         self.plan, self.since = new_plan(), now()
-        self.before = place.connector.bounds([place.target])
         self.given: list[Outgoing] = []
         with place.cutting() as (connector, cut):
             self.publisher = place.publisher(self.plan, connector)
+            self.before = connector.bounds([place.target])
             self.answers, self.error = said(self.publisher, self._letters(place, cut))
             self.after, self.error_after = (
                 said(self.publisher, iter([place.outgoing(9999, self.plan)])) if keep_open else ([], None)

@@ -9,6 +9,7 @@ import org.apache.activemq.broker.BrokerService;
 import org.apache.activemq.broker.TransportConnector;
 import org.apache.activemq.broker.region.policy.*;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
+import org.apache.activemq.broker.util.TimeStampingBrokerPlugin;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
 import org.apache.activemq.security.AuthenticationUser;
 import org.apache.activemq.security.AuthorizationEntry;
@@ -95,6 +96,11 @@ public class ActiveMqBroker {
         List<String> options = Arrays.asList(args).subList(3, args.length);
         List<BrokerPlugin> plugins = new ArrayList<>();
         if (options.contains("plugins")) plugins.addAll(List.of(new StatisticsBrokerPlugin(), redelivery));
+        for (String option : options) if (option.startsWith("ttl=")) {
+            TimeStampingBrokerPlugin ttl = new TimeStampingBrokerPlugin();
+            ttl.setZeroExpirationOverride(Long.parseLong(option.substring(4)));
+            plugins.add(ttl);
+        }
         if (options.contains("users")) plugins.add(new SimpleAuthenticationPlugin(List.of(
                 new AuthenticationUser("dlq", "right", "users"))));
         if (options.contains("rights")) plugins.add(new AuthorizationPlugin(new DefaultAuthorizationMap(List.of(

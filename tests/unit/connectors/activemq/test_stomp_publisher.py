@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dlq.connectors.activemq.marker import Trail
 from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
@@ -53,24 +54,26 @@ class Connection(StompSender):
             headers = dict(line.split(":", 1) for line in head.decode().split("\n"))
             getattr(self, f"_{command.decode().lower()}")(headers, body)
 
-    def request(self, command: str, headers: Mapping[str, str], _body: bytes = b"") -> None:
-        """The publisher asks whether it may write markers."""
-        if self._memory.forbids_markers and command == "SEND":
-            raise AccessDenied(f"User dlq is not authorized to write to: {headers['destination']}")
-        if command == "ABORT":
-            self._memory.log.append("checked")
-
     def _begin(self, headers: Mapping[str, str], _body: bytes) -> None:
         self._transactions[headers["transaction"]] = []
 
     def _send(self, headers: Mapping[str, str], body: bytes) -> None:
         receipt = headers.get("receipt")
-        if receipt:
+        if receipt and "transaction" not in headers:
+            self._anchor(receipt, headers["destination"])
+        elif receipt:
             self._answered.add(receipt)
         elif body == self._memory.refuses:
             self._errors.append(BrokerError("no"))
         else:
             self._transactions[headers["transaction"]].append(body)
+
+    def _anchor(self, receipt: str, place: str) -> None:
+        if self._memory.forbids_markers:
+            self._refused[receipt] = AccessDenied(f"User dlq is not authorized to write to: {place}")
+        else:
+            self._answered.add(receipt)
+            self._memory.log.append("anchored")
 
     def _commit(self, headers: Mapping[str, str], _body: bytes) -> None:
         bodies, receipt = self._transactions.pop(headers["transaction"]), headers["receipt"]
@@ -95,8 +98,8 @@ class Connection(StompSender):
     def was_refused(self, receipt: str) -> bool:
         return receipt in self._refused
 
-    def proven(self, _plan: str) -> set[str]:
-        return self._memory.proven
+    def trail(self, _plan: str) -> Trail:
+        return Trail(frozenset(self._memory.proven))
 
     def close(self) -> None:
         self._transactions.clear()
@@ -193,19 +196,22 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     assert 100 <= len(doubtful) <= 300
 
 
-def test_each_broker_that_letters_go_to_is_checked_once(memory: Memory) -> None:
+def test_a_run_that_must_connect_again_ends_where_another_broker_answers(memory: Memory) -> None:
     memory.refuses = b"150"
     nodes = iter(["mq1", "mq1", *["mq2"] * 200])
     publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
-    assert len(list(publisher.publish(letters(400)))) == 400
-    assert memory.log.count("checked") == 2
+    sent: list[Sent] = []
+    with pytest.raises(ConnectionLost, match="mq1 is not there any more, and mq2 answers instead"):
+        collections.deque(map(sent.append, publisher.publish(letters(400))), maxlen=0)
+    assert len(memory.committed) == len([s for s in sent if s.outcome == "confirmed"]) == 100
+    assert memory.log.count("anchored") == 1
 
 
-def test_a_second_connection_to_a_broker_that_fails_the_check_is_not_used(memory: Memory) -> None:
+def test_a_second_connection_that_leads_to_another_broker_is_not_used(memory: Memory) -> None:
     nodes = iter(["mq1", "elsewhere"])
     publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
-    memory.forbids_markers = True
     assert [sent.outcome for sent in publisher.publish(letters(400))] == ["confirmed"] * 400
+    assert memory.log.count("anchored") == 1
 
 
 def test_without_the_right_to_write_markers_there_is_no_publisher(memory: Memory) -> None:

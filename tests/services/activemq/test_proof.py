@@ -1,0 +1,165 @@
+"""What a marker that is missing proves: something only where it would still be there."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from support.brokers.activemq.broker import CLASSIC, ActiveMq
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis
+from support.brokers.activemq.sending import outgoing, place_on, published
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.stomp_consumer import ack_id
+from dlq.connectors.base import Checkpoint, Outgoing, Target
+
+pytestmark = pytest.mark.activemq
+SENT, LETTERS = 250, 300
+
+WAYS: dict[str, Callable[[Place], Place]] = {"stomp": lambda place: place, "openwire": by_openwire}
+by_both_ways = pytest.mark.parametrize("way", WAYS)
+
+
+def sent_in_part(place: Place, sent: int = SENT) -> tuple[list[Outgoing], Checkpoint]:
+    """Letters of which the first `sent` went, in several transactions, and what the run left before."""
+    place.send(*[b"%d" % n for n in range(LETTERS)])
+    letters = outgoing(place.drain(), Target("queue", f"{place.queue}.back"))
+    published(place, place.queue, letters[:sent])
+    return letters, place.connector.bounds([])
+
+
+def told(place: Place, letters: list[Outgoing], before: Checkpoint) -> tuple[set[str], set[str], list[str]]:
+    """What is found of those that went, what of the others, and why no more."""
+    found = place.connector.find(place.queue, letters, since=0, before=before)
+    why = place.connector.obstacles(False, place.queue)
+    return {found[n] for n in range(SENT)}, {found[n] for n in range(SENT, LETTERS)}, list(why)
+
+
+def markers(place: Place) -> str:
+    """Their queue."""
+    return f"dlq.replay.{place.queue}"
+
+
+@on_all
+@by_both_ways
+def test_what_no_marker_names_was_not_sent_as_often_as_it_is_asked(stomp: Place, way: str) -> None:
+    place = WAYS[way](stomp)
+    letters, before = sent_in_part(place)
+    assert [told(place, letters, before) for _ in range(3)] == [({"sent"}, {"not_sent"}, [])] * 3
+
+
+@on_all
+@by_both_ways
+def test_markers_that_were_purged_prove_nothing(stomp: Place, way: str) -> None:
+    place = WAYS[way](stomp)
+    letters, before = sent_in_part(place)
+    stomp.drain(markers(place))
+    sent, others, why = told(place, letters, before)
+    assert (sent, others) == ({"unknown"}, {"unknown"})
+    assert why == [
+        f"proof that was left in {markers(place)} before the first letter is not there any more: purged, "
+        "expired or consumed"
+    ]
+
+
+@on_all
+def test_a_run_after_the_markers_were_purged_does_not_vouch_for_the_one_before(stomp: Place) -> None:
+    letters, before = sent_in_part(stomp)
+    stomp.drain(markers(stomp))
+    published(stomp, stomp.queue, letters[:1])
+    _, others, why = told(stomp, letters, {**before, **stomp.connector.bounds([])})
+    assert others == {"unknown"}
+    assert "is not there any more" in why[0]
+
+
+@on_all
+def test_a_run_on_another_broker_is_not_looked_for_on_this_one(stomp: Place) -> None:
+    letters, before = sent_in_part(stomp)
+    elsewhere = {f"{markers(stomp)} 0123456789abcdef/0": 0}
+    assert told(stomp, letters, {**before, **elsewhere})[1] == {"unknown"}
+    assert told(stomp, letters, {})[1] == {"unknown"}, "of a plan that an earlier dlq began"
+
+
+@on_all
+def test_a_marker_that_was_taken_from_the_middle_is_noticed(stomp: Place) -> None:
+    letters, before = sent_in_part(stomp)
+    with holding(stomp) as (link, frames):
+        link.send(b"ACK\nid:%b\n\n\0" % ack_id(frames[2].head))
+        link.ping()
+    sent, others, why = told(stomp, letters, before)
+    assert (sent, others) == ({"sent", "unknown"}, {"unknown"})
+    assert why == [f"markers are missing from the middle of {markers(stomp)}: consumed or removed"]
+
+
+@contextmanager
+def holding(place: Place, **headers: str) -> Iterator[tuple[object, list[object]]]:
+    """A connection that holds all markers unacknowledged."""
+    link = place.link()
+    how = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"} if place.broker.artemis else {}
+    name = place.destination(markers(place))["destination"]
+    link.request(
+        "SUBSCRIBE", {"destination": name, "id": link.token, "ack": "client-individual", **how, **headers}
+    )
+    frames: list[object] = []
+    while some := link.receive(1.0):
+        frames += some
+    yield link, frames
+    link.close()
+
+
+@on_artemis
+def test_while_another_consumer_holds_markers_nothing_is_proven(stomp: Place) -> None:
+    """Artemis gives to both in turn; Classic gives all to the one that is exclusive."""
+    letters, before = sent_in_part(stomp)
+    with pytest.MonkeyPatch.context() as patch, holding(stomp):
+        patch.setattr("dlq.connectors.activemq.marker._SHARED_AFTER", 1.0)
+        sent, others, why = told(stomp, letters, before)
+    assert (sent, others) == ({"unknown"}, {"unknown"})
+    assert why == [
+        f"another consumer takes from {markers(stomp)}, or has just done so; ask again when it is gone"
+    ]
+    assert told(stomp, letters, before) == ({"sent"}, {"not_sent"}, []), "it gave everything back"
+
+
+def settings_for(place: Place, **settings: object) -> None:
+    """Address settings of the markers of this place."""
+    management = Management(place.settings)
+    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "addAddressSettings"}
+    management._ask(asked, json.dumps([markers(place), json.dumps(settings)]))
+    management.close()
+
+
+@on_artemis
+@by_both_ways
+def test_where_markers_expire_only_an_older_one_that_lives_proves_anything(stomp: Place, way: str) -> None:
+    place = WAYS[way](stomp)
+    letters, before = sent_in_part(place)
+    settings_for(place, expiryDelay=3_600_000)
+    sent, others, why = told(place, letters, before)
+    assert (sent, others) == ({"sent"}, {"unknown"})
+    assert "gives what is sent to" in why[0]
+
+
+@on_artemis
+def test_markers_that_have_lived_long_enough_prove_what_they_prove(stomp: Place) -> None:
+    settings_for(stomp, expiryDelay=3_600_000)
+    letters, before = sent_in_part(stomp)
+    assert told(stomp, letters, before) == ({"sent"}, {"not_sent"}, [])
+
+
+@on_artemis
+def test_where_a_full_address_drops_markers_nothing_is_proven(stomp: Place) -> None:
+    letters, before = sent_in_part(stomp)
+    settings_for(stomp, addressFullMessagePolicy="DROP")
+    sent, others, why = told(stomp, letters, before)
+    assert (sent, others) == ({"sent"}, {"unknown"})
+    assert why == [f"{markers(stomp)} drops messages when it is full (address-full-policy DROP)"]
+
+
+def test_a_classic_broker_that_gives_every_message_a_time_to_live_proves_what_is_younger_than_that() -> None:
+    with ActiveMq(CLASSIC[-1], "ttl=3600000") as broker:
+        place = place_on(broker)
+        letters, before = sent_in_part(place)
+        assert told(place, letters, before) == ({"sent"}, {"not_sent"}, [])
+        with holding(place) as (_, frames):
+            assert all(b"\nexpires:0\n" not in b"\n" + frame.head + b"\n" for frame in frames)

@@ -1,0 +1,82 @@
+"""Markers as a trail: what is missing is noticed, or nothing is concluded."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from dlq.connectors.activemq.marker import Marked, Scanning, Trail, marker_body, scanned, trail_of
+from dlq.core.errors import ConnectionLost
+
+ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
+
+
+class Queue:
+    """A marker queue of which another consumer takes some places, counted from 0."""
+
+    def __init__(self, *bodies: bytes, takes: Sequence[int] = ()) -> None:
+        self.bodies, self.takes, self.acknowledged = [*bodies], takes, list[bytes]()
+
+    def scanning(self) -> Scanning:
+        return Scanning(
+            self.bodies.extend,
+            self.receive,
+            lambda one: self.acknowledged.append(one.body),
+            lambda: None,
+            0.1,
+            "mq",
+        )
+
+    def receive(self) -> list[Marked]:
+        shown = [Marked(body, False, None) for n, body in enumerate(self.bodies) if n not in self.takes]
+        self.bodies, self.takes = [], ()
+        return shown
+
+
+def test_what_is_between_an_anchor_and_the_probes_is_everything() -> None:
+    queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a", "b"]))
+    trail, kept = scanned(queue.scanning(), QUEUE)
+    assert (trail.sent, len(kept), trail.why_unproven([ANCHOR], QUEUE)) == ({"a", "b"}, 2, None)
+    assert len(queue.acknowledged) == 8, "its probes"
+
+
+def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dlq.connectors.activemq.marker._SHARED_AFTER", 0.1)
+    queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a"]), takes=(1, 3))
+    trail, _ = scanned(queue.scanning(), QUEUE)
+    assert "another consumer" in (trail.why_unproven([ANCHOR], QUEUE) or "")
+    assert marker_body(ANCHOR) in queue.acknowledged
+
+
+def test_a_queue_that_shows_no_probe_ends_in_an_error_and_without_its_anchor() -> None:
+    queue = Queue(marker_body(ANCHOR), takes=range(1, 9))
+    with pytest.raises(ConnectionLost, match="were not shown to their end"):
+        scanned(queue.scanning(), QUEUE)
+    assert marker_body(ANCHOR) in queue.acknowledged
+
+
+@pytest.mark.parametrize(
+    ("lasting", "mortal", "named", "probes_die", "why"),
+    [
+        ({ANCHOR}, set(), set(), False, None),
+        (set(), {ANCHOR, "run/1"}, {ANCHOR}, True, None),
+        (set(), set(), set(), False, "is not there any more"),
+        ({"run/1"}, set(), {ANCHOR}, False, "is not there any more"),
+        ({ANCHOR, "run/3"}, set(), {"run/2"}, False, "from the middle"),
+        ({ANCHOR}, set(), set(), True, "a time to live"),
+        ({ANCHOR}, {"run/1"}, {ANCHOR}, False, "a time to live"),
+    ],
+)
+def test_an_absence_is_proven_or_the_reason_is_said(
+    lasting: set[str], mortal: set[str], named: set[str], probes_die: bool, why: str | None
+) -> None:
+    trail = Trail(frozenset(), frozenset(lasting), frozenset(mortal), frozenset(named), probes_die)
+    said = trail.why_unproven([ANCHOR], QUEUE)
+    assert said is None if why is None else why in (said or "")
+
+
+def test_a_plan_without_anchors_and_markers_of_before_prove_no_absence() -> None:
+    trail = trail_of([Marked(b"key-1\nkey-2", False, None)])
+    assert trail.sent == {"key-1", "key-2"}
+    assert trail.why_unproven([], QUEUE) is not None
