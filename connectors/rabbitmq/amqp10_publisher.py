@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from urllib.parse import quote
 
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Session
 from dlq.connectors.base import Outcome as Means
 from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
-from dlq.connectors.rabbitmq.amqp.link import LinkLostError
-from dlq.connectors.rabbitmq.amqp10 import frames, message
-from dlq.connectors.rabbitmq.amqp10.session import MOST_LINKS, Link, Outcome, Session
+from dlq.connectors.links import LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import connected
 from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal_10
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
@@ -25,6 +26,10 @@ from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
 from dlq.core.errors import ConnectionLost, DlqError, NotFound
 from dlq.core.text import for_terminal
 
+_UNOPENED = (
+    "a limit of connections, or no access to the virtual host? The broker's log says it, AMQP 1.0 does not"
+)
+"""RabbitMQ (4.3.6) logs what is wrong with an OPEN and ends the connection without a word."""
 _PATIENCE = 0.2
 _MEANS: Mapping[int, tuple[Means, str | None]] = {
     frames.ACCEPTED: ("confirmed", None),
@@ -47,7 +52,12 @@ def address(exchange: str, routing_key: str) -> str:
 def opened(broker: RabbitBroker, name: str = "dlq") -> Session:
     """A session of AMQP 1.0, by its name in the broker's lists. Raises BrokerError."""
     try:
-        return Session(named(broker, name), partial(refusal_10, broker=broker))
+        opened, chosen = connected(named(broker, name))
+        who = chosen.credentials
+        host, properties = f"vhost:{chosen.virtual_host}", chosen.client_properties or {}
+        beat, patience = int(chosen.heartbeat), chosen.stack_timeout
+        login = Login(who.username, who.password, host, beat, properties, patience, _UNOPENED)
+        return Session(opened, login, partial(refusal_10, broker=broker))
     except (OSError, LinkLostError) as error:
         raise as_our_error(error, broker) from error
 

@@ -19,10 +19,11 @@ from urllib.parse import quote
 
 from pika import spec
 
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.session import Delivery, Session
 from dlq.connectors.base import Batch, ReadRequest
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.amqp10 import frames, message
-from dlq.connectors.rabbitmq.amqp10.session import Delivery, Session
+from dlq.connectors.links import LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1, record_maker
 from dlq.connectors.rabbitmq.consumer import IDLE_SECONDS, RabbitReading
 from dlq.connectors.rabbitmq.topology import version_of

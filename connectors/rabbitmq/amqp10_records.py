@@ -10,11 +10,11 @@ from math import isfinite
 from typing import Any
 from uuid import UUID
 
+from dlq.connectors.amqp10 import message
+from dlq.connectors.amqp10.message import Parts
+from dlq.connectors.amqp10.values import NOTHING, Value, as_text, plain, shown
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq import x_death
-from dlq.connectors.rabbitmq.amqp10 import message
-from dlq.connectors.rabbitmq.amqp10.message import Parts
-from dlq.connectors.rabbitmq.amqp10.values import NOTHING, Value, as_text, plain, shown
 from dlq.connectors.rabbitmq.interchange import death_columns
 from dlq.core.clock import datable, now
 from dlq.core.identity import content_id, framed

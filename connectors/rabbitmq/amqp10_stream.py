@@ -8,10 +8,10 @@ import time
 from typing import NamedTuple
 from urllib.parse import quote
 
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.session import Link, Session
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.rabbitmq.amqp.link import LinkLostError
-from dlq.connectors.rabbitmq.amqp10 import frames, message
-from dlq.connectors.rabbitmq.amqp10.session import Link, Session
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1, record_maker
 from dlq.connectors.rabbitmq.topology import version_of
 from dlq.core.record import Record

@@ -23,10 +23,11 @@ from dlq.connectors.base import (
     Target,
 )
 from dlq.connectors.chain import ChainReading
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, opened
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook

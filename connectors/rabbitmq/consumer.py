@@ -17,8 +17,9 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.records import record_maker
 from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, PoisonMessage, UsageError
 from dlq.core.text import for_terminal

@@ -20,9 +20,9 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Outgoing, Sent, Target, Writing, unmarked
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
-from dlq.connectors.rabbitmq.amqp.link import LinkLostError
 from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send

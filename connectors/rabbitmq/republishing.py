@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from dlq.connectors.amqp10 import message
+from dlq.connectors.amqp10.values import NOTHING, as_text
 from dlq.connectors.base import SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table
-from dlq.connectors.rabbitmq.amqp10 import message
-from dlq.connectors.rabbitmq.amqp10.values import NOTHING, as_text
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
 from dlq.core.record import Record

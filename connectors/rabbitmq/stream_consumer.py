@@ -16,9 +16,10 @@ from typing import Any
 from pika import spec
 
 from dlq.connectors.base import Batch, Gap, ReadRequest
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_reading import NOTE, UNSEEN
 from dlq.connectors.rabbitmq.amqp10_stream import OFFSET, Seen, StreamLook
 from dlq.connectors.rabbitmq.records import record_maker

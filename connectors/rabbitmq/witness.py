@@ -24,11 +24,12 @@ from typing import Any
 
 from pika import exceptions, spec
 
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.session import Session
 from dlq.connectors.base import Outgoing, Presence, Sent, Target, Writing, unmarked
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp import edits
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
-from dlq.connectors.rabbitmq.amqp10 import frames, message
-from dlq.connectors.rabbitmq.amqp10.session import Session
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, address, opened
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,

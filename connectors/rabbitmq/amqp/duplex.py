@@ -7,7 +7,6 @@ import contextlib
 import select
 import socket
 import ssl
-import struct
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,14 +15,14 @@ from typing import Any
 import pika
 
 from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.links import RESET_ON_CLOSE, LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
-from dlq.connectors.rabbitmq.amqp.link import Link, LinkLostError
+from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.core.errors import DlqError
 
 _WRITE_BYTES = 256 * 1024
 _PIECE = 32 * 1024
 """Bytes that are offered to the socket at once; what it does not take of them counts as written, too."""
-RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class DuplexLink(Link):

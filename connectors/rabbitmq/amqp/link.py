@@ -14,6 +14,7 @@ from typing import Any
 import pika
 from pika import spec
 
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import (
     HEARTBEAT,
     MAX_FRAME,
@@ -34,10 +35,6 @@ _CAPABILITIES = {
     "consumer_cancel_notify": True,
     "publisher_confirms": True,
 }
-
-
-class LinkLostError(Exception):
-    """The connection ended without the broker's saying why."""
 
 
 class Link:

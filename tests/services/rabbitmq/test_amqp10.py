@@ -29,8 +29,8 @@ from dlq.analyzers.rules import judge
 from dlq.analyzers.rules.letter import Facts
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.base import Outgoing, Reading, ReadRequest, Sent, Target
-from dlq.connectors.rabbitmq.amqp10 import frames, message
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
 from dlq.connectors.rabbitmq.connector import RabbitConnector

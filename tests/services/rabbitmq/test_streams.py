@@ -15,8 +15,8 @@ from support.brokers.rabbitmq.fixtures import (
 
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
+from dlq.connectors.amqp10.message import is_block
 from dlq.connectors.base import Gap
-from dlq.connectors.rabbitmq.amqp10.message import is_block
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import UsageError
 from dlq.core.settings import Source

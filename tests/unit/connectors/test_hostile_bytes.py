@@ -13,9 +13,9 @@ from support.brokers.hostile import amqp_delivery, amqp_frame, remoting_frame
 
 from dlq.connectors.activemq import openwire, stomp
 from dlq.connectors.activemq.openwire import MAGIC
+from dlq.connectors.amqp10 import frames as amqp10
 from dlq.connectors.rabbitmq.amqp import frames
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, FrameError, encoded
-from dlq.connectors.rabbitmq.amqp10 import frames as amqp10
 from dlq.connectors.rocketmq import remoting
 from dlq.connectors.rocketmq.message import decode
 from dlq.core.errors import ConnectionLost
@@ -33,7 +33,7 @@ ANSWERED = greeting(11) + struct.pack(">iBi?i", 10, 30, 0, False, 5)
 DELIVERED = encoded(1, spec.Basic.QosOk()) + amqp_delivery(b"body" * 9)
 OUTCOME = amqp10.frame(amqp10.SASL_OUTCOME, [b"\x50\x00"])
 TRANSFERRED = amqp10.SASL_HEADER + OUTCOME + amqp10.AMQP_HEADER + amqp10.HEARTBEAT
-TRANSFERRED += amqp10.attach("name", 0, amqp10.RECEIVER, "/queues/q")
+TRANSFERRED += amqp10.attach("dlq-0", 0, amqp10.RECEIVER, amqp10.terminus(amqp10.RECEIVER, "/queues/q"))
 TRANSFERRED += amqp10.transfer(0, 1, b"x", more=False, first=True)
 READERS: dict[str, tuple[Callable[[], Callable[[bytes], object]], bytes]] = {
     "amqp": (lambda: frames.FrameReader().feed, DELIVERED),

@@ -3,10 +3,10 @@ from collections.abc import Mapping
 import pika
 import pytest
 
+from dlq.connectors.amqp10 import message
+from dlq.connectors.amqp10.values import binary, described, mapping, sequence, string, symbol
 from dlq.connectors.base import Target
 from dlq.connectors.rabbitmq.amqp.table import Properties, decode
-from dlq.connectors.rabbitmq.amqp10 import message
-from dlq.connectors.rabbitmq.amqp10.values import binary, described, mapping, sequence, string, symbol
 from dlq.connectors.rabbitmq.amqp10_records import headers_of
 from dlq.connectors.rabbitmq.republishing import (
     MAX_FRAME,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from dlq.connectors.rabbitmq.amqp10.values import (
+from dlq.connectors.amqp10.values import (
     NOTHING,
     NULL,
     TRUE,

@@ -1,43 +1,50 @@
 """A blocking connection of AMQP 1.0 with one session: links, credit, letters and what became of them.
 
-Like `dlq.connectors.rabbitmq.amqp.link` it reads the socket only when it is asked to.
+It reads the socket only when it is asked to.
 """
 
 import contextlib
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import pika
-
-from dlq.connectors.rabbitmq.amqp.duplex import RESET_ON_CLOSE
-from dlq.connectors.rabbitmq.amqp.link import LinkLostError, connected
-from dlq.connectors.rabbitmq.amqp10 import frames
-from dlq.connectors.rabbitmq.amqp10.frames import Frame, FrameError, FrameReader
-from dlq.connectors.rabbitmq.amqp10.values import NULL
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.frames import Frame, FrameError, FrameReader
+from dlq.connectors.amqp10.values import NULL
+from dlq.connectors.links import RESET_ON_CLOSE, LinkLostError
 from dlq.core.errors import DlqError
 
 ANSWER_SECONDS = 60.0
 MOST_LINKS = 255
 MAX_MESSAGE = 512 * 2**20
-"""RabbitMQ's own hard limit."""
+"""RabbitMQ's own hard limit, and ours."""
 _MOST_KEPT = MAX_MESSAGE + 2**28
 _MOST_ANSWERS = 1000
 _UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What fields of other types than AMQP's lead to."""
-_WHY_IT_IS_NOT_OPENED = (
-    "a limit of connections, or no access to the virtual host? The broker's log says it, AMQP 1.0 does not"
-)
-"""RabbitMQ (4.3.6) logs what is wrong with an OPEN and ends the connection without a word."""
 _RECEIVE_BYTES = 256 * 1024
-_TRANSFER_OVERHEAD = 64
+_TRANSFER_OVERHEAD = 128
+_NAME = "dlq-{}"
 _WRAP = 2**32
 """Numbers of deliveries and transfers begin anew behind it (RFC 1982)."""
 _ERROR_AT = {frames.DETACH: 2, frames.END: 0, frames.CLOSE: 0}
 """Performative -> which of its fields is an error."""
 Refusal = Callable[[str, str], DlqError]
 """(AMQP's name of an error, its text) -> our error."""
+
+
+class Login(NamedTuple):
+    """Who connects. `host` is what OPEN names, `patience` how many seconds each answer may take, `unopened`
+    what it may mean that an OPEN is not answered; the broker's lists show the `properties`."""
+
+    user: str
+    password: str
+    host: str
+    heartbeat: int
+    properties: Mapping[str, str]
+    patience: float
+    unopened: str = ""
 
 
 class Delivery(NamedTuple):
@@ -48,16 +55,19 @@ class Delivery(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the letters from `first` to `last` that we sent, or of our outcomes of those we got."""
+    """What became of the letters from `first` to `last` that we sent, or of our outcomes of those we got.
+    `fields` are those of the outcome, without types."""
 
     first: int
     last: int
     code: int
     detail: str
+    fields: Sequence[Any] = ()
 
 
 class Link:
-    """One link. `credit` is how many letters may still go over it; `most_bytes` what a letter may have."""
+    """One link by our handle. `credit` is how many letters may still go over it; `most_bytes` what a letter
+    may have."""
 
     def __init__(self, handle: int, delivery_count: int, most_bytes: int) -> None:
         self.handle, self.delivery_count, self.most_bytes = handle, delivery_count, most_bytes
@@ -70,54 +80,59 @@ class Session:
     """One connection. `refusal` makes our error of AMQP's; every method may raise it, or LinkLostError, and
     the session is `dead` then."""
 
-    def __init__(self, choices: Sequence[pika.ConnectionParameters], refusal: Refusal) -> None:
-        """Connect to the first of `choices` that lets us. Raises OSError when none is reachable."""
+    def __init__(self, connected: socket.socket, login: Login, refusal: Refusal) -> None:
+        """Open a session over a socket, which is closed where that fails."""
         self._refusal, self._reader = refusal, FrameReader()
         self._deliveries: list[Delivery] = []
         self._outcomes: list[Outcome] = []
         self._parts: list[bytes] = []
         self._kept = 0
         self._links: dict[int, Link] = {}
+        """By the broker's handles."""
         self._answers: list[Frame] = []
         self._next_incoming = self._next_outgoing = self.window = 0
         self._next_delivery = self._next_handle = self._receiving = 0
         self.dead = False
         self._last_sent = time.monotonic()
         self._beat_seconds = ANSWER_SECONDS
-        self._socket, chosen = connected(choices)
+        self._socket = connected
         try:
-            self._shake_hands(chosen)
+            self._shake_hands(login)
         except BaseException:
             self._socket.close()
             raise
 
-    def _shake_hands(self, chosen: pika.ConnectionParameters) -> None:
-        patience, who = chosen.stack_timeout, chosen.credentials
-        self._send(frames.SASL_HEADER + frames.sasl_plain(who.username, who.password))
+    def _shake_hands(self, login: Login) -> None:
+        patience = login.patience
+        self._send(frames.SASL_HEADER + frames.sasl_plain(login.user, login.password))
         if self._answer(frames.SASL_OUTCOME, patience).field(0) != 0:
             raise self._refusal("amqp:unauthorized-access", "the user or the password is refused")
-        idle = int(chosen.heartbeat) * 1000
-        opening = frames.open_connection(chosen.virtual_host, idle, chosen.client_properties or {})
+        opening = frames.open_connection(login.host, login.heartbeat * 1000, login.properties)
         self._send(frames.AMQP_HEADER + opening + frames.begin_session(MOST_LINKS))
         try:
             opened = self._answer(frames.OPEN, patience)
         except LinkLostError as error:
-            raise LinkLostError(f"{error}: {_WHY_IT_IS_NOT_OPENED}") from error
+            why = f": {login.unopened}" if login.unopened else ""
+            raise LinkLostError(f"{error}{why}") from error
         self._beat_seconds = opened.field(4, 2000 * ANSWER_SECONDS) / 2000
         self.frame_max = min(opened.field(2, frames.MAX_FRAME), frames.MAX_FRAME)
         begun = self._answer(frames.BEGIN, patience)
         self._next_incoming, self.window = begun.field(1, 0), begun.field(2, 0)
 
     def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
-        """A link to receive from, or send to, an address of RabbitMQ (version 2); `wanted`: see `frames`."""
+        """A link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
+        return self.attach_to(role, frames.terminus(role, address, wanted))
+
+    def attach_to(self, role: bool, there: bytes) -> Link:
+        """A link to receive from, or send to, what is there (`frames.terminus`, `frames.COORDINATOR`)."""
         handle, self._next_handle = self._next_handle, self._next_handle + 1
-        self._send(frames.attach(f"dlq-{handle}", handle, role, address, wanted))
+        self._send(frames.attach(_NAME.format(handle), handle, role, there))
         self._answer(frames.ATTACH)
-        return self._links[handle]
+        return next(link for link in self._links.values() if link.handle == handle)
 
     def detach(self, link: Link) -> None:
         """End a link; what it has received and not settled goes back."""
-        self._links.pop(link.handle, None)
+        self._links = {theirs: one for theirs, one in self._links.items() if one is not link}
         self._send(frames.detach(link.handle))
         self._answer(frames.DETACH)
 
@@ -146,14 +161,15 @@ class Session:
         while self.window <= 0:
             self.turn(ANSWER_SECONDS, must=True)
 
-    def send(self, link: Link, message: bytes) -> int:
-        """Send a letter over a link that has credit; the number that its outcome will name."""
+    def send(self, link: Link, message: bytes, state: bytes = NULL) -> int:
+        """Send a letter over a link that has credit; the number that its outcome will name. `state`: the
+        transaction that it belongs to."""
         number, self._next_delivery = self._next_delivery, (self._next_delivery + 1) % _WRAP
         size = self.frame_max - _TRANSFER_OVERHEAD
         for at in range(0, max(len(message), 1), size):
             self.wait_for_window()
             part, more = message[at : at + size], at + size < len(message)
-            self._send(frames.transfer(link.handle, number, part, more, first=at == 0))
+            self._send(frames.transfer(link.handle, number, part, more, at == 0, state))
             self._next_outgoing, self.window = (self._next_outgoing + 1) % _WRAP, self.window - 1
         link.credit -= 1
         link.delivery_count = (link.delivery_count + 1) % _WRAP
@@ -201,8 +217,8 @@ class Session:
 
     def _on_attach(self, frame: Frame) -> None:
         """Its credit may come right behind it."""
-        handle = frame.field(1, 0)
-        self._links[handle] = Link(handle, frame.field(9, 0), frame.field(10, 0) or MAX_MESSAGE)
+        ours = int(str(frame.field(0)).removeprefix(_NAME.format("")))
+        self._links[frame.field(1, 0)] = Link(ours, frame.field(9, 0), frame.field(10, 0) or MAX_MESSAGE)
         self._answers.append(frame)
 
     def _on_transfer(self, frame: Frame) -> None:
@@ -232,8 +248,10 @@ class Session:
     def _on_disposition(self, frame: Frame) -> None:
         first, state = frame.field(1, 0), frame.field(4)
         code, fields = state if isinstance(state, tuple) else (0, [])
+        if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
+            code, fields = fields[1]
         detail = _said(fields[0])[1] if fields and isinstance(fields[0], tuple) else ""
-        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail))
+        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail, fields))
 
     def _answer(self, code: int, patience: float = ANSWER_SECONDS) -> Frame:
         """The next frame with this code; letters and outcomes that come before it are kept."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.rabbitmq.amqp10 import message, values
-from dlq.connectors.rabbitmq.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
-from dlq.connectors.rabbitmq.amqp10.message import Parts
-from dlq.connectors.rabbitmq.amqp10.values import Value, described, mapping, sequence, string, symbol, uint
+from dlq.connectors.amqp10 import message, values
+from dlq.connectors.amqp10.frames import AMQP_HEADER, OPEN, SASL_HEADER, FrameReader, frame
+from dlq.connectors.amqp10.message import Parts
+from dlq.connectors.amqp10.values import Value, described, mapping, sequence, string, symbol, uint
 from dlq.connectors.rabbitmq.amqp10_records import (
     deaths,
     headers_of,

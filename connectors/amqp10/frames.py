@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
-from dlq.connectors.rabbitmq.amqp10.values import (
+from dlq.connectors.amqp10.values import (
     NULL,
     binary,
     boolean,
@@ -34,11 +34,14 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x1
 SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
 RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
 _SOURCE, _TARGET = 0x28, 0x29
+_COORDINATOR, _DECLARE, _DISCHARGE, DECLARED, TRANSACTIONAL = range(0x30, 0x35)
 SENDER, RECEIVER = False, True
 """Roles."""
-_FIELDS_BEFORE_FILTER = 6
+_FIELDS_BEFORE_FILTER, _FIELDS_BEFORE_CAPABILITIES = 6, 5
 _OFFSET = "rabbitmq:stream-offset-spec"
 _UNLIMITED = 2**31 - 1
+VALUE = 0x77
+"""The section of a message that is a value."""
 _FIRST = 0
 _frame = Struct(">IBBH")
 _AMQP, _SASL = 0, 1
@@ -134,10 +137,9 @@ def sasl_plain(user: str, password: str) -> bytes:
     return frame(SASL_INIT, [symbol("PLAIN"), binary(f"\0{user}\0{password}".encode())], kind=_SASL)
 
 
-def open_connection(vhost: str, idle_milliseconds: int, properties: Mapping[str, str]) -> bytes:
-    """A connection to a virtual host, which RabbitMQ reads from the host name. The broker's lists show the
-    `properties`."""
-    place = [string("dlq"), string(f"vhost:{vhost}"), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)]
+def open_connection(host: str, idle_milliseconds: int, properties: Mapping[str, str]) -> bytes:
+    """A connection to a host. The broker's lists show the `properties`."""
+    place = [string("dlq"), string(host), uint(MAX_FRAME), ushort(0), uint(idle_milliseconds)]
     shown = mapping([symbol(name) + string(text) for name, text in properties.items()])
     return frame(OPEN, [*place, NULL, NULL, NULL, NULL, shown])
 
@@ -147,12 +149,37 @@ def begin_session(most_links: int) -> bytes:
     return frame(BEGIN, [NULL, uint(_FIRST), uint(_UNLIMITED), uint(_UNLIMITED), uint(most_links)])
 
 
-def attach(name: str, handle: int, role: bool, address: str, wanted: bytes = NULL) -> bytes:
-    """A link by which we receive from, or send to, an address; each letter is settled by itself. `wanted` are
-    the filters of a source."""
-    there = sequence([string(address), *[NULL] * _FIELDS_BEFORE_FILTER, wanted])
-    source = described(_SOURCE, there if role is RECEIVER else sequence([]))
-    target = described(_TARGET, there if role is SENDER else sequence([]))
+def terminus(role: bool, address: str, wanted: bytes = NULL) -> bytes:
+    """What a link leads to: the source that we receive from, where `wanted` are its filters, or the target
+    that we send to, where they are its capabilities."""
+    before = _FIELDS_BEFORE_FILTER if role is RECEIVER else _FIELDS_BEFORE_CAPABILITIES
+    fields = sequence([string(address), *[NULL] * before, wanted])
+    return described(_SOURCE if role is RECEIVER else _TARGET, fields)
+
+
+COORDINATOR = described(_COORDINATOR, sequence([]))
+"""The target that transactions are begun and ended at."""
+
+
+def declare() -> bytes:
+    """A message to the coordinator that begins a transaction; its outcome, DECLARED, holds the id."""
+    return described(VALUE, described(_DECLARE, sequence([])))
+
+
+def discharge(transaction: bytes, fail: bool) -> bytes:
+    """A message to the coordinator that commits a transaction, or rolls it back."""
+    return described(VALUE, described(_DISCHARGE, sequence([binary(transaction), boolean(fail)])))
+
+
+def in_transaction(transaction: bytes) -> bytes:
+    """The state of a transfer that belongs to a transaction."""
+    return described(TRANSACTIONAL, sequence([binary(transaction)]))
+
+
+def attach(name: str, handle: int, role: bool, there: bytes) -> bytes:
+    """A link by which we receive from, or send to, what is there; each letter is settled by itself."""
+    source = there if role is RECEIVER else described(_SOURCE, sequence([]))
+    target = there if role is SENDER else described(_TARGET, sequence([]))
     first_settle_mode = ubyte(0)
     fields = [string(name), uint(handle), boolean(role), ubyte(0), first_settle_mode, source, target]
     return frame(ATTACH, [*fields, NULL, NULL, uint(0) if role is SENDER else NULL])
@@ -175,11 +202,11 @@ def credit(handle: int, delivery_count: int, letters: int) -> list[bytes]:
     return [uint(handle), uint(delivery_count), uint(letters), NULL, boolean(True)]
 
 
-def transfer(handle: int, number: int, payload: bytes, more: bool, first: bool) -> bytes:
-    """A part of a message, unsettled."""
+def transfer(handle: int, number: int, payload: bytes, more: bool, first: bool, state: bytes = NULL) -> bytes:
+    """A part of a message, unsettled; `state`: see `in_transaction`."""
     tag = binary(number.to_bytes(4, "big"))
     known = [uint(number), tag, uint(0), boolean(False)] if first else [NULL, NULL, NULL, NULL]
-    return frame(TRANSFER, [uint(handle), *known, boolean(more)], payload)
+    return frame(TRANSFER, [uint(handle), *known, boolean(more), NULL, state], payload)
 
 
 def disposition(first: int, last: int, outcome: int, settled: bool) -> bytes:
