@@ -22,6 +22,7 @@ from dlq.connectors.activemq.openwire_messages import (
     Dispatch,
     Seen,
     UnreadableError,
+    Value,
     dispatch,
     map_of,
 )  # fmt: skip
@@ -360,6 +361,8 @@ class Reader:
         """The broker's, once it has greeted."""
         self.provider = self.broker = ""
         """Its version, such as 5.18.6, and the broker's id."""
+        self.max_frame: int | None = None
+        """Bytes of the longest command that the broker takes, where it says so."""
 
     def feed(self, data: bytes) -> list[Answer]:
         """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
@@ -384,7 +387,12 @@ class Reader:
         try:
             if not self.version:
                 self.version = _version(frame)
-                self.provider = _provider(frame)
+                options = _options(frame)
+                self.provider = str(options["ProviderVersion"].value) if "ProviderVersion" in options else ""
+                most = options.get("MaxFrameSize")
+                self.max_frame = (
+                    most.value if most and isinstance(most.value, int) and most.value > 0 else None
+                )
             elif kind in _RESPONSES:
                 (receipt,) = struct.unpack_from(">i", frame, 6)
                 return [Answer(receipt, *(_exception(frame, 10) if kind == _EXCEPTION_RESPONSE else (None,)))]
@@ -408,12 +416,11 @@ def _version(frame: bytes) -> int:
     return version
 
 
-def _provider(frame: bytes) -> str:
-    """From the options that follow OpenWire's version."""
+def _options(frame: bytes) -> Mapping[str, Value]:
+    """Those that follow OpenWire's version."""
     with contextlib.suppress(UnreadableError):
-        found = map_of(Cursor(frame, 13).sequence()).get("ProviderVersion")
-        return str(found.value) if found else ""
-    return ""
+        return map_of(Cursor(frame, 13).sequence())
+    return {}
 
 
 def _broker(frame: bytes) -> str:

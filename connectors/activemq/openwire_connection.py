@@ -94,6 +94,11 @@ class OpenWireConnection:
         return self._reader.provider
 
     @property
+    def max_frame_of_broker(self) -> int | None:
+        """Bytes of the longest command that it takes; None when it does not say."""
+        return self._reader.max_frame
+
+    @property
     def broker_id(self) -> str:
         """What the broker calls itself."""
         return self._reader.broker

@@ -103,6 +103,15 @@ class OpenWireSender(OpenWireConnection):
         """The message with its types; the broker does not answer it, only the commit."""
         return self.writer.message(message_of(letter, self.artemis), int(transaction))
 
+    def why_refused(self, command: bytes) -> str | None:
+        """It announces the longest command that it takes."""
+        size, most = len(command), self.max_frame_of_broker
+        if most is None or size <= most:
+            return None
+        return (
+            f"a message of {size} bytes, and {self.place} takes none above {most} (wireFormat.maxFrameSize)"
+        )
+
     def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """A persistent message into the plan's queue; the broker answers it."""
         return self.writer.message(openwire_marker.marker_of(plan, body), int(transaction), int(receipt))

@@ -37,6 +37,9 @@ class Sender(Protocol):
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """The command that sends a letter."""
 
+    def why_refused(self, command: bytes) -> str | None:
+        """Why the broker, by what it has announced, would not take a letter's command."""
+
     def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """The command that sends a transaction's marker (see `marker`)."""
 
@@ -84,6 +87,9 @@ class StompSender(Link):
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """A SEND frame with the headers as they were archived, but for what must not be sent again."""
         return wire(letter, transaction, self.artemis)
+
+    def why_refused(self, command: bytes) -> None:
+        """STOMP's brokers announce no limit."""
 
     def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
         """A SEND frame to the plan's queue, with a receipt."""

@@ -243,10 +243,14 @@ class Link:
             self._socket.close()
 
 
-def unanswered(place: str, patience: float) -> ConnectionLost:
+class Unanswered(ConnectionLost):
+    """The connection is there, and the broker does not do what it was asked for."""
+
+
+def unanswered(place: str, patience: float) -> Unanswered:
     """A command that should have been answered by now."""
     said = f"no answer for {patience:.0f} s"
-    return ConnectionLost(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")
+    return Unanswered(f"{place}: {said}; a memory or store limit holds producers back, or it hangs")
 
 
 def _said(headers: Mapping[str, str]) -> str:

@@ -4,9 +4,9 @@ BEGIN, the SENDs and the marker go out at once; COMMIT only when the marker's re
 took all of them, and when the transaction before is committed, which keeps the order. A broker does one
 thing at a time for a connection, so transactions take two in turn: while it commits on one, it reads the
 next from the other. A receipt on every SEND would be six to ten times slower. When the broker refuses
-something, all that is not being committed is given up and sent again, in the end one by one, so that only
-the culprit is refused. A connection that ends takes what is not committed with it, so only a letter whose
-COMMIT may have been sent may be at the broker.
+something, or ends a connection, all that is not being committed is given up and sent again, in the end one
+by one, so that only the culprit is refused. A connection that ends takes what is not committed with it, so
+only a letter whose COMMIT may have been sent may be at the broker.
 """
 
 import time
@@ -18,6 +18,7 @@ from dlq.connectors.activemq.artemis_routing import Routing
 from dlq.connectors.activemq.marker import marker_body, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
+from dlq.connectors.activemq.stomp_connection import Unanswered
 from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
@@ -33,6 +34,11 @@ _BATCH_SECONDS = 0.5
 _PAUSES = (0.1, 0.4, 1.0)
 """Seconds between tries of the first connection."""
 _PIECE = 32 * 2**10
+_DEADLY = "each time that it was sent the connection ended"
+
+
+class _AnswerLost(ConnectionLost):
+    """COMMIT may have been done."""
 
 
 class _Transaction(NamedTuple):
@@ -104,9 +110,8 @@ class TransactionPublisher:
         newest = self._new()
         self._open.append(newest)
         try:
-            is_full = self._fill(
-                newest, outgoing, self._open[-2].name if len(self._open) > 1 else self._committed
-            )
+            before = self._open[-2].name if len(self._open) > 1 else self._committed
+            is_full = self._fill(newest, outgoing, before, done)
             if not newest.letters:
                 self._open.pop()
             while self._open and (not is_full or len(self._open) >= self._under_way):
@@ -114,7 +119,7 @@ class TransactionPublisher:
                 self._confirm_first(done)
             if len(self._open) > 1:
                 self._commit_first()
-        except ConnectionLost:
+        except (_AnswerLost, Unanswered):
             raise
         except BrokerError:
             self._give_up_and_resend(done)
@@ -129,7 +134,9 @@ class TransactionPublisher:
         self._begun += 1
         return _Transaction(sender, str(self._begun), sender.new_receipt(), sender.new_receipt(), [])
 
-    def _fill(self, transaction: _Transaction, outgoing: Iterator[Outgoing], before: str) -> bool:
+    def _fill(
+        self, transaction: _Transaction, outgoing: Iterator[Outgoing], before: str, done: list[Sent]
+    ) -> bool:
         """Send letters as they are given, the broker working alongside, and the marker; nothing without
         letters. `before`: the transaction that will have been committed before this one. False when the giver
         was slow or has no more."""
@@ -138,8 +145,12 @@ class TransactionPublisher:
         began, size = time.monotonic(), 0
         is_full = is_old = False
         for letter in outgoing:
+            command = sender.letter(letter, name)
+            if (why := sender.why_refused(command)) is not None:
+                done.append(Sent(letter.number, "refused", why))
+                continue
             letters.append(letter)
-            data += sender.letter(letter, name)
+            data += command
             size += letter.record.body_size
             if len(data) >= _PIECE:
                 sender.send(bytes(data))
@@ -185,8 +196,8 @@ class TransactionPublisher:
             try:
                 transaction.sender.wait_for(transaction.finished)
                 break
-            except ConnectionLost:
-                raise
+            except ConnectionLost as error:
+                raise _AnswerLost(str(error)) from error
             except BrokerError as error:
                 if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
@@ -194,7 +205,7 @@ class TransactionPublisher:
                     raise
                 else:
                     said = f"COMMIT was answered by an error, so its outcome is unknown: {error}"
-                    raise ConnectionLost(said) from error
+                    raise _AnswerLost(said) from error
         self._committed = transaction.name
         done += self._answers(transaction.letters)
         return of_another
@@ -206,7 +217,7 @@ class TransactionPublisher:
         return self._routing.answers([(letter.number, letter.target) for letter in letters])
 
     def _give_up_and_resend(self, done: list[Sent]) -> None:
-        """After an ERROR: nothing that is not being committed may be committed any more."""
+        """After an ERROR, or the end of a connection: what is not being committed must not be committed."""
         try:
             self._confirm_first(done)
         except ConnectionLost:
@@ -219,21 +230,25 @@ class TransactionPublisher:
             self._resend(self._open[0].letters, done)
             self._open.popleft()
 
-    def _resend(self, letters: Sequence[Outgoing], done: list[Sent]) -> None:
-        """In transactions that are waited for; when one is refused, each of its letters alone."""
+    def _resend(self, letters: Sequence[Outgoing], done: list[Sent], tries: int = 2) -> None:
+        """In transactions that are waited for; when one is refused, each of its letters alone. One with which
+        the connection ends is tried once more, as that may have been the network's doing."""
         rest = iter(letters)
         while True:
             transaction = self._new()
             try:
-                self._fill(transaction, rest, self._committed)
+                self._fill(transaction, rest, self._committed, done)
                 if not transaction.letters:
                     return
                 self._commit(transaction)
                 self._confirm(transaction, done)
-            except ConnectionLost:
+            except (_AnswerLost, Unanswered):
                 raise
             except BrokerError as error:
                 self._reconnect()
+                if len(letters) == 1 and isinstance(error, ConnectionLost) and tries > 1:
+                    self._resend(letters, done, tries - 1)
+                    return
                 if len(letters) == 1:
                     done.append(self._alone(letters[0], error))
                     return
@@ -243,6 +258,8 @@ class TransactionPublisher:
     def _alone(self, letter: Outgoing, error: BrokerError) -> Sent:
         """What an error means for the only letter of a transaction. Artemis answers a COMMIT of an id that
         was used before as it answers any other failure, so a marker must show that it was."""
+        if isinstance(error, ConnectionLost):
+            return Sent(letter.number, "refused", f"{_DEADLY}: {error}")
         if not isinstance(error, CommitFailed):
             return Sent(letter.number, "refused", str(error))
         try:
@@ -280,7 +297,7 @@ class TransactionPublisher:
         """Closing the old connections gives up their transactions."""
         self.close()
         try:
-            self._senders = deque([self._connected()])
+            self._senders = deque([self._first()])
         except DlqError as error:
             raise ConnectionLost(str(error)) from error
 

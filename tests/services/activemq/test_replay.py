@@ -1,11 +1,12 @@
 """The way back into ActiveMQ: everything sent is accounted for."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
-from support.brokers.activemq.fixtures import Place, on_all, on_artemis, on_classic, settings_of
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic, settings_of
 from support.brokers.activemq.sending import outgoing, place_on, published
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
@@ -112,3 +113,30 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()
         assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[ActiveMq]:
+    """A broker that takes no frame above 100,000 bytes."""
+    with ActiveMq(CLASSIC[-1], "frame=100000") as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("large", [0, 120, 199])
+@pytest.mark.parametrize("way", ["stomp", "openwire"])
+def test_a_letter_that_is_too_large_for_the_broker_is_refused_and_the_rest_goes(
+    narrow: ActiveMq, way: str, large: int
+) -> None:
+    place = replace(place_on(narrow), queue=f"narrow.{way}.{large}")
+    place.send(*[b"%d" % n for n in range(200)])
+    letters = outgoing(place.drain(), Target("queue", f"{place.queue}.back"))
+    grown = letters[large].record._replace(body=bytes(150_000), body_size=150_000)
+    letters[large] = letters[large]._replace(record=grown)
+    sender = by_openwire(place) if way == "openwire" else place
+    said = {sent.number: sent for sent in published(sender, place.queue, letters)}
+    assert [said[n].outcome for n in range(200)] == [
+        "refused" if n == large else "confirmed" for n in range(200)
+    ]
+    told = {"stomp": "frame size", "openwire": "takes none above 100000 (wireFormat.maxFrameSize)"}[way]
+    assert told in (said[large].detail or "")
+    assert len(place.drain(f"{place.queue}.back")) == 199

@@ -115,8 +115,10 @@ public class ActiveMqBroker {
             if (option.startsWith("amqp=")) listen(broker, "amqp://127.0.0.1:" + option.substring(5));
         }
 
-        listen(broker, "tcp://127.0.0.1:" + args[2]);
-        listen(broker, "stomp://127.0.0.1:" + args[1]);
+        String most = "";
+        for (String option : options) if (option.startsWith("frame=")) most = "?wireFormat.maxFrameSize=" + option.substring(6);
+        listen(broker, "tcp://127.0.0.1:" + args[2] + most);
+        listen(broker, "stomp://127.0.0.1:" + args[1] + most);
         broker.start();
         broker.waitUntilStarted();
         while (System.in.read() >= 0) { }           // whoever started it is gone: end with it, leave no orphan

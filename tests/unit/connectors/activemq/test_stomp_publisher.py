@@ -24,6 +24,9 @@ class Memory:
     def __init__(self) -> None:
         self.committed: list[bytes] = []
         self.refuses = b""
+        self.kills = b""
+        """A body with which the connection ends, `deaths` times."""
+        self.deaths = 10**6
         self.refuses_commit_of = b""
         self.proven: set[str] = set()
         self.says = "AMQ339013 Error committing"
@@ -63,6 +66,9 @@ class Connection(StompSender):
             self._anchor(receipt, headers["destination"])
         elif receipt:
             self._answered.add(receipt)
+        elif body == self._memory.kills and self._memory.deaths:
+            self._memory.deaths -= 1
+            self._errors.append(ConnectionLost("closed by the broker"))
         elif body == self._memory.refuses:
             self._errors.append(BrokerError("no"))
         else:
@@ -153,6 +159,37 @@ def test_only_the_letter_that_the_broker_refuses_is_refused(memory: Memory, culp
     sent = {s.number: s.outcome for s in published(memory, 400)}
     assert sent == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
     assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+
+
+@pytest.mark.parametrize("culprit", [0, 99, 150, 199])
+def test_only_the_letter_with_which_connections_end_is_refused(memory: Memory, culprit: int) -> None:
+    memory.kills = b"%d" % culprit
+    sent = {s.number: s for s in published(memory, 400)}
+    outcomes = {n: s.outcome for n, s in sent.items()}
+    assert outcomes == {n: "refused" if n == culprit else "confirmed" for n in range(400)}
+    assert sent[culprit].detail == "each time that it was sent the connection ended: closed by the broker"
+    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400) if n != culprit)
+
+
+def test_a_letter_that_ends_the_connection_of_another_commit_is_refused_by_the_next_run(
+    memory: Memory,
+) -> None:
+    memory.kills = b"399"
+    written: set[int] = set()
+    publisher = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
+    with pytest.raises(ConnectionLost):
+        collections.deque(publisher.publish(letters(400), written.update), maxlen=0)
+    rest = (letter for letter in letters(400) if letter.number not in written)
+    again = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
+    sent = {s.number: s.outcome for s in again.publish(rest)}
+    assert sent == {n: "refused" if n == 399 else "confirmed" for n in range(400) if n not in written}
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_connection_that_ended_by_itself_costs_no_letter(memory: Memory, deaths: int) -> None:
+    memory.kills, memory.deaths = b"150", deaths
+    assert {s.outcome for s in published(memory, 400)} == {"confirmed"}
+    assert sorted(memory.committed) == sorted(b"%d" % n for n in range(400))
 
 
 @pytest.mark.parametrize("used", [0, 150, 399])
