@@ -19,6 +19,7 @@ _REASONS = {
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
     "not_there": "the target does not exist, see below",
+    "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "its broker is not in the configuration",
     "same_key": "another letter of this plan is the same business message",
     "risky": "it would be refused or harm the others, see below",
@@ -42,6 +43,7 @@ def plan_document(header: Header, edited: int, still_queued: Mapping[str, int]) 
         "left_out": dict(header.left_out),
         "targets": dict(header.targets),
         "still_queued": dict(still_queued),
+        "told_by_letters": dict(header.told_by_letters),
         "stripped": dict(header.stripped),
         "warnings": dict(header.warnings),
         "actor": header.actor,
@@ -63,6 +65,7 @@ def show_plan(
         out(for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
     _section(context, "goes to", header.targets, receivers)
+    _section(context, "only the letters say that they came from there", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
     _section(context, "left out", header.left_out, _REASONS)
     _section(context, "mind", header.warnings, {})

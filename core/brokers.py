@@ -81,6 +81,9 @@ class Kind:
     in_the_clear: Callable[[Any], str | None] = password_in_the_clear
     """(broker): what is exposed on the way to `{host}` without TLS, in words; None: nothing."""
 
+    names_others: bool = False
+    """Its peers name other addresses, to which its secret goes, too; `hosts` of its settings limits them."""
+
     rules: str = ""
     """The module of its cause rules, with a `RULES`."""
     duplicates: Literal["anywhere", "in_its_queue"] = "anywhere"

@@ -1,11 +1,11 @@
 """Which passwords of a configuration go to another host without TLS. Reads no file and asks nobody."""
 
-import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from dlq.core.brokers import Holder, kind_of, kinds, password_in_the_clear
+from dlq.core.hosts import host_of, is_here
 from dlq.core.settings import Broker
 
 _STORES: Mapping[str, str] = {
@@ -30,9 +30,29 @@ class Store(Holder, Protocol):
 
 
 def of_broker(broker: Broker) -> list[str]:
-    """One line for each url of a broker that takes its secret in the clear to another host."""
-    what = kind_of(broker.kind).in_the_clear(broker)
-    return _lines(f"brokers.{broker.name}", what, broker.urls()) if what else []
+    """One line for each url of a broker that takes its secret in the clear to another host; and where its
+    cluster names the hosts that it goes to, whoever is asked first."""
+    kind = kind_of(broker.kind)
+    what, others = kind.in_the_clear(broker), _named_by_others(broker)
+    if what is None:
+        return []
+    more = f" and {others}" if others else ""
+    lines = _lines(f"brokers.{broker.name}", what.replace("{host}", f"{{host}}{more}"), broker.urls())
+    scheme = urlsplit(broker.url).scheme
+    if others and not lines and scheme in kind.by_tls:
+        lines = [f"brokers.{broker.name}.url: {what.format(host=others)}; write {kind.by_tls[scheme]}"]
+    return [f"{line}, or limit the addresses: hosts" for line in lines] if others == _ANY else lines
+
+
+_ANY = "every address that it names"
+
+
+def _named_by_others(broker: Broker) -> str:
+    """To which other hosts its secret may go; nothing where there are none."""
+    if not kind_of(broker.kind).names_others:
+        return ""
+    hosts: Sequence[str] = getattr(broker, "hosts", ())
+    return ", ".join(host for host in hosts if not is_here(host)) if hosts else _ANY
 
 
 def of_store(place: str, store: Store) -> list[str]:
@@ -62,13 +82,6 @@ def _hosts_in_the_clear(url: str, by_tls: Mapping[str, str]) -> Iterator[str]:
     if parts.scheme not in by_tls or is_encrypted:
         return
     for address in parts.netloc.rpartition("@")[2].split(","):
-        host = address.rpartition("]")[0].lstrip("[") if "[" in address else address.partition(":")[0]
-        if host and not _is_here(host):
+        host = host_of(address)
+        if host and not is_here(host):
             yield host
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")

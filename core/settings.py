@@ -142,6 +142,8 @@ class Replay:
     """Whether a plan is applied only with another person's consent (`dlq replay approve`)."""
     approval_time: str = "24h"
     """How long such a consent counts."""
+    targets: tuple[str, ...] = ()
+    """Names or patterns (orders*, queue:orders*) of where a replay may go; empty: anywhere."""
     window: int | None = None
     """Letters of a replay that may be open, and so in doubt, at once; None: what suits the broker."""
 

@@ -3,7 +3,7 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -18,7 +18,7 @@ from dlq.core.settings import Settings
 from dlq.core.units import seconds
 from dlq.replay import approvals, content, edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
-from dlq.replay.destinations import Destination
+from dlq.replay.destinations import Destination, is_allowed, target_named
 from dlq.replay.edits import Edits
 from dlq.replay.ledger.claims import Claims
 from dlq.replay.ledger.contract import Ledger
@@ -33,6 +33,7 @@ _CLAIMED_SHARE = 4
 connector's, for letters in flight."""
 _BOUNDED_AT_ONCE = 1000
 _UNKNOWN = "the run ended before the broker answered"
+_NOT_ALLOWED = "[replay] targets does not let letters go there"
 _CHANGED = "the archive holds something else than what was planned"
 
 
@@ -102,6 +103,12 @@ def applying(
     header = planfile.checked(store, plan)
     if settings.replay.approval and not status.has_ended(store, ledger, header):
         approvals.check(header, ledger.events(), settings.replay, now())
+    for target in header.targets:
+        if not is_allowed(target_named(target), settings.replay.targets):
+            raise UsageError(
+                f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
+                f"{', '.join(settings.replay.targets)} alone"
+            )
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
@@ -118,7 +125,8 @@ def applying(
             connector = brokers.get(broker)
             claims = Claims(plan, ledger, seconds(settings.ledger.lease), mark)
             window = settings.replay.window or connector.window
-            sender = _Sender(header, window, claims, loader, changes, run, stop)
+            targets = settings.replay.targets
+            sender = _Sender(header, window, claims, loader, changes, run, stop, targets)
             sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
@@ -181,7 +189,9 @@ class _Sender:
         changes: Edits,
         run: Run,
         stop: Stop,
+        targets: Sequence[str],
     ) -> None:
+        self._targets = targets
         self._header, self._loader, self._changes, self._run = header, loader, changes, run
         self._claims = claims
         self._pace = Pace(header.rate, stop)
@@ -243,6 +253,9 @@ class _Sender:
             if planned is None:
                 self._answered(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)
+                continue
+            if not is_allowed(letter.target, self._targets):
+                self._answered(Sent(letter.number, "refused", _NOT_ALLOWED))
                 continue
             self._run.sent += 1
             self._run.places[letter.broker, letter.target] += 1

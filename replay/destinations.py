@@ -1,6 +1,7 @@
 """Where letters of a plan go, and whether it is there: known before anything is sent."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
 
 from dlq.connectors.base import Target
 from dlq.core.errors import BrokerError, NotFound
@@ -8,6 +9,19 @@ from dlq.replay.brokers import Brokers
 
 Destination = tuple[str, Target]
 """(Broker, target)."""
+
+
+def is_allowed(target: Target, patterns: Sequence[str]) -> bool:
+    """Whether `[replay] targets` lets letters go there: by its name, or as `--to` writes it."""
+    names = (target.name, str(target))
+    return not patterns or any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+
+def target_named(text: str) -> Target:
+    """A target as `Target` prints it."""
+    kind, _, name = text.partition(":")
+    exchange, _, key = name.partition("/")
+    return Target(kind, exchange, key) if kind == "exchange" else Target(kind, name)
 
 
 class Destinations:

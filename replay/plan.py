@@ -28,11 +28,12 @@ from dlq.core.settings import AUTO, Settings
 from dlq.replay import content, deadlines, planfile, still_queued
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
-from dlq.replay.destinations import Destinations
+from dlq.replay.destinations import Destinations, is_allowed
 from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.letters import Letter, Place, lap_of, provenance, replay_key, transaction_of
 from dlq.replay.load import PLANNED_COLUMNS, Loader
+from dlq.replay.origins import Origins
 from dlq.replay.planfile import Draft, Header
 from dlq.replay.states import State
 
@@ -97,6 +98,7 @@ class Wanted:
 ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 NO_VERDICT = "no_verdict"
 NOT_THERE = "not_there"
+NOT_ALLOWED = "not_allowed"
 LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "confirmed": "replayed",
     "sending": "sending",
@@ -125,6 +127,7 @@ class _Tally:
     left_out: Counter[str] = field(default_factory=Counter)
     stripped: Counter[str] = field(default_factory=Counter)
     warnings: Counter[str] = field(default_factory=Counter)
+    told_by_letters: Counter[str] = field(default_factory=Counter)
     places: dict[tuple[str, Target], None] = field(default_factory=dict)
     edited: set[str] = field(default_factory=set)
 
@@ -153,6 +156,7 @@ class Planner:
         self._tally = _Tally()
         self._destinations = Destinations(brokers, self._tally.warn)
         self._moment = now()
+        self._origins = Origins(store)
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
@@ -212,6 +216,9 @@ class Planner:
         if broker is None or target is None:
             nowhere = "no_target" if broker else "no_broker"
             self._tally.left_out[_advised_against(record.record_id, advice, wanted) or nowhere] += 1
+            return None
+        if not is_allowed(target, self._settings.replay.targets):
+            self._tally.left_out[_not_allowed(wanted, self._settings.replay.targets)] += 1
             return None
         lap = lap_of(record)
         key = replay_key(record, target, record.source in self._by_key)
@@ -285,6 +292,8 @@ class Planner:
         letter = candidate.letter
         self._tally.targets[str(letter.target)] += 1
         self._tally.brokers[letter.broker] += 1
+        if ":" not in wanted.to and not self._origins.are_borne_out(candidate.record, letter.target):
+            self._tally.told_by_letters[str(letter.target)] += 1
         if len(self._tally.places) < _MOST_AUDIENCES:
             self._tally.places[letter.broker, letter.target] = None
         if candidate.advice == "fix_first" and not wanted.fixed:
@@ -310,6 +319,7 @@ class Planner:
             left_out=dict(tally.left_out.most_common()),
             stripped=dict(tally.stripped.most_common()),
             warnings=dict(tally.warnings.most_common()) | unproven,
+            told_by_letters=dict(tally.told_by_letters.most_common()),
             brokers=dict(tally.brokers),
             segments=self._segments(draft),
             edits=wanted.edits.digest(tally.edited),
@@ -360,6 +370,13 @@ class Planner:
                 continue
             proven |= {str(target): tuple(receivers) for target, receivers in found.items()}
         return proven
+
+
+def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
+    """Raises UsageError where the user has named the target."""
+    if ":" in wanted.to:
+        raise UsageError(f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone")
+    return NOT_ALLOWED
 
 
 def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

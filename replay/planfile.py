@@ -57,6 +57,8 @@ class Header:
     warnings: Mapping[str, int] = field(default_factory=dict)
     audience: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Target -> who receives what is sent there, where the broker could prove it."""
+    told_by_letters: Mapping[str, int] = field(default_factory=dict)
+    """Target that nothing but the letters names -> how many do."""
     brokers: Mapping[str, int] = field(default_factory=dict)
     """Broker -> how many letters go back to it."""
     segments: Mapping[str, str] = field(default_factory=dict)
@@ -210,8 +212,8 @@ def _to_line(letter: Letter) -> bytes:
 
 def _digest(header: Header, lines: Any) -> str:
     fields = {name: value for name, value in asdict(header).items() if name not in ("plan", "digest")}
-    for name in ("actor", "reason"):  # which plans of an older dlq do not have
-        if fields[name] is None:
+    for name in ("actor", "reason", "told_by_letters"):  # which plans of an older dlq do not have
+        if not fields[name]:
             del fields[name]
     whole = lines.copy()
     whole.update(json.dumps(fields, sort_keys=True).encode())

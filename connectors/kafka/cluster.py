@@ -22,6 +22,7 @@ from dlq.core.errors import (
     NotFound,
     Unreachable,
 )
+from dlq.core.hosts import host_of, why_not
 from dlq.core.units import seconds
 
 try:
@@ -164,6 +165,8 @@ class Cluster:
         self.name = broker.name
         self.timeout = seconds(broker.timeout)
         self._settings = _settings(broker)
+        self._named = [*map(host_of, self._settings["bootstrap.servers"].split(","))]
+        self._hosts = broker.hosts
         self._first: KafkaError | None = None
 
     def noted(self, error: KafkaError) -> None:
@@ -205,10 +208,24 @@ class Cluster:
 
     def _made(self, client: Callable[[dict[str, Any]], T], more: Mapping[str, Any]) -> T:
         try:
-            return client({**self._settings, **more, "error_cb": self.noted, "logger": _SILENT})
+            made = client({**self._settings, **more, "error_cb": self.noted, "logger": _SILENT})
         except KafkaException as error:
             said = _words(error.args[0])
             raise ConfigError(f"brokers.{self.name}: {said}; look at its files and its url") from error
+        if self._hosts:
+            self._check_hosts(made)
+        return made
+
+    def _check_hosts(self, client: Any) -> None:
+        """The library goes to every address that a broker names, once it needs it: so it is looked at what is
+        named before it is asked for anything else. Raises AccessDenied, BrokerError."""
+        try:
+            named = client.list_topics(timeout=self.timeout).brokers.values()
+        except KafkaException as error:
+            raise translated(error.args[0], self.name, self._first) from error
+        for broker in named:
+            if refused := why_not(f"{broker.host}:{broker.port}", self._named, self._hosts, self.name):
+                raise AccessDenied(refused)
 
     def asked(self, ask: Callable[[AdminClient], Mapping[Any, Any]], where: str = "") -> dict[Any, Any]:
         """The answers to questions of the admin client, asked again while a leader is not known yet.

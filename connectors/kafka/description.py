@@ -21,6 +21,8 @@ class KafkaBroker(Broker):
     """How the password is shown: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512."""
     verify_host: bool = True
     """By TLS: the certificate must be of the name that is connected to."""
+    hosts: tuple[str, ...] = ()
+    """Names or patterns of hosts that brokers may name besides those of `url`; empty: any."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ KAFKA = Kind(
     means=lambda wanted, topic: fnmatchcase(topic, wanted),
     schemes=("kafka", TLS),
     by_tls={"kafka": f"{TLS}://"},
+    names_others=True,
     rules="dlq.analyzers.rules.kafka",
     words={"poison_ack": "rejected by the consumer"},
     duplicates="in_its_queue",

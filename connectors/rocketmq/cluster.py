@@ -18,6 +18,7 @@ from dlq.connectors.rocketmq.remoting import (
 )
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
+from dlq.core.hosts import host_of, why_not
 
 _SCHEMES = {"rocketmq": False, "rocketmq+tls": True}
 _PORT = "9876"
@@ -38,6 +39,7 @@ class Cluster:
         """Reads the secrets; connects to nothing yet. Raises ConfigError."""
         self.name = broker.name
         self._name_servers, tls = _addresses(broker)
+        self._named, self._hosts = [*map(host_of, self._name_servers)], broker.hosts
         self._access = Access(
             _credential(broker), units.seconds(broker.timeout), _tls(broker) if tls else None
         )
@@ -168,6 +170,8 @@ class Cluster:
     def _link(self, address: str) -> Link:
         known = self._links.get(address)
         if known is None or not known.is_open:
+            if refused := why_not(address, self._named, self._hosts, self.name):
+                raise AccessDenied(refused)
             self._links[address] = Link(address, self._access)
         return self._links[address]
 

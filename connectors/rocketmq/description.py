@@ -21,6 +21,8 @@ class RocketBroker(Broker):
     verify_host: bool = True
     """By TLS: the certificate must be of the address that is connected to; without that, `ca_file` alone
     says who is believed."""
+    hosts: tuple[str, ...] = ()
+    """Names or patterns of hosts that name servers may name besides those of `url`; empty: any."""
 
 
 def _check(place: str, broker: RocketBroker) -> None:
@@ -46,6 +48,7 @@ ROCKETMQ = Kind(
     schemes=("rocketmq", "rocketmq+tls"),
     by_tls={"rocketmq": "rocketmq+tls://"},
     in_the_clear=_in_the_clear,
+    names_others=True,
     rules="dlq.analyzers.rules.rocketmq",
     duplicates="in_its_queue",
     line="dlq.connectors.rocketmq.interchange:columns",

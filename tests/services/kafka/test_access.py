@@ -136,3 +136,21 @@ def test_asking_for_a_topic_makes_none(guarded: Kafka) -> None:
         Target("topic", "ordres"): "there is no topic ordres"
     }
     assert "ordres" not in Driver(guarded.bootstrap).admin.list_topics(timeout=30).topics
+
+
+@pytest.mark.parametrize("hosts", [("127.0.0.*",), ("localhost", "127.0.0.1")])
+def test_brokers_that_the_configuration_lets_in_are_read(guarded: Kafka, hosts: tuple[str, ...]) -> None:
+    port = guarded.bootstrap.rpartition(":")[2]
+    assert bodies(connector(f"kafka://localhost:{port}", hosts=hosts)) == [b"letter"]
+
+
+def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(guarded: Kafka) -> None:
+    """The bootstrap is asked by the configuration's word, and names 127.0.0.1 then."""
+    port = guarded.sasl_bootstrap.rpartition(":")[2]
+    found = connector(
+        f"kafka://localhost:{port}", user="bob", password_env="GOOD", mechanism="PLAIN", hosts=("b*.example",)
+    )
+    refused = r"shop names 127\.0\.0\.1:\d+, and brokers\.shop\.hosts allows b\*\.example alone"
+    for ask in (lambda: bodies(found), lambda: found.publisher("plan", 10), found.discover):
+        with pytest.raises(AccessDenied, match=refused):
+            ask()

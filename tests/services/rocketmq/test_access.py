@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
@@ -190,3 +191,16 @@ def test_a_cluster_is_read_by_tls_where_its_certificate_is_of_its_address_or_nam
             read_all(strict, REQUEST)
     with pytest.raises(Unreachable, match=r"self-signed certificate.*is ca_file right"):
         read_all(connector_of(cluster, url=url), REQUEST)
+
+
+def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(rocket_cluster: RocketMQ) -> None:
+    """The name server is asked by the configuration's word, and names the broker's address then."""
+    host, _, port = rocket_cluster.url.removeprefix("rocketmq://").rpartition(":")
+    url = f"rocketmq://{int(ip_address(host)):#x}:{port}"  # the same address, written as a name server may be
+    found = connector_of(rocket_cluster, url=url, hosts=("b*.example",))
+    refused = r"pay names [0-9.]+:\d+, and brokers\.pay\.hosts allows b\*\.example alone"
+    for ask in (lambda: found.inspect(REQUEST.source), found.discover):
+        with pytest.raises(AccessDenied, match=refused):
+            ask()
+    allowed = connector_of(rocket_cluster, url=url, hosts=("1*",))
+    assert isinstance(allowed.discover(), list)

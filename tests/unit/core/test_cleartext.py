@@ -4,6 +4,7 @@ import pytest
 import redis
 import sqlalchemy as sa
 
+from dlq.connectors.kafka.description import KafkaBroker
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.core.brokers import kind_of
@@ -46,11 +47,31 @@ def test_what_rocketmq_shows_is_said_as_it_is() -> None:
     signed = {"access_key": "a", "secret_key_env": "S"}
     [line] = of_broker(RocketBroker("b", "rocketmq", "rocketmq://ns1:9876,ns2:9876", **signed))
     assert line == (
-        "brokers.b.url: signed requests go to ns1 without TLS, where they can be read and repeated; "
-        "write rocketmq+tls://"
+        "brokers.b.url: signed requests go to ns1 and every address that it names without TLS, where they "
+        "can be read and repeated; write rocketmq+tls://, or limit the addresses: hosts"
     )
     assert of_broker(RocketBroker("b", "rocketmq", "rocketmq+tls://ns1", **signed)) == []
     assert of_broker(RocketBroker("b", "rocketmq", "rocketmq://ns1")) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "to"),
+    [
+        ("kafka://127.0.0.1:9092", (), "every address that it names"),
+        ("kafka://b1:9092", (), "b1 and every address that it names"),
+        ("kafka://b1:9092", ("b*",), "b1 and b*"),
+        ("kafka://localhost:9092", ("127.0.0.1", "b2"), "b2"),
+        ("kafka://127.0.0.1:9092", ("127.0.0.1",), None),
+        ("kafka+ssl://b1:9092", (), None),
+    ],
+)
+def test_a_password_goes_where_a_cluster_says(url: str, hosts: tuple[str, ...], to: str | None) -> None:
+    """Its brokers name each other, and the client follows them from any bootstrap."""
+    broker = KafkaBroker("b", "kafka", url, user="u", password_env="P", hosts=hosts)
+    limit = "" if hosts else ", or limit the addresses: hosts"
+    said = f"brokers.b.url: the password goes to {to} without TLS; write kafka+ssl://{limit}"
+    assert of_broker(broker) == ([said] if to else [])
+    assert of_broker(KafkaBroker("b", "kafka", url, hosts=hosts)) == []
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.9.1:99", "localhost", "[::1]:5", ""])

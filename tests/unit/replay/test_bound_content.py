@@ -13,6 +13,7 @@ from dlq.core.errors import UsageError
 from dlq.core.record import Record
 from dlq.replay import planfile
 from dlq.replay.content import SENT_COLUMNS, digest
+from dlq.replay.destinations import target_named
 from dlq.replay.verify import verify
 
 
@@ -107,3 +108,21 @@ def test_a_letter_without_a_block_is_bound_by_all_that_a_connector_may_look_at(c
     target = planfile.Target("queue", "orders")
     assert digest(one, target, False) != digest(other, target, False)
     assert digest(one, target, False) != digest(one, planfile.Target("queue", "order"), False)
+
+
+def test_a_plan_that_goes_where_the_configuration_forbids_is_not_applied(replay: Replaying) -> None:
+    """Whoever can write into the archive can write a plan."""
+    fill(replay.store, 2)
+    plan = replay.plan()
+    replay.config = replace(replay.config, replay=replace(replay.config.replay, targets=("pay*",)))
+    with pytest.raises(UsageError, match=r"lets letters go to pay\* alone"):
+        replay.apply(plan)
+    assert replay.queue.arrived() == []
+
+
+@pytest.mark.parametrize(
+    "target", [("queue", "a/b:c"), ("exchange", "shop", "eu/x"), ("topic", "t"), ("group", "g")]
+)
+def test_a_target_is_read_as_it_is_printed(target: tuple[str, ...]) -> None:
+    wanted = planfile.Target(*target)
+    assert target_named(str(wanted)) == wanted

@@ -1,5 +1,6 @@
 """Making a plan: who is taken, and who is left out and why."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -220,3 +221,46 @@ def test_a_broker_that_cannot_be_asked_for_its_queues_hinders_no_plan(
     header = plan()
     assert header.letters == 3
     assert header.warnings == {"whether its target is there is not proven: no connection": 1}
+
+
+def limited(plan: Planning, *targets: str) -> Planning:
+    """The same archive, where replays may go to these targets alone."""
+    config = replace(plan.config, replay=replace(plan.config.replay, targets=targets))
+    return Planning(plan.store, config, plan.queue)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "goes"), [("ord*", True), ("queue:orders", True), ("orders", True), ("pay*", False)]
+)
+def test_the_configuration_limits_where_letters_go(plan: Planning, pattern: str, goes: bool) -> None:
+    fill(plan.store, 2)
+    header = limited(plan, "other", pattern)()
+    assert header.left_out == ({} if goes else {"not_allowed": 2})
+
+
+def test_a_target_that_the_configuration_forbids_cannot_be_named(plan: Planning) -> None:
+    fill(plan.store, 1)
+    with pytest.raises(UsageError, match=r"lets letters go to pay\* alone"):
+        limited(plan, "pay*")(Wanted(to="queue:orders"))
+
+
+LEARNED = {"source": "orders", "format": 1}
+
+
+@pytest.mark.parametrize(
+    ("learned", "told"),
+    [
+        ({}, {"queue:orders": 1}),
+        ({"dead_letter_exchanges": {"orders": ""}}, {}),
+        ({"dead_letter_exchanges": {"pay": ""}}, {"queue:orders": 1}),
+        ({"places_of_the_dead": {"orders": ["orders.dlq", None]}}, {}),
+        ({"places_of_the_dead": {"orders": ["elsewhere", None]}}, {"queue:orders": 1}),
+    ],
+)
+def test_an_origin_that_only_the_letter_tells_is_said(
+    plan: Planning, learned: dict[str, object], told: dict[str, int]
+) -> None:
+    fill(plan.store, 1)
+    plan.store.put("topology/p.json", json.dumps({**LEARNED, **learned}).encode())
+    assert plan().told_by_letters == told
+    assert plan(Wanted(to="queue:orders")).told_by_letters == {}

@@ -1,0 +1,35 @@
+"""Hosts of addresses: whether one is this host, and whether a configuration lets anything go to it."""
+
+import ipaddress
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+
+def host_of(address: str) -> str:
+    """The host of host:port, [host]:port or host."""
+    return address.rpartition("]")[0].lstrip("[") if "[" in address else address.partition(":")[0]
+
+
+def is_here(host: str) -> bool:
+    """Whether it is this host, whoever resolves its name."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def is_allowed(host: str, named: Sequence[str], hosts: Sequence[str]) -> bool:
+    """Whether connections may go to a host: one that the configuration names in a url, or that is like one of
+    `hosts`; all of them where there are none."""
+    wanted = host.lower()
+    return not hosts or wanted in map(str.lower, named) or any(fnmatchcase(wanted, h.lower()) for h in hosts)
+
+
+def why_not(address: str, named: Sequence[str], hosts: Sequence[str], broker: str) -> str | None:
+    """Why nothing goes to an address that others have named; None where it may."""
+    if is_allowed(host_of(address), named, hosts):
+        return None
+    return (
+        f"{broker} names {address[:200]}, and brokers.{broker}.hosts allows {', '.join(hosts)} alone: "
+        "nothing was sent there; add it, if it is yours"
+    )
