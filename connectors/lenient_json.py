@@ -1,7 +1,8 @@
 """JSON as fastjson 1.x writes it: object keys may be bare numbers (`{0:"a"}`) or even objects.
 
 Brokers and name servers of every version answer so to some requests (cluster info, topic statistics).
-A key that is an object becomes its compact JSON text. Strict JSON is read by the standard library.
+A key that is an object becomes the text that it is written with: as JSON it would
+double its escapes at each level that one key is in another. Strict JSON is read by the standard library.
 """
 
 import json
@@ -59,9 +60,7 @@ def _key(text: str, at: int, depth: int) -> tuple[str, int]:
     if match:
         return match[0], match.end()
     value, end = _value(text, at, depth)
-    return (
-        value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), sort_keys=True)
-    ), end
+    return value if isinstance(value, str) else text[at:end], end
 
 
 def _object(text: str, at: int, depth: int) -> tuple[dict[str, Any], int]:

@@ -38,10 +38,9 @@ def _json(path: str) -> KeyReader:
         _message_id: str | None, _headers: Mapping[str, str], _properties: Mapping[str, str], body: bytes
     ) -> str | None:
         try:
-            value = json.loads(body)
+            return _walk(json.loads(body), steps)
         except (ValueError, RecursionError):
             return None
-        return _walk(value, steps)
 
     return read
 

@@ -4,6 +4,9 @@ import zlib
 from collections.abc import Iterator
 
 _PIECE = 2**20
+_FIRST, _STEP = 256, 2**16
+"""Bytes that are unpacked at once, at the beginning of a member and at most: what it does not need of them is
+copied, and there may be very many short ones."""
 _NAMES = ("gzip", "x-gzip", "deflate", "zlib")
 _GZIP = b"\x1f\x8b\x08"
 
@@ -34,13 +37,19 @@ def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """zlib or gzip, by its header; a gzip may have several members. Raises zlib.error."""
-    while body:
-        stream = zlib.decompressobj(wbits=47)
+    """zlib or gzip, by its header; a gzip may have several members. Raises zlib.error, also where it breaks
+    off, or something else follows."""
+    at = 0
+    while at == 0 or body.startswith(_GZIP, at):
+        stream, step = zlib.decompressobj(wbits=47), _FIRST
         while not stream.eof:
-            piece = stream.decompress(body, _PIECE)
-            if not piece and not stream.unconsumed_tail:
-                break
-            yield piece
-            body = stream.unconsumed_tail
-        body = stream.unused_data if stream.unused_data.startswith(_GZIP) else b""
+            if at == len(body):
+                raise zlib.error("it breaks off")
+            packed = body[at : at + step]
+            at, step = at + len(packed), min(2 * step, _STEP)
+            while not stream.eof and (piece := stream.decompress(packed, _PIECE)):
+                yield piece
+                packed = stream.unconsumed_tail
+        at -= len(stream.unused_data)
+    if at < len(body):
+        raise zlib.error("something follows")

@@ -108,7 +108,10 @@ class Management:
 
         if not isinstance(told, str):
             return None
-        json.loads(told, object_pairs_hook=keep)
+        try:
+            json.loads(told, object_pairs_hook=keep)
+        except (ValueError, TypeError, RecursionError):
+            return None
         return found
 
     def _ask(self, headers: dict[str, str], parameters: str = "") -> Any:
@@ -159,6 +162,6 @@ def _first(body: bytes) -> Any:
     """The answer's body is a JSON array of one value."""
     try:
         values = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return values[0] if isinstance(values, list) and values else None

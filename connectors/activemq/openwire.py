@@ -166,6 +166,8 @@ class Letter(NamedTuple):
     group_sequence: int = 0
     blob: tuple[str | None, str | None, bool] | None = None
     """A BlobMessage's URL, MIME type, and whether the broker deletes what is there."""
+    packed: bool = False
+    """The body is compressed content, which goes as it is."""
 
 
 def _command(kind: int, receipt: int, *fields: bytes) -> bytes:
@@ -245,7 +247,7 @@ class Writer:
             _string(letter.kind),
             _content(letter),
             _sequence(letter.properties),
-            _REST if letter.blob is None else _REST + _blob(*letter.blob),
+            _rest(letter.packed) if letter.blob is None else _rest(letter.packed) + _blob(*letter.blob),
         )
 
     def _consumer(self, number: int) -> bytes:
@@ -309,7 +311,7 @@ def _content(letter: Letter) -> bytes:
     """That of a text has its length before it (ActiveMQTextMessage.storeContent)."""
     if letter.body is None:
         return NONE
-    is_text = letter.message_type == TEXT
+    is_text = letter.message_type == TEXT and not letter.packed
     return _sequence(struct.pack(">i", len(letter.body)) + letter.body if is_text else letter.body)
 
 
@@ -317,11 +319,12 @@ def _blob(url: str | None, mime_type: str | None, deleted: bool) -> bytes:
     return _string(url) + _string(mime_type) + struct.pack(">?", deleted)
 
 
-_REST = b"".join(
-    (
+@lru_cache
+def _rest(packed: bool) -> bytes:
+    fields = (
         NONE,  # data structure
         NONE,  # target consumer
-        struct.pack(">?i", False, 0),  # compressed, redelivery counter
+        struct.pack(">?i", packed, 0),  # compressed, redelivery counter
         NONE,  # broker path
         _long(0),  # arrival
         NONE,  # user id
@@ -329,7 +332,7 @@ _REST = b"".join(
         NONE,  # cluster
         struct.pack(">qq?", 0, 0, False),  # times in brokers, first of its group
     )
-)
+    return b"".join(fields)
 
 
 MAX_FRAME = 64 * 2**20

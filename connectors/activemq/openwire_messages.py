@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.stomp import text_of
+from dlq.core.budget import most_unpacked
 
 DISPATCH = 21
 PLAIN, BYTES, MAP, OBJECT, STREAM, TEXT, BLOB = range(23, 30)
@@ -23,10 +24,12 @@ CLASSES: Mapping[int, str] = {
 }  # fmt: skip
 QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC = range(100, 104)
 MESSAGE_ID, PRODUCER_ID, BROKER_ID = 110, 123, 124
-MAX_UNPACKED = 2**30
-"""Bytes that a compressed body may become."""
 _MAX_DEPTH = 32
 """Maps and lists inside one another."""
+_MAX_STRUCTURES = 8
+"""Structures inside one another; the deepest known has three levels."""
+PACKED = "packed"
+"""A record's property: its body is compressed content, kept as it came."""
 
 
 class UnreadableError(ValueError):
@@ -50,10 +53,10 @@ class Cursor:
     """A place in bytes. Each method reads what stands there, and goes on behind it. Raises UnreadableError,
     IndexError or struct.error where the bytes end."""
 
-    __slots__ = ("_seen", "at", "data")
+    __slots__ = ("_depth", "_seen", "at", "data")
 
     def __init__(self, data: bytes, at: int = 0, seen: "Seen | None" = None) -> None:
-        self.data, self.at = data, at
+        self.data, self.at, self._depth = data, at, 0
         self._seen: Seen = {} if seen is None else seen
 
     def flag(self) -> bool:
@@ -107,7 +110,12 @@ class Cursor:
         parts = _STRUCTURES.get(kind)
         if parts is None:
             raise UnreadableError(f"it holds a structure of type {kind}")
-        return Structure(kind, tuple(self.fields(parts)))
+        if self._depth >= _MAX_STRUCTURES:
+            raise UnreadableError("it holds too many structures in one another")
+        self._depth += 1
+        found = Structure(kind, tuple(self.fields(parts)))
+        self._depth -= 1
+        return found
 
     def structures(self) -> list[Structure | None] | None:
         """An array of them that may be absent."""
@@ -289,7 +297,8 @@ def decoded(data: bytes) -> str:
 
 
 class Value(NamedTuple):
-    """A property, or an entry of a Map or Stream. `kind` is Java's name of the type; `raw` as it came."""
+    """A property, or an entry of a Map or Stream. `kind` is Java's name of the type; `raw` as it came, empty
+    for what is inside another."""
 
     kind: str
     value: Any
@@ -322,7 +331,7 @@ def _value(cursor: Cursor, depth: int = 0) -> Value:
     cursor.at = begin + 1
     kind, read = _KINDS[code]
     value = read(cursor, depth)
-    return Value(kind, value, cursor.data[begin : cursor.at])
+    return Value(kind, value, b"" if depth else cursor.data[begin : cursor.at])
 
 
 def _map(cursor: Cursor, depth: int = 0) -> dict[str, Value]:
@@ -361,6 +370,8 @@ def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | No
     """The entries of a Map or Stream message, as JSON has them; of an Object message its class alone, for to
     deserialize is to run what its sender wants. Raises ValueError where the body is damaged."""
     kind = properties.get("class")
+    if PACKED in properties:
+        return None, "compressed content, which is damaged or unpacks to too much"
     if kind == "map":
         return {name: _as_json(value) for name, value in map_of(body).items()}, "a MapMessage"
     if kind == "stream":
@@ -422,11 +433,11 @@ def _unpacked(data: bytes) -> bytes:
     """ActiveMQ's Deflater writes zlib streams (ActiveMQTextMessage, ActiveMQBytesMessage#doCompress)."""
     unpacking = zlib.decompressobj()
     try:
-        plain = unpacking.decompress(data, MAX_UNPACKED)
+        plain = unpacking.decompress(data, most_unpacked(len(data)))
     except zlib.error as error:
         raise UnreadableError(f"its compressed content is damaged ({error})") from error
     if not (unpacking.eof or (data.endswith(_FLUSHED) and not unpacking.unconsumed_tail)):
-        raise UnreadableError(f"its compressed content breaks off, or is above {MAX_UNPACKED} bytes")
+        raise UnreadableError("its compressed content breaks off, or unpacks to too much")
     return plain
 
 

@@ -16,7 +16,7 @@ from dlq.connectors.activemq import openwire, openwire_marker
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.marker import Trail, remove, trail
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, MAP, TEXT, is_value
+from dlq.connectors.activemq.openwire_messages import BLOB, BYTES, MAP, PACKED, TEXT, is_value
 from dlq.connectors.activemq.openwire_records import (
     BLOB_DELETED,
     BLOB_TYPE,
@@ -143,7 +143,7 @@ def message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
     return openwire.Letter(
         openwire.destination(letter.target.kind, letter.target.name),
         kind,
-        openwire.map_for_artemis(body) if to_artemis and kind == MAP else _body(record, kind, body),
+        _body(record, kind, body, to_artemis),
         openwire.properties(headers, types_of(record), _raw_values(known), to_artemis),
         _number(field.get("timestamp"), 0, 2**63 - 1) or _now(),
         _number(field.get("priority"), 4, 9),
@@ -153,10 +153,15 @@ def message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
         field.get("JMSXGroupID"),
         _group_sequence(known.get("JMSXGroupSeq") or record.headers.get("_AMQ_GROUP_SEQUENCE", "0")),
         _blob(known) if kind == BLOB else None,
+        PACKED in known,
     )
 
 
-def _body(record: Record, kind: int, body: bytes) -> bytes | None:
+def _body(record: Record, kind: int, body: bytes, to_artemis: bool) -> bytes | None:
+    if PACKED in record.properties:
+        return body
+    if to_artemis and kind == MAP:
+        return openwire.map_for_artemis(body)
     if not body and (kind not in (TEXT, BYTES) or NO_CONTENT in record.properties):
         return None
     text = text_of(body) if kind == TEXT else None

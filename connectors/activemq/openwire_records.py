@@ -17,6 +17,7 @@ from dlq.connectors.activemq.openwire_messages import (
     BYTES,
     CLASSES,
     NOT_UNDERSTOOD,
+    PACKED,
     QUEUE,
     TEMP_QUEUE,
     TEMP_TOPIC,
@@ -86,9 +87,10 @@ def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
     if message is None:
         raise UnreadableError(letter.unreadable or NOT_UNDERSTOOD)
     try:
-        told, body = properties_of(message), body_of(letter.kind, message, modified)
+        told = properties_of(message)
     except UnreadableError as error:
         raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
+    body, is_packed = _body(letter.kind, message, modified)
     headers = _standard(message)
     if letter.kind == BYTES:
         headers["content-length"] = str(len(body))
@@ -99,8 +101,16 @@ def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
         if text is not None
     ]
     head = "\n".join(lines).encode("utf-8", "replace")
-    unshown = hidden(letter.kind, message, told)
+    unshown = hidden(letter.kind, message, told) | ({PACKED: "true"} if is_packed else {})
     return Frame(MESSAGE, head, body, False, letter.marshalled, unshown, _died_at(message, told))
+
+
+def _body(kind: int, message: Message, modified: bool) -> tuple[bytes, bool]:
+    """The body, and whether it is the content as it came: damaged, or what unpacks to too much."""
+    try:
+        return body_of(kind, message, modified), False
+    except UnreadableError:
+        return message.content or b"", True
 
 
 def _standard(message: Message) -> dict[str, str | None]:

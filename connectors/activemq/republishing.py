@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from dlq.connectors.activemq.jolokia import TYPE_OF
+from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
@@ -57,10 +58,16 @@ def _descriptor(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _end(data: bytes, at: int) -> int:
-    """Where the value at this place ends."""
+    """Where the value at this place ends, behind its descriptors, if any."""
+    while data[at] == 0:
+        at = _end_of_body(data, at + 1)
+    return _end_of_body(data, at)
+
+
+def _end_of_body(data: bytes, at: int) -> int:
     kind = data[at] >> 4
-    if kind == 0:  # a descriptor and a value
-        return _end(data, _end(data, at + 1))
+    if kind == 0:
+        raise ValueError("no constructor of AMQP")
     if kind in _WIDTHS:
         end = at + 1 + _WIDTHS[kind]
     else:  # a size of one byte or of four
@@ -176,6 +183,8 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
     message_class = record.properties.get("class")
     if message_class in BY_OPENWIRE_ALONE:
         return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
+    if PACKED in record.properties:
+        return "its content is compressed, and kept so: STOMP cannot carry it; set openwire_url"
     long = next(
         (name for name, value in headers.items() if _line_bytes(name, value) > MAX_HEADER_BYTES), None
     )

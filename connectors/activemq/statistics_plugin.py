@@ -64,7 +64,7 @@ def values_of(body: bytes) -> dict[str, Any]:
     """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
     try:
         entries = json.loads(body)["map"]["entry"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return {}
     return dict(_entry(entry) for entry in entries if isinstance(entry, dict) and "string" in entry)
 

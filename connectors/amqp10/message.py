@@ -14,12 +14,14 @@ from dlq.connectors.amqp10.values import (
     NOTHING,
     NULL,
     TRUE,
+    Budget,
     Value,
     as_text,
     described,
     long,
     mapping,
     read,
+    read_if_possible,
     sequence,
     sized_32,
     span,
@@ -49,6 +51,8 @@ PROPERTY_NAMES = (
 _MARK = b"\x00\x53"
 """How a block begins: with a section whose code is small. No block of AMQP 0-9-1 does: bits of its flags that
 are set then are reserved."""
+_LISTS, _MAPS = {0x45: 1, 0xC0: 3, 0xD0: 9}, {0xC1: 3, 0xD1: 9}
+"""Constructors, and where what they hold begins."""
 _NO_HEADER = described(HEADER, sequence([]))
 
 
@@ -109,6 +113,7 @@ def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
             raise ValueError("no section of an AMQP 1.0 message")
         descriptor, begin = read(data, at + 1)
         code = _SYMBOLS.get(descriptor.value, 0) if descriptor.kind == "symbol" else descriptor.value
+        code = code if isinstance(code, int) else 0
         end = _content(data, begin) if code == DATA and not whole else span(data, begin)
         yield _Section(code, at, begin, end)
         at = end
@@ -126,30 +131,38 @@ def _size(data: bytes, at: int) -> int:
 
 
 def parts(block: bytes) -> Parts:
-    """What a block says. Raises ValueError."""
-    found: dict[int, Value] = {}
-    for section in _sections(block, whole=False):
-        if section.code not in (*_BODY, FOOTER):
-            found[section.code] = read(block, section.value)[0]
+    """What a block says; a value of it that cannot be shown is opaque. Raises ValueError."""
+    found = {section.code: block[section.value : section.end] for section in _sections(block, whole=False)}
+    budget = Budget(len(block))
     return Parts(
-        _list(found.get(HEADER)),
-        _pairs(found.get(ANNOTATIONS)),
-        dict(zip(PROPERTY_NAMES, _list(found.get(PROPERTIES)), strict=False)),
-        _pairs(found.get(APPLICATION)),
+        _list(found.get(HEADER), budget),
+        _pairs(found.get(ANNOTATIONS), budget),
+        dict(zip(PROPERTY_NAMES, _list(found.get(PROPERTIES), budget), strict=False)),
+        _pairs(found.get(APPLICATION), budget),
     )
 
 
-def _list(value: Value | None) -> list[Value]:
-    return list(value.value) if value is not None and value.kind == "list" else []
+def _list(value: bytes | None, budget: Budget) -> list[Value]:
+    if not value or value[0] not in _LISTS:
+        return []
+    return [read_if_possible(item, 0, budget)[0] for item in _raw_items(value)]
 
 
-def _pairs(value: Value | None) -> list[tuple[Value, Value]]:
-    return list(value.value) if value is not None and value.kind == "map" else []
+def _pairs(value: bytes | None, budget: Budget) -> list[tuple[Value, Value]]:
+    if not value or value[0] not in _MAPS:
+        return []
+    pairs, at = [], _MAPS[value[0]]
+    while at < len(value):
+        key, at = read_if_possible(value, at, budget)
+        item, at = read_if_possible(value, at, budget)
+        pairs.append((key, item))
+    return pairs
 
 
 def body_of(encoded: bytes) -> list[Value]:
     """The values of encoded body sections. Raises ValueError."""
-    return [read(encoded, section.value)[0] for section in _sections(encoded, whole=True)]
+    budget = Budget(len(encoded))
+    return [read(encoded, section.value, budget)[0] for section in _sections(encoded, whole=True)]
 
 
 def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
@@ -167,19 +180,19 @@ def stable(block: bytes, changes: Callable[[str], bool]) -> list[bytes]:
 
 def _raw_pairs(data: bytes) -> Iterator[tuple[str, bytes]]:
     """(name, encoded key and value) of an encoded map."""
-    if not data or data[0] not in (0xC1, 0xD1):
+    if not data or data[0] not in _MAPS:
         raise ValueError("a section that should hold a map holds none")
-    at = 9 if data[0] == 0xD1 else 3
+    at, budget = _MAPS[data[0]], Budget(len(data))
     while at < len(data):
         start = at
-        key, at = read(data, at)
+        key, at = read_if_possible(data, at, budget)
         at = span(data, at)
         yield as_text(key), data[start:at]
 
 
 def _raw_items(data: bytes) -> Iterator[bytes]:
     """The encoded elements of an encoded list."""
-    at = {0xD0: 9, 0xC0: 3}.get(data[0], 1)
+    at = _LISTS.get(data[0], 1)
     while at < len(data):
         start, at = at, span(data, at)
         yield data[start:at]
@@ -256,7 +269,7 @@ def _encoded(value: str | int) -> bytes:
 def _durable(header: list[Value]) -> bytes:
     """Of the header only the priority goes back."""
     priority = header[1] if len(header) > 1 else NOTHING
-    return described(HEADER, sequence([TRUE, NULL if priority == NOTHING else ubyte(priority.value)]))
+    return described(HEADER, sequence([TRUE, ubyte(priority.value) if priority.kind == "ubyte" else NULL]))
 
 
 def _without_properties(value: bytes) -> bytes:

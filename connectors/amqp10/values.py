@@ -15,8 +15,12 @@ from uuid import UUID
 from dlq.core.clock import datable, iso
 
 _DEPTH = 32
-_MOST_EMPTY = 65_536
-"""Elements of an array that take no octets: nothing else bounds how many an array says it has."""
+_FREE = 1024
+"""Elements without octets that any letter may have."""
+OPAQUE = "opaque"
+"""The kind of a value that is kept as its octets."""
+_COMPOUNDS = ("list", "array", "map", "described", OPAQUE)
+_NOT_SHOWN = "(nested too deeply, or too much, to be shown)"
 
 
 class Value(NamedTuple):
@@ -88,30 +92,55 @@ _WIDTHS = {4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16}
 _UNREADABLE = (IndexError, KeyError, ValueError, struct.error)
 
 
-def read(data: bytes, at: int = 0) -> tuple[Value, int]:
+class Budget:
+    """How many elements the values of one letter, or frame, may still have that take no octets. Nothing else
+    bounds those of an array: it says how many it has, and each has the array's descriptor."""
+
+    def __init__(self, size: int) -> None:
+        """`size`: octets of the letter."""
+        self._left = _FREE + size
+
+    def take(self, elements: int) -> None:
+        """Raises ValueError where they are too many."""
+        self._left -= elements
+        if self._left < 0:
+            raise ValueError("it has more elements than its octets can hold")
+
+
+def read(data: bytes, at: int = 0, budget: Budget | None = None) -> tuple[Value, int]:
     """The value that begins at `at`, and where it ends. Raises ValueError."""
     try:
-        return _read(data, at, 0)
+        return _read(data, at, len(data), 0, budget or Budget(len(data)))
     except _UNREADABLE as error:
         raise ValueError(f"a value of AMQP 1.0 that cannot be read: {error!r}") from error
+
+
+def read_if_possible(data: bytes, at: int, budget: Budget) -> tuple[Value, int]:
+    """The same; a value that is whole, and nests too deep, says too much or holds nonsense, is opaque. Raises
+    ValueError where it does not end."""
+    end = span(data, at)
+    try:
+        return read(data[at:end], 0, budget)[0], end
+    except ValueError:
+        return Value(OPAQUE, data[at:end]), end
 
 
 def span(data: bytes, at: int) -> int:
     """Where the value that begins at `at` ends; it is not read. Raises ValueError."""
     try:
         while data[at] == 0:
-            at = _body(data, at + 1, data[at + 1])[1]
-        return _body(data, at, data[at])[1]
+            at = _body(data, at + 1, len(data), data[at + 1])[1]
+        return _body(data, at, len(data), data[at])[1]
     except IndexError as error:
         raise ValueError("a value of AMQP 1.0 is cut off") from error
 
 
-def _read(data: bytes, at: int, depth: int) -> tuple[Value, int]:
+def _read(data: bytes, at: int, limit: int, depth: int, budget: Budget) -> tuple[Value, int]:
     if data[at] == 0:
-        descriptor, at = _read(data, at + 1, _deeper(depth))
-        described, at = _read(data, at, _deeper(depth))
+        descriptor, at = _read(data, at + 1, limit, _deeper(depth), budget)
+        described, at = _read(data, at, limit, _deeper(depth), budget)
         return Value("described", (descriptor, described)), at
-    return _value(data, at, data[at], depth)
+    return _value(data, at, limit, data[at], depth, budget)
 
 
 def _deeper(depth: int) -> int:
@@ -120,9 +149,9 @@ def _deeper(depth: int) -> int:
     return depth + 1
 
 
-def _value(data: bytes, at: int, code: int, depth: int) -> tuple[Value, int]:
+def _value(data: bytes, at: int, limit: int, code: int, depth: int, budget: Budget) -> tuple[Value, int]:
     """The value of a known constructor, which stands in the octet before its body."""
-    begin, end = _body(data, at, code)
+    begin, end = _body(data, at, limit, code)
     if code in _PLAIN:
         kind, convert = _PLAIN[code]
         return Value(kind, convert(data[begin:end])), end
@@ -132,7 +161,7 @@ def _value(data: bytes, at: int, code: int, depth: int) -> tuple[Value, int]:
     size = 4 if code & 0x10 else 1
     count = int.from_bytes(data[begin : begin + size], "big")
     read_items = _array if kind == "array" else _items
-    items = read_items(data[begin + size : end], count, _deeper(depth))
+    items = read_items(data, begin + size, end, count, _deeper(depth), budget)
     if kind != "map":
         return Value(kind, items), end
     if count % 2:
@@ -140,7 +169,7 @@ def _value(data: bytes, at: int, code: int, depth: int) -> tuple[Value, int]:
     return Value(kind, list(zip(items[::2], items[1::2], strict=True))), end
 
 
-def _body(data: bytes, at: int, code: int) -> tuple[int, int]:
+def _body(data: bytes, at: int, limit: int, code: int) -> tuple[int, int]:
     """Where the body of the value begins and ends; `at` is where its constructor stands."""
     width = _WIDTHS.get(code >> 4)
     if width is not None:
@@ -151,66 +180,72 @@ def _body(data: bytes, at: int, code: int) -> tuple[int, int]:
         end = begin + int.from_bytes(data[at + 1 : begin], "big")
     else:
         raise ValueError(f"a constructor {code:#04x}, which AMQP 1.0 has not")
-    if end > len(data):
+    if end > limit:
         raise ValueError("it is cut off")
     return begin, end
 
 
-def _items(data: bytes, count: int, depth: int) -> list[Value]:
-    items, at = [], 0
+def _items(data: bytes, at: int, end: int, count: int, depth: int, budget: Budget) -> list[Value]:
+    items = []
     for _ in range(count):
-        item, at = _read(data, at, depth)
+        item, at = _read(data, at, end, depth, budget)
         items.append(item)
-    _ends(at, data)
+    _ends(at, end)
     return items
 
 
-def _array(data: bytes, count: int, depth: int) -> list[Value]:
+def _array(data: bytes, at: int, end: int, count: int, depth: int, budget: Budget) -> list[Value]:
     """All elements have one constructor, which stands before the first."""
-    descriptor, at = (None, 0) if data[0] else _read(data, 1, depth)
+    begin = at
+    descriptor, at = (None, at) if data[at] else _read(data, at + 1, end, depth, budget)
     code, items = data[at], []
-    if count > max(len(data), _MOST_EMPTY):
-        raise ValueError(f"an array of {count} elements in {len(data)} bytes")
+    budget.take(count * (at - begin + (_WIDTHS.get(code >> 4) == 0)))
     for _ in range(count):
-        item, end = _value(data, at, code, depth)
-        at = end - 1
+        item, behind = _value(data, at, end, code, depth, budget)
+        at = behind - 1
         items.append(item if descriptor is None else Value("described", (descriptor, item)))
-    _ends(at + 1, data)
+    _ends(at + 1, end)
     return items
 
 
-def _ends(at: int, data: bytes) -> None:
-    if at != len(data):
+def _ends(at: int, end: int) -> None:
+    if at != end:
         raise ValueError("a value that does not end where it says")
 
 
 def plain(value: Value) -> Any:
-    """The value as Python has it, without types; of a described one (code, value)."""
+    """The value as Python has it, without types; of a described one (code, value). What has a key that is no
+    scalar is left out of a map."""
     kind, inner = value
     if kind in ("list", "array"):
         return [plain(item) for item in inner]
     if kind == "map":
-        return {str(plain(key)): plain(item) for key, item in inner}
+        return {str(key.value): plain(item) for key, item in inner if key.kind not in _COMPOUNDS}
     if kind == "described":
         return (plain(inner[0]), plain(inner[1]))
     return inner
 
 
-def shown(value: Value) -> Any:
-    """The value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in hex."""
+def shown(value: Value, in_key: bool = False) -> Any:
+    """The value as JSON has it: bytes that are no UTF-8 as escapes, times in ISO 8601, decimals in hex.
+    `in_key`: as a part of a key, in which no other key is nested: each would double its escapes."""
     kind, inner = value
     if kind in ("list", "array"):
-        return [shown(item) for item in inner]
+        return [shown(item, in_key) for item in inner]
     if kind == "map":
-        return {as_text(key): shown(item) for key, item in inner}
+        return {_key(key, in_key): shown(item, in_key) for key, item in inner}
     if kind == "described":
-        return {as_text(inner[0]): shown(inner[1])}
+        return {_key(inner[0], in_key): shown(inner[1], in_key)}
     return _SHOWN[kind](inner) if kind in _SHOWN else inner
 
 
-def as_text(value: Value) -> str:
+def _key(value: Value, in_key: bool) -> str:
+    return _NOT_SHOWN if in_key and value.kind in _COMPOUNDS else as_text(value, True)
+
+
+def as_text(value: Value, in_key: bool = False) -> str:
     """The value as text: strings as they are, all else as JSON."""
-    found = shown(value)
+    found = shown(value, in_key)
     return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
 
 
@@ -227,6 +262,7 @@ def _shown_real(number: float) -> float | str:
 
 
 _SHOWN: Mapping[str, Callable[[Any], Any]] = {
+    OPAQUE: _always(_NOT_SHOWN),
     "binary": _text,
     "char": _shown_char,
     "uuid": lambda octets: str(UUID(bytes=octets)),

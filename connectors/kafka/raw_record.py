@@ -145,7 +145,7 @@ def decode(block: bytes) -> RawRecord:
     return record
 
 
-def _decoded(block: bytes, at: int) -> tuple[RawRecord, int]:
+def _decoded(block: bytes, at: int, is_original: bool = False) -> tuple[RawRecord, int]:
     form, flags, timestamp = _HEAD.unpack_from(block, at)
     if form != _FORMAT:
         raise ValueError(f"a block of a Kafka record in format {form}, which this dlq does not know")
@@ -167,7 +167,9 @@ def _decoded(block: bytes, at: int) -> tuple[RawRecord, int]:
         raise ValueError("no block of a Kafka record: it is cut")
     original = None
     if flags & HAS_ORIGINAL:
-        original, at = _decoded(block, at)
+        if is_original:
+            raise ValueError("no block of a Kafka record: an original has no original")
+        original, at = _decoded(block, at, is_original=True)
     is_append, is_null = bool(flags & LOG_APPEND_TIME), bool(flags & VALUE_WAS_NULL)
     return RawRecord(key, headers, timestamp, is_append, is_null, original), at
 

@@ -166,8 +166,10 @@ def _last_death(annotation: Value) -> int | None:
     return max((time for time in times if time is not None), default=None)
 
 
-def _header(parts: Parts, place: int) -> Any:
-    return parts.header[place].value if place < len(parts.header) else None
+def _header(parts: Parts, place: int) -> int | None:
+    """A number, or a truth value."""
+    found = parts.header[place].value if place < len(parts.header) else None
+    return found if isinstance(found, int) else None
 
 
 def _is_redelivered(parts: Parts) -> bool:

@@ -25,7 +25,7 @@ _MOST_ATTEMPTS = 2**31 - 1
 _PYTHON_LONG = re.compile(r"\b(\d+)L\b")
 _PYTHON_TIME = re.compile(r"datetime\.datetime\((\d{1,6}(?:, \d{1,6}){2,6})[^()]{0,40}(?:\([^()]{0,40}\))?\)")
 _JAVA_MAP = re.compile(r"\{([^{}]*)\}")
-_JAVA_ENTRY = re.compile(r"([\w-]{1,32})=(\[[^\]]*\]|[^,}]*)")
+_JAVA_ENTRY = re.compile(r"([\w-]{1,32})=(\[[^\]\[]*\]|[^,}]*)")
 _JAVA_TIME = re.compile(r"\w{3} (\w{3} \d\d \d\d:\d\d:\d\d) (?:UTC|GMT) (\d{4})")
 
 

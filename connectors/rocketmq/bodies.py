@@ -5,16 +5,17 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from dlq.connectors.rocketmq.remoting import ProtocolError
+from dlq.core.budget import most_unpacked
 
 COMPRESSED = 0x1
-LARGEST = 256 * 2**20
-"""A body is at most 4 MiB on the wire; what grows beyond this is an attack or damage."""
 
 
-def plain_body(body: bytes, sys_flag: int, limit: int = LARGEST) -> bytes:
-    """The body as the producer gave it. Raises ProtocolError when it is damaged, or larger than `limit`."""
+def plain_body(body: bytes, sys_flag: int, limit: int | None = None) -> bytes:
+    """The body as the producer gave it. Raises ProtocolError when it is damaged, or larger than `limit`, else
+    than its size allows."""
     if not sys_flag & COMPRESSED:
         return body
+    limit = most_unpacked(len(body)) if limit is None else limit
     decompress = _DECOMPRESSORS.get(sys_flag >> 8 & 7)
     if decompress is None:
         raise ProtocolError(f"unknown compression {sys_flag >> 8 & 7}")

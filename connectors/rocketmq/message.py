@@ -29,7 +29,6 @@ _INNER = struct.Struct(">iiiii")
 _OFFSET = struct.Struct(">q")
 _KNOWN = (V1, V2, _BLANK)
 _SMALLEST = _HEAD.size + 3 * 8 + _TAIL.size
-_LARGEST_BATCH = 64 * 2**20
 _MOST_IN_BATCH = 2**15 - 1
 """A batch's number of messages is a short (BatchConsumeQueue), and its body a message's: 4 MiB by default."""
 
@@ -148,7 +147,7 @@ def expand(message: StoredMessage) -> list[StoredMessage]:
     """
     if message.sys_flag & BATCH != BATCH:
         return [message]
-    packed, at = plain_body(message.body, message.sys_flag, _LARGEST_BATCH), 0
+    packed, at = plain_body(message.body, message.sys_flag), 0
     found: list[StoredMessage] = []
     sys_flag = message.sys_flag & ~(BATCH | COMPRESSION)
     while at < len(packed):
@@ -167,7 +166,7 @@ def _inner(packed: bytes, at: int, outer: StoredMessage, sys_flag: int, n: int) 
     except struct.error as error:
         raise ProtocolError(f"a damaged batch at {at}") from error
     end = body_end + 2 + properties_length
-    if length < 0 or size < 8 or not body_end < end <= len(packed):
+    if length < 0 or end > min(at + size, len(packed)):
         raise ProtocolError(f"a damaged batch at {at}")
     properties = packed[body_end + 2 : end]
     changed = outer._replace(queue_offset=outer.queue_offset + n, sys_flag=sys_flag, flag=flag, body_crc=crc)

@@ -208,10 +208,18 @@ def _messages(answer: Frame, place: MessageQueue) -> list[bytes]:
     try:
         found = split(answer.body)
         if any(map(is_batch, found)):
-            return [encode(inner) for message in found for inner in expand(parse(message))]
+            return [inner for message in found for inner in _expanded(message)]
         return found
     except ProtocolError as error:
         raise ConnectionLost(f"{place} sent what is no message: {error}") from error
+
+
+def _expanded(message: bytes) -> list[bytes]:
+    """The messages in a batch; one that cannot be taken apart is a letter as it is stored."""
+    try:
+        return [encode(inner) for inner in expand(parse(message))]
+    except ProtocolError:
+        return [message]
 
 
 def scan_queue(link: Link, place: MessageQueue, start: int, end: int) -> Iterator[Step]:

@@ -29,7 +29,7 @@ from dlq.analyzers.rules import judge
 from dlq.analyzers.rules.letter import Facts
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
-from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10 import frames, message, values
 from dlq.connectors.base import Outgoing, Reading, ReadRequest, Sent, Target
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
@@ -301,6 +301,33 @@ def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
 
 def pull_all(rabbit: Rabbit, queue: str) -> list[Record]:
     return letters(Careful(rabbit.broker()).read(request(queue)))
+
+
+def test_a_small_letter_that_promises_much_is_captured_and_goes_back_byte_by_byte(rabbit: Rabbit) -> None:
+    source, died, again = rabbit.queue(), rabbit.queue(), rabbit.queue()
+    send(rabbit, source, poison())
+    [found] = captured(rabbit, source)
+    promise = values.sized_32(0xF0, 5) + (60_000).to_bytes(4, "big") + values.TRUE
+    pairs = [
+        values.string("poison") + b"\x98" + SEVEN.bytes,
+        *[values.string(f"k{n}") + promise for n in range(19)],
+    ]
+    application = values.described(message.APPLICATION, values.mapping(pairs))
+    body = values.described(message.DATA, values.binary(b"x"))
+    publish(rabbit, found._replace(raw_properties=message.split(application + body)[0]), died)
+    [kept] = captured(rabbit, died)
+    assert (kept.body, kept.headers["poison"]) == (b"x", str(SEVEN))
+    assert all("too much" in kept.headers[f"k{n}"] for n in range(19))
+    assert application in (kept.raw_properties or b"")
+    publish(rabbit, kept, again)
+    assert application in message.split(_raw(rabbit, again))[0]
+
+
+def publish(rabbit: Rabbit, letter: Record, queue: str) -> None:
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    answers = [sent.outcome for sent in publisher.publish(iter([Outgoing(0, letter, to_queue(queue), {})]))]
+    publisher.close()
+    assert answers == ["confirmed"]
 
 
 def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabbit: Rabbit) -> None:

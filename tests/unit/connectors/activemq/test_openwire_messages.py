@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlq.connectors.activemq import openwire, openwire_messages
+from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.openwire import Letter, Reader, Writer
 from dlq.connectors.activemq.openwire_consumer import ranges
 from dlq.connectors.activemq.openwire_messages import (
@@ -20,8 +20,10 @@ from dlq.connectors.activemq.openwire_messages import (
     CLASSES,
     MAP,
     OBJECT,
+    PACKED,
     STREAM,
     TEXT,
+    Cursor,
     Dispatch,
     UnreadableError,
     Value,
@@ -226,11 +228,21 @@ def test_compressed_content_is_unpacked() -> None:
     assert body_of(MAP, compressed(MAP, flushed.compress(b"x") + flushed.flush(zlib.Z_SYNC_FLUSH))) == b"x"
 
 
-@pytest.mark.parametrize("content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(b"a" * 5000)])
-def test_damaged_or_huge_compressed_content_stays(content: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openwire_messages, "MAX_UNPACKED", 4000)
-    found = dispatch(frame(letter(MAP)))._replace(message=compressed(MAP, content))
-    assert "its compressed content" in (unreadable(found) or "")
+@pytest.mark.parametrize("kind", [TEXT, BYTES, MAP])
+@pytest.mark.parametrize(
+    "content", [b"no zlib", zlib.compress(b"a" * 1000)[:-5], zlib.compress(bytes(2**23)), b""]
+)
+def test_content_that_does_not_unpack_or_to_too_much_is_kept_as_it_came(kind: int, content: bytes) -> None:
+    found = dispatch(frame(letter(kind)))._replace(message=compressed(kind, content))
+    kept = frame_of(found)
+    assert kept.body == content
+    assert (PACKED in (kept.properties or {})) == bool(content)
+
+
+def test_structures_in_one_another_are_no_message_and_no_end_of_the_stack() -> None:
+    deep = b"\1\x6e\0" * 2000
+    with pytest.raises(UnreadableError, match="too many structures in one another"):
+        Cursor(deep).structure()
 
 
 @pytest.mark.parametrize("text", ["é😀", "a\0b", "\0", "a\0😀"])
