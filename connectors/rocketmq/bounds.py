@@ -6,7 +6,7 @@ writable queue then has to answer, whatever the name servers say by now.
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dlq.connectors.base import Checkpoint, Target
@@ -17,7 +17,6 @@ from dlq.connectors.rocketmq.queue_scan import MessageQueue
 from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
 from dlq.connectors.rocketmq.routes import topic_of, writable_queues
 from dlq.connectors.rocketmq.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
-from dlq.connectors.rocketmq.transaction_outcomes import query_fields
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, BrokerError
 from dlq.core.rocketmq_topics import HALF
@@ -32,6 +31,9 @@ _UNREADABLE = -1
 _ENTRY_HEADER = 48
 """Bytes before each message in DLedger's log (DLedgerEntry.BODY_OFFSET)."""
 _RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
+_LAST_STORED = re.compile(rb'"lastUpdateTimestamp":(\d+)')
+"""In a document of which the keys are objects."""
+_MOST_TOPICS = 500
 _BY_QUORUM = ("enableDLegerCommitLog", "enableControllerMode")
 _WAIT_SECONDS = 10.0
 _PAUSE = 0.05
@@ -156,9 +158,10 @@ class Since:
             if node not in self._masters:
                 doubts.append(f"{node}, which took messages for {topic}, has no master that answers")
                 continue
+            places = [place for place in known if place.node == node]
             try:
                 doubts += self._of_node(node, topic)
-                ranges += self._ranges([place for place in known if place.node == node], doubts)
+                ranges += self._ranges(places, doubts)
             except BrokerError as error:
                 doubts.append(f"{node}: {error}")
         return ranges, doubts
@@ -243,19 +246,25 @@ def _is_dispatched(cluster: Cluster, node: str, position: int) -> bool:
 
 def _why_uncommitted(cluster: Cluster, node: str, topic: str, moment: int) -> str | None:
     """A log that several keep may hold back what lacks their consent, and give it later. What was stored
-    after it and is shown proves that it does not; that is waited for."""
+    after it, at `moment` or later, and is shown proves that it does not; that is waited for."""
     settings = cluster.configuration(node)
     if not settings:
         return "does not let the user read whether others must agree to what it stores"
     if not any(settings.get(name) == "true" for name in _BY_QUORUM):
         return None
+    topics = [topic, *sorted(cluster.topics() - {topic})[:_MOST_TOPICS]]
     deadline = time.monotonic() + _WAIT_SECONDS
     while time.monotonic() < deadline:
-        answer = cluster.call(node, RequestCode.QUERY_MESSAGE, query_fields(topic, "-"))
-        if int(answer.fields.get("indexLastUpdateTimestamp", 0)) > moment:
+        if any(at >= moment for one in topics for at in _last_shown(cluster, node, one)):
             return None
         time.sleep(_PAUSE)
     return (
         "keeps its log with others (DLedger, a controller), who may yet agree to what it took, and it has "
-        f"shown nothing newer within {_WAIT_SECONDS:g} s; send it any message with a key while this is asked"
+        f"shown nothing newer within {_WAIT_SECONDS:g} s; send it a message of any topic while this is asked"
     )
+
+
+def _last_shown(cluster: Cluster, node: str, topic: str) -> Iterator[int]:
+    """When a broker stored the newest message that it shows of each queue of a topic."""
+    answer = cluster.call(node, RequestCode.TOPIC_STATS, {"topic": topic})
+    return (int(found[1]) for found in _LAST_STORED.finditer(answer.body))

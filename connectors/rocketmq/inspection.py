@@ -1,10 +1,10 @@
 """What `dlq doctor` says of a RocketMQ source: depth, rights, and above all how long the letters stay."""
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.base import Inspection
+from dlq.connectors.rocketmq.bounds import Runtime, runtime_of
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
 from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, understood
@@ -30,7 +30,11 @@ def inspect(
     """Look without changing anything; `group` could not consume the letters. Raises BrokerError."""
     filled = [offsets for offsets in found if offsets.highest > offsets.lowest]
     oldest = {offsets: message_at(cluster, offsets, offsets.lowest) for offsets in filled}
-    left = {str(offsets.place): _retention_left(offsets, first, facts) for offsets, first in oldest.items()}
+    clocks = {node: runtime_of(cluster, node) for node in {offsets.place.node for offsets in filled}}
+    left = {
+        str(offsets.place): _retention_left(first, clocks[offsets.place.node], facts[offsets.place.node])
+        for offsets, first in oldest.items()
+    }
     soon = [place for place, seconds in left.items() if seconds is not None and seconds < _SOON]
     shown: dict[str, object] = {
         "brokers": ", ".join(
@@ -53,13 +57,14 @@ def inspect(
 
 
 def _retention_left(
-    offsets: QueueOffsets, oldest: StoredMessage | None, facts: Mapping[str, Mapping[str, object]]
+    oldest: StoredMessage | None, runtime: Runtime | None, facts: Mapping[str, object]
 ) -> float | None:
-    """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored."""
-    if oldest is None:
+    """Seconds until the oldest letter may be deleted: fileReservedTime after it was stored, both by the
+    broker's clock."""
+    if oldest is None or runtime is None:
         return None
-    hours = facts[offsets.place.node]["file_reserved_hours"]
-    return oldest.stored_at / 1000 + int(str(hours or _DEFAULT_HOURS)) * 3600 - time.time()
+    hours = int(str(facts["file_reserved_hours"] or _DEFAULT_HOURS))
+    return (oldest.stored_at - runtime.clock) / 1000 + hours * 3600
 
 
 def _origins(letters: Iterable[StoredMessage]) -> set[str]:

@@ -192,12 +192,12 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdigit())
 
 
-_STORED: Mapping[int, str | None] = {
-    ResponseCode.OK: None,
-    ResponseCode.FLUSH_DISK_TIMEOUT: "stored; the disk was not flushed in time",
-    ResponseCode.SLAVE_NOT_AVAILABLE: "stored; there is no slave",
-    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored; the slave did not follow in time",
+_NOT_SAFE: Mapping[int, str] = {
+    ResponseCode.FLUSH_DISK_TIMEOUT: "stored, but the disk was not flushed in time",
+    ResponseCode.SLAVE_NOT_AVAILABLE: "stored, but no slave follows",
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: "stored, but no slave has followed in time",
 }
+"""The broker holds it, and less safely than it is set to: it may be lost with the broker."""
 _NOT_STORED = (
     ResponseCode.BUSY,
     ResponseCode.ILLEGAL_MESSAGE,
@@ -211,6 +211,8 @@ _OUTBOX_BYTES = 64 * 1024
 _MOST_REQUESTS = 256
 """A broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one must keep up."""
 _FREE_ENOUGH = 0.75
+_LIMIT = "maxMessageSize"
+_UNLIMITED = 2**31
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 
@@ -244,6 +246,8 @@ class RocketPublisher:
         self._busy: list[SendBatch] = []
         self._done: list[Sent] = []
         self._over = False
+        self._unsafe: str | None = None
+        self._limits: dict[str, int] = {}
         self._turn = count()
         self._resume = Resume(cluster)
         self._writing: Writing = unmarked
@@ -262,6 +266,8 @@ class RocketPublisher:
                 self._give_up(str(error))
             done, self._done = self._done, []
             yield from done
+        if lost is None and self._unsafe is not None:
+            lost = ConnectionLost(self._unsafe)
         if lost is not None:
             raise lost
 
@@ -308,8 +314,8 @@ class RocketPublisher:
             return
         message, node = message_of(letter), letter.record.broker_node
         route = self._route_to(letter.target, message.topic)
-        if route.closed is not None:
-            self._done.append(Sent(letter.number, "refused", route.closed))
+        if refused := route.closed or self._why_too_large(message, route):
+            self._done.append(Sent(letter.number, "refused", refused))
             return
         # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
         shares = not self._cluster.signs and may_share(message)
@@ -321,6 +327,15 @@ class RocketPublisher:
             self._send(batch)
         else:
             self._open[kind] = batch
+
+    def _why_too_large(self, message: Message, route: Route) -> str | None:
+        """What no broker of the route takes, where they tell what they take."""
+        for node in {node for node, _ in route.places} - self._limits.keys():
+            told = self._cluster.configuration(node).get(_LIMIT, "")
+            self._limits[node] = int(told) if told.isdecimal() else _UNLIMITED
+        limit = max(self._limits[node] for node, _ in route.places)
+        size = len(message.body)
+        return f"its body of {size} bytes is more than {_LIMIT} = {limit} there" if size > limit else None
 
     def _place_for(self, message: Message, route: Route, node: str | None) -> WritableQueue:
         """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
@@ -395,6 +410,8 @@ class RocketPublisher:
             self._busy.append(batch)
             return
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
+        if answer.code in _NOT_SAFE:
+            self._over, self._unsafe = True, f"{batch.place[0]}: {detail}; nothing more is sent"
         if outcome == "refused" and answer.code != ResponseCode.BUSY and len(batch.numbers) > 1:
             self._again(batch.apart())
             return
@@ -414,12 +431,15 @@ class RocketPublisher:
 
 
 def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | None]:
-    """What a result code says. Flush and slave time-outs are stored; an unexplained error may be.
+    """What a result code says. What is stored less safely than asked for may not stay; an unexplained error
+    may mean that it is stored.
 
     A batch that is too large fails while it is encoded, before anything is stored (MessageExtEncoder).
     """
-    if answer.code in _STORED:
-        return "confirmed", _STORED[answer.code]
+    if answer.code == ResponseCode.OK:
+        return "confirmed", None
+    if answer.code in _NOT_SAFE:
+        return "in_doubt", _NOT_SAFE[answer.code]
     said = f"code {answer.code}: {' '.join(answer.remark.split())[:200]}"
     is_known = (
         answer.code in _NOT_STORED

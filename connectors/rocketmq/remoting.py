@@ -68,6 +68,7 @@ class RequestCode(IntEnum):
     SEND_V2 = 310
     SEND_BATCH = 320
     QUERY_QUEUE = 321
+    TOPIC_STATS = 202
     TOPIC_GROUPS = 300
     RESUME_CHECK = 323
     GROUP_TOPICS = 343

@@ -35,8 +35,8 @@ _BROKERS_OWN = frozenset({
 _BROKERS_OWN_PREFIXES = ("__BORN", REPLAY_PREFIX)
 _PROPERTIES_ROOM = 32_600
 """Brokers add up to 110 bytes of their own, and refuse more than 32,767."""
-_BODY_ROOM = 16 * 2**20 - 65_536
-"""A larger frame closes the connection without an answer."""
+_BODY_ROOM = 16 * 2**20 - 2**18
+"""A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
 _MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
 _SYSTEM = (HALF, OP_TOPIC, DISCARDED)
 

@@ -4,18 +4,22 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, Thread
 from typing import NamedTuple
 
 import pytest
-from support.brokers.rocketmq.broker import RocketMQ
+from support.brokers.rocketmq.broker import PORTS, RocketMQ
 from support.brokers.rocketmq.driver import Driver, eventually, unique_key
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
+from support.brokers.rocketmq.namespace import namespace
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.message import StoredMessage, encode, parse_properties
+from dlq.connectors.rocketmq.remoting import RequestCode
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, Unreachable
 from dlq.core.rocketmq_topics import HALF
@@ -311,6 +315,101 @@ def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: in
     (why,) = connector.obstacles(witness=False)
     assert f"offset {torn.queue_offset} is cut" in why
     connector.close()
+
+
+def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_replay(
+    rocket_version: str,
+) -> None:
+    with RocketMQ(rocket_version, flushDiskType="SYNC_FLUSH") as cluster:
+        mine, target = own(cluster), Target("topic", "orders")
+        mine.fill("broker-a", 1)
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        driver.set("syncFlushTimeout", 0)
+        connector = connector_of(cluster)
+        (record,) = read_all(connector, mine.request).records
+        before = connector.bounds([target])
+        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(1000)]
+        publisher, found = connector.publisher("plan", 64), dict[int, str]()
+
+        def publish() -> None:
+            for sent in publisher.publish(iter(letters)):
+                found[sent.number] = sent.outcome
+
+        with pytest.raises(ConnectionLost, match="disk was not flushed in time; nothing more is sent"):
+            publish()
+        publisher.close()
+        assert set(found.values()) == {"in_doubt"}
+        assert 0 < len(found) <= 200
+        doubtful = letters[: len(found)]
+        shown = connector.find("plan", doubtful, now(), before=before)
+        assert shown == dict.fromkeys(found, "sent")
+        connector.close()
+
+
+def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newer(
+    rocket_version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DLedger: what its leader took without a quorum may be committed yet. Its log begins with an entry's
+    header, not with a message, which is met after a restart."""
+    peer = f"n0-{namespace().address}:{next(PORTS)}"
+    dledger = {"dLegerGroup": "broker-a", "dLegerPeers": peer, "dLegerSelfId": "n0"}
+    with RocketMQ(rocket_version, enableDLegerCommitLog="true", **dledger) as cluster:
+        mine, target = own(cluster), Target("topic", "orders")
+        driver = Driver(cluster.addresses["broker-a"])
+        driver.create_topic("orders")
+        eventually(lambda: sent_on(cluster, "orders"))
+        mine.fill("broker-a", 1)
+        connector = connector_of(cluster)
+        (record,) = read_all(connector, mine.request).records
+        before = connector.bounds([target])
+        letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(2)]
+        replay_one(connector, letters[:1])
+        with monkeypatch.context() as patch:
+            patch.setattr("dlq.connectors.rocketmq.bounds._WAIT_SECONDS", 1)
+            assert connector.find("plan", letters, now(), before=before) == {0: "sent", 1: "unknown"}
+            assert any("keeps its log with others" in why for why in connector.obstacles(witness=False))
+        cluster.kill("broker-a")
+        cluster.start_node("broker-a")
+        eventually(lambda: sent_on(cluster, "others") and is_master(connector))
+        with going_on(cluster, "others"):
+            found = connector.find("plan", letters, now(), before=before)
+            assert found == {0: "sent", 1: "not_sent"}, connector.obstacles(witness=False)
+        connector.close()
+
+
+def is_master(connector: RocketConnector) -> bool:
+    """Whether its leader is known."""
+    with suppress(Unreachable):
+        return bool(connector._cluster.masters(refresh=True))
+    return False
+
+
+def sent_on(cluster: RocketMQ, topic: str) -> bool:
+    """Whether a broker takes one more message of somebody else's."""
+    driver = Driver(cluster.addresses["broker-a"])
+    fields = driver.send_fields(topic, {"UNIQ_KEY": unique_key()})
+    is_sent = driver.link.call(RequestCode.SEND_V2, fields, b"other").code == 0
+    driver.close()
+    return is_sent
+
+
+@contextmanager
+def going_on(cluster: RocketMQ, topic: str) -> Iterator[None]:
+    """Somebody else sends meanwhile."""
+    over = Event()
+
+    def go_on() -> None:
+        while not over.wait(0.2):
+            sent_on(cluster, topic)
+
+    others = Thread(target=go_on)
+    others.start()
+    try:
+        yield
+    finally:
+        over.set()
+        others.join()
 
 
 def tear(log: Path, message: StoredMessage, lost: bytes) -> None:

@@ -1,7 +1,8 @@
 """Sending letters back into real RocketMQ brokers, and knowing whether they arrived."""
 
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.brokers.rocketmq.driver import eventually, unique_key
@@ -146,6 +147,17 @@ def test_a_broker_whose_limit_is_smaller_than_a_batch_gets_letters_alone(rocket:
     assert len(rocket.driver.messages(rocket.topic)) == 41
 
 
+def test_a_letter_that_is_too_large_is_refused_by_name_and_the_rest_goes(rocket: Rocket) -> None:
+    small = dead(rocket)
+    records = [small] * 20 + [small._replace(body=b"x" * (4 * 2**20 + 1))] + [small] * 20
+    sent = {one.number: one for one in replay(rocket, records, "origin")}
+    assert {n: one.outcome for n, one in sent.items()} == {
+        **dict.fromkeys(range(41), "confirmed"),
+        20: "refused",
+    }
+    assert sent[20].detail == "its body of 4194305 bytes is more than maxMessageSize = 4194304 there"
+
+
 @pytest.mark.parametrize("sys_flag", [0x1, 0x301])
 def test_a_compressed_body_goes_back_as_it_was_stored(rocket: Rocket, sys_flag: int) -> None:
     stored = zlib.compress(b"compress me" * 1000)
@@ -219,6 +231,33 @@ def test_absence_is_not_proven_for_what_was_sent_before_the_bounds(rocket: Rocke
     absent = Outgoing(0, dead(rocket), target, provenance(3 * now()))
     sent_at, before = now(), rocket.connector.bounds([target])
     assert rocket.connector.find("plan", [absent], sent_at, before=before) == {0: "unknown"}
+
+
+@pytest.mark.parametrize("when", ["then", "since"])
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_of_ours_that_is_wrong_changes_nothing(
+    rocket: Rocket, monkeypatch: pytest.MonkeyPatch, hours: int, when: str
+) -> None:
+    """While the letter is sent, or from then on."""
+    right, wrong = time.time_ns, lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + hours * 3_600 * 10**9
+    clocks = {"then": (wrong, right), "since": (right, wrong)}[when]
+    record, target = dead(rocket), Target("topic", rocket.topic)
+
+    def set_clock(clock: Callable[[], int]) -> None:
+        monkeypatch.setattr(time, "time_ns", clock)
+        monkeypatch.setattr(time, "time", lambda: clock() / 1e9)
+
+    set_clock(clocks[0])
+    before, started = rocket.connector.bounds([target]), now()
+    sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
+    publisher = rocket.connector.publisher("plan", 1)
+    assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
+    publisher.close()
+    set_clock(clocks[1])
+    found = rocket.connector.find("plan", [sent, absent], started, before=before)
+    assert found == {0: "sent", 1: "not_sent"}
+    left = rocket.connector.inspect(rocket.request().source).facts["oldest letter is deleted in"]
+    assert left == {f"{rocket.dead}@broker-a:0": "2d 23h"} or "3d" in str(left)
 
 
 def discarded(rocket: Rocket, body: bytes = b"money", **properties: str) -> Record:

@@ -33,7 +33,7 @@ from dlq.connectors.rocketmq.remoting import RequestCode
 
 PROGRAMS = Path(__file__).resolve().parent
 """Where the Java programs of the tests lie."""
-_PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
+PORTS = itertools.count(20_000 + os.getpid() % 12 * 1000, 10)
 """Below those that the system gives to outgoing connections."""
 _OPEN = [
     argument
@@ -78,7 +78,7 @@ class RocketMQ:
         self.version, self.jars, self.jvm = version, install(version), jvm
         self.folder = Path(tempfile.mkdtemp(prefix="rocketmq-"))
         self.namespace = namespace()
-        self.name_server = f"{self.namespace.address}:{next(_PORTS)}"
+        self.name_server = f"{self.namespace.address}:{next(PORTS)}"
         self.url = f"rocketmq://{self.name_server}"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.addresses: dict[str, str] = {}
@@ -91,7 +91,7 @@ class RocketMQ:
         atexit.register(self.stop)
 
     def _configure(self, node: str, extra: Mapping[str, object]) -> None:
-        host, port = self.namespace.address, next(_PORTS)
+        host, port = self.namespace.address, next(PORTS)
         own = {
             "brokerName": node,
             "namesrvAddr": self.name_server,
@@ -176,7 +176,7 @@ class RocketMQ:
 
     def start_proxy(self) -> str:
         """Start what gRPC clients talk to; returns its address."""
-        port = next(_PORTS)
+        port = next(PORTS)
         ports = {"grpcServerPort": port, "remotingListenPort": port + 1}
         settings = {"rocketMQClusterName": "DefaultCluster", **ports}
         configuration = self.folder / "proxy.json"

@@ -151,9 +151,9 @@ def test_queues_are_chosen_by_javas_string_hash(key: str, magnitude: int) -> Non
 
 CODES = [
     (0, "", "confirmed"),
-    (10, "flush", "confirmed"),
-    (11, "", "confirmed"),
-    (12, "", "confirmed"),
+    (10, "flush", "in_doubt"),
+    (11, "", "in_doubt"),
+    (12, "", "in_doubt"),
     (13, "the message is illegal", "refused"),
     (16, "no", "refused"),
     (17, "no topic", "refused"),
