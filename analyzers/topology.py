@@ -6,11 +6,20 @@ queues there that have one), `diverts` [name, ...] and `places_of_the_dead` {add
 where its expired go]}.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from dlq.analyzers.groups.transactions import Node
 from dlq.analyzers.rules import Facts
+from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
+from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store, checked_format
+from dlq.core import clock
+from dlq.core.errors import ArchiveError
 from dlq.core.settings import Settings
+
+_OP_BATCH_MS = 3000
 
 
 def facts(store: Store, settings: Settings) -> Facts:
@@ -36,3 +45,53 @@ def facts(store: Store, settings: Settings) -> Facts:
             s: d["dead_letter_exchanges"] for s, d in newest.items() if d.get("dead_letter_exchanges")
         },
     )
+
+
+def node_facts(store: Store) -> dict[str, dict[str, Node]]:
+    """Source -> node -> the newest facts."""
+    newest: dict[str, dict[str, Node]] = {}
+    for name in sorted(store.list("topology/")):
+        try:
+            document = checked_format(name, store.get(name))
+        except ArchiveError:
+            continue
+        looked_at = _moment(name.rpartition("/")[2])
+        of_source = newest.setdefault(str(document.get("source")), {})
+        of_source.update(_of_document(document, looked_at))
+    return newest
+
+
+def _of_document(document: Mapping[str, Any], looked_at: int | None) -> Iterator[tuple[str, Node]]:
+    brokers = document.get("brokers")
+    for node, known in brokers.items() if isinstance(brokers, dict) else ():
+        interval = _number(known.get("check_interval_ms"))
+        batch = _number(known.get("op_batch_interval_ms"))
+        yield (
+            str(node),
+            Node(
+                looked_at,
+                _number(known.get("file_reserved_hours")) or DEFAULT_RESERVED_HOURS,
+                interval,
+                (interval or 0) + (_OP_BATCH_MS if batch is None else batch),
+                known.get("index") is not False,
+            ),
+        )
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def last_look(store: Store, segments: Iterable[Manifest]) -> int:
+    """When the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
+    captured = (_moment(m.pull_id) or clock.from_iso(m.created_at) or 0 for m in segments)
+    empty = (_moment(name.rpartition("/")[2]) or 0 for name in store.list("topology/"))
+    return max([0, *captured, *empty])
+
+
+def _moment(pull: str) -> int | None:
+    """When a pull began, as its id begins."""
+    try:
+        return clock.to_micros(datetime.strptime(pull[:15], "%Y%m%dT%H%M%S").replace(tzinfo=UTC))
+    except ValueError:
+        return None

@@ -5,15 +5,18 @@ The schemas are the contract between the Spark jobs that write and the views and
 """
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from dlq.archive import manifests
+from dlq.archive.manifests import Manifest
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, built
+from dlq.archive.store import LocalStore, Store, built
 
 _TIME = pa.timestamp("us", tz="UTC")
 _S = pa.string()
@@ -168,3 +171,23 @@ def latest(store: Store) -> Analysis | None:
     """The newest finished analysis."""
     known = ids(store)
     return load(store, known[-1]) if known else None
+
+
+def written(store: Store, prefix: str) -> tuple[str, ...]:
+    """The Parquet files that an engine has written, durable by now."""
+    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
+    if isinstance(store, LocalStore):
+        for path in map(store.url, names):
+            descriptor = os.open(path, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.close(descriptor)
+    return names
+
+
+def unread(store: Store) -> list[Manifest]:
+    """The segments with letters that the latest analysis has not read, nor had been read before they were
+    compacted."""
+    last = latest(store)
+    read = set(last.segments) if last else set()
+    every = manifests.every(store)
+    return [m for m in every if m.rows and m.stem not in read and read.isdisjoint(m.replaces)]

@@ -4,7 +4,7 @@
     verdicts, incidents, bursts, transactions, client_log    of the latest analysis; empty when there is none
     replays       the ledger, as the caller gives it
     audit         who did what: to failures and plans as the caller gives it, and dismissals of letters
-    letters       every column of record and verdict, replay_state, analysis (where the verdict is from), and
+    letters       every column of record and verdict, replay_state, analysis (that judged it, or null), and
                   still_queued: it lies in its dead-letter queue, too, as the caller gives it
     ls            the columns of letters that `dlq ls` shows
 
@@ -32,8 +32,6 @@ LS_COLUMNS = (
     "attempts", "exception_class", "fingerprint", "incident_id", "advice", "message_id", "key",
     "published_at", "dead_at", "captured_at", "body_size", "laps", "replay_state", "analysis",
 )  # fmt: skip
-PREVIEW = "preview"
-"""The `analysis` of a verdict that no analysis has made."""
 _VERDICT_WINS = ("attempts", "origin_kind", "origin")
 """Columns of both record and verdict; in letters the verdict's win."""
 LETTER_COLUMNS = (
@@ -71,17 +69,15 @@ def connect(
     replays: pa.Table | None = None,
     analysis: str | None = None,
     before: str | None = None,
-    preview: pa.Table | None = None,
     audit: pa.Table | None = None,
     queued: Queued | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
-    the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `preview` (columns
-    VERDICTS) is what letters shows of letters without a verdict; `audit` (columns AUDIT) is what
-    people said of failures and plans; `queued` says which letters are still_queued. Times come back in UTC.
-    Raises UsageError, ArchiveError, FormatTooNew.
+    the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `audit` (columns
+    AUDIT) is what people said of failures and plans; `queued` says which letters are still_queued. Times
+    come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
     files = {m.stem: store.url(m.segment) for m in manifests.every(store) if m.rows}
@@ -100,7 +96,7 @@ def connect(
             _table(connection, "verdicts_before", analyses.VERDICTS, earlier)
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _audit(connection, audit)
-        _judged(connection, chosen.analysis if chosen else None, preview)
+        _judged(connection, chosen.analysis if chosen else None)
         left = {files[stem]: out for stem, out in (queued or {}).items() if stem in files}
         _letters(connection, _still_queued(connection, left))
         _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
@@ -211,25 +207,10 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
         ORDER BY 1""")
 
 
-def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None, preview: pa.Table | None) -> None:
-    """Verdicts, and previews of letters that have none, each with the `analysis` that it is from."""
+def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
+    """Verdicts with the `analysis` that they are from."""
     told = "NULL" if analysis is None else _literal(analysis)
-    connection.execute("CREATE TEMP TABLE _previewed AS SELECT * FROM verdicts LIMIT 0")
-    connection.execute(f"""
-        CREATE TEMP VIEW _judged AS
-        SELECT *, {told}::VARCHAR AS analysis FROM verdicts
-        UNION ALL SELECT *, {_literal(PREVIEW)} FROM _previewed""")
-    if preview is not None:
-        add_preview(connection, preview)
-
-
-def add_preview(connection: duckdb.DuckDBPyConnection, preview: pa.Table) -> None:
-    """Let letters and ls show this (columns VERDICTS) of letters without a verdict."""
-    _given(connection, "_preview", preview)
-    with user_sql.guarded(connection):
-        connection.execute(
-            "INSERT INTO _previewed SELECT * FROM _preview ANTI JOIN verdicts USING (source, record_id)"
-        )
+    connection.execute(f"CREATE TEMP VIEW _judged AS SELECT *, {told}::VARCHAR AS analysis FROM verdicts")
 
 
 def narrow(connection: duckdb.DuckDBPyConnection, checked: str) -> None:
@@ -278,12 +259,6 @@ def _letters(connection: duckdb.DuckDBPyConnection, still_queued: str) -> None:
         ) p ON p.record_id = r.record_id""")
     connection.execute(f"CREATE TEMP VIEW letters AS SELECT {_quoted(LETTER_COLUMNS)} FROM _placed")
     connection.execute(f"CREATE TEMP VIEW ls AS SELECT {_quoted(LS_COLUMNS)} FROM letters")
-
-
-def previewed(connection: duckdb.DuckDBPyConnection) -> int:
-    """How many letters have a preview and no verdict."""
-    (count,) = next(user_sql.run(connection, "SELECT count(*) FROM _previewed").rows)
-    return int(count)
 
 
 def newest(columns: Iterable[str], checked: str, limit: int) -> str:

@@ -82,7 +82,7 @@ def in_duckdb(files: list[str]) -> Mapping[str, int]:
 
 def in_spark(folder: str) -> Mapping[str, int]:
     """An analysis, from the start of the JVM to the last file; its counts by cause."""
-    from dlq.analyzers.spark.job import analyze
+    from dlq.analyzers.analysis import analyze
 
     return analyze(LocalStore(folder), Settings()).causes
 

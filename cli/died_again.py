@@ -14,7 +14,7 @@ def letters(context: Context, plan: str) -> list[dict[str, Any]]:
     """The newest letters of `plan` that came back: id, cause, and the failure in a line."""
     from dlq.archive import views
     from dlq.archive.user_sql import run
-    from dlq.cli.views import add_preview, open_views
+    from dlq.cli.views import open_views
     from dlq.replay.came_back import newest
 
     with closing(open_views(context)) as connection:
@@ -23,7 +23,6 @@ def letters(context: Context, plan: str) -> list[dict[str, Any]]:
             return []
         pages = [views.page_of(connection, record_id) for record_id in ids]
         page = {file: set().union(*(one.get(file, ()) for one in pages)) for file in set().union(*pages)}
-        add_preview(context, connection, page)
         return list(map(_letter, run(connection, views.newest(_COLUMNS, views.on_page(page), _MOST)).rows))
 
 

@@ -190,7 +190,7 @@ class Run:
         self.outcome.sources.append(facts)
 
     def _analyze(self) -> None:
-        from dlq.analyzers.spark.job import still_holds
+        from dlq.analyzers.analysis import still_holds
         from dlq.archive import manifests
 
         store = self._context.store
@@ -206,7 +206,7 @@ class Run:
         self._log(event, analysis=found.analysis, records=found.records, seconds=found.seconds)
 
     def _analyze_anew(self) -> "Analysis":
-        from dlq.analyzers.spark.job import analyze
+        from dlq.analyzers.analysis import analyze
         from dlq.capture import external_stores
 
         taken = external_stores.take(self._context.store, self._context.settings)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from dlq.archive.views import Page
     from dlq.core.failures import Event
 
 
@@ -71,17 +70,10 @@ def audit(said: "Iterable[Event]") -> "pa.Table":
     return pa.Table.from_pylist(rows, AUDIT)
 
 
-def add_preview(
-    context: Context, connection: "duckdb.DuckDBPyConnection", page: "Page | None" = None
-) -> str | None:
-    """Let the views show what is known at once of letters (all, or those on `page`) that no analysis has
-    judged. Returns what people should know of that, if anything."""
-    from dlq.analyzers.preview import preview
-    from dlq.archive import views
-    from dlq.reports import previews
+def say_what_is_not_judged(context: Context) -> None:
+    """How many letters have no verdict, in a line for people."""
+    from dlq.archive import analyses
 
-    seen = preview(context.store, context.settings, page)
-    if seen.verdicts is None:
-        return previews.too_many(seen.letters)
-    views.add_preview(connection, seen.verdicts)
-    return previews.LIMITS if views.previewed(connection) else None
+    if letters := sum(manifest.rows for manifest in analyses.unread(context.store)):
+        have = "1 letter has" if letters == 1 else f"{letters:,} letters have"
+        context.say(f"{have} no verdict yet: dlq analyze")

@@ -14,6 +14,7 @@ from dlq.core.brokers import REGISTRY, kind_of, kinds
 from dlq.core.checks import check
 from dlq.core.errors import ConfigError
 from dlq.core.settings import (
+    Analysis,
     Broker,
     Evidence,
     Ledger,
@@ -31,7 +32,13 @@ from dlq.core.suggestions import suggest
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NAMED: Mapping[str, type] = {"brokers": Broker, "sources": Source, "evidence": Evidence, "profiles": Profile}
 _LISTED: Mapping[str, type] = {"rules": Rule, "mask": Mask}
-_SINGLE: Mapping[str, type] = {"retain": Retain, "ledger": Ledger, "replay": Replay, "spark": Spark}
+_SINGLE: Mapping[str, type] = {
+    "retain": Retain,
+    "ledger": Ledger,
+    "replay": Replay,
+    "analysis": Analysis,
+    "spark": Spark,
+}
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 _WORDS: Mapping[Any, str] = {
     str: "text",

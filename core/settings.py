@@ -149,6 +149,16 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Analysis:
+    """When letters are judged, and by which engine."""
+
+    spark_from: int = 50_000
+    """Letters from which on Spark takes over."""
+    after_pull: bool = True
+    """Whether `pull` and `import` end with an analysis."""
+
+
+@dataclass(frozen=True)
 class Spark:
     """The Spark session."""
 
@@ -170,4 +180,5 @@ class Settings:
     mask: tuple[Mask, ...] = ()
     ledger: Ledger = field(default_factory=Ledger)
     replay: Replay = field(default_factory=Replay)
+    analysis: Analysis = field(default_factory=Analysis)
     spark: Spark = field(default_factory=Spark)

@@ -10,12 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.analyzers.rules import BROKEN, Facts, steps
-from dlq.archive.views import PREVIEW
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.record import Death, Record
 from dlq.core.settings import Settings
 from dlq.core.text import for_terminal, shorten
-from dlq.reports.previews import LIMITS
 
 Document = Mapping[str, Any]
 
@@ -136,15 +134,12 @@ def _told(step: Document, news: Mapping[str, str]) -> Iterator[tuple[str, Text]]
 
 def _between(letter: Document, settings: Settings) -> Iterator[tuple[str, Text]]:
     """What an analysis found between letters, and the advice that follows."""
-    if letter["analysis"] == PREVIEW:
-        yield "preview", _plain(f"nothing was compared. {LIMITS}")
-    else:
-        yield "analysis", _plain(letter["analysis"] or "none has seen this letter yet")
-        for name, found in _found(letter):
-            yield name, _plain(found)
-        if settings.evidence:
-            stores = ", ".join(settings.evidence)
-            yield "stores", _plain(f"{stores}: the advice says it where one of them knew the letter")
+    yield "analysis", _plain(letter["analysis"] or "none has seen this letter yet")
+    for name, found in _found(letter):
+        yield name, _plain(found)
+    if settings.evidence:
+        stores = ", ".join(settings.evidence)
+        yield "stores", _plain(f"{stores}: the advice says it where one of them knew the letter")
     if letter["advice"]:
         reason = letter["advice_reason"] or letter["advice_meaning"] or ""
         yield "advice", Text.assemble((for_terminal(letter["advice"]), "bold"), f": {for_terminal(reason)}")

@@ -17,11 +17,11 @@ Row = dict[str, Any]
 COLUMNS = (
     "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
     "cause", "proof", "exception_class", "exception_message", "advice", "until", "note", "changed_by",
-    "changed_at", "example", "previewed", "former_fingerprints",
+    "changed_at", "example", "former_fingerprints",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
 the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
-`previewed`: no analysis has seen any of them; `former_fingerprints`: what its letters had in the version
+`former_fingerprints`: what its letters had in the version
 before."""
 _DIED = "max(coalesce(dead_at, published_at, captured_at))"
 # A judged record without a cause is evidence beside a letter, no letter.
@@ -34,7 +34,7 @@ _SQL = f"""
                min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(record_id) AS example, arg_min(source, record_id) AS lies_in,
-               bool_or(proof = 'likely') AS likely, bool_and(analysis = 'preview') AS previewed,
+               bool_or(proof = 'likely') AS likely,
                list_sort(list(DISTINCT former_fingerprint) FILTER (former_fingerprint IS NOT NULL))
                    AS former_fingerprints
         FROM letters
@@ -107,7 +107,6 @@ def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now
         "sources": seen.get("sources", []),
         "changed_by": stands.actor,
         "changed_at": None if stands.changed_at is None else iso(stands.changed_at),
-        "previewed": bool(seen.get("previewed", False)),
         "former_fingerprints": seen.get("former_fingerprints") or [],
     }
     more = {"broker_kinds": seen.get("broker_kinds", []), "events": events}

@@ -7,7 +7,6 @@ from dlq.core import clock
 from dlq.core.causes import spoken
 from dlq.core.text import listed, shorten
 from dlq.core.units import human_seconds
-from dlq.reports.previews import LIMITS
 
 Document = Mapping[str, Any]
 
@@ -35,7 +34,6 @@ def sentences(document: Document) -> list[str]:
         _what_to_do(document),
         *_doubts(document["counts"]),
         *_still_queued(document),
-        *_previewed(document["previewed"]),
     ]
 
 
@@ -43,12 +41,7 @@ def basis(document: Document) -> str:
     """What the report rests on."""
     made = f"{minutes(document['created_at'])} UTC"
     name = document["analysis"]
-    return f"analysis {name} of {made}" if name else f"a preview of {made}, before any analysis"
-
-
-def _previewed(letters: int) -> list[str]:
-    said = "1 letter is" if letters == 1 else f"{letters:,} letters are"
-    return [f"{said} only previewed. {LIMITS}"] if letters else []
+    return f"analysis {name} of {made}" if name else f"what was captured until {made}, before any analysis"
 
 
 def _plural(count: int, noun: str) -> str:

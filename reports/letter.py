@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive import short_ids
 from dlq.archive.user_sql import run
-from dlq.archive.views import PREVIEW
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
-from dlq.reports.previews import LIMITS
 
 if TYPE_CHECKING:
     import duckdb
@@ -88,8 +86,6 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     plan = f"dlq replay plan {record_id[:12]}"
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
-    if letter["analysis"] == PREVIEW:
-        return [{"command": "dlq analyze", "why": f"plans rest on analyses. {LIMITS}"}]
     if letter["cause"] is None:
         return []  # evidence beside a letter, and nothing that goes anywhere
     if letter["replay_state"] == "confirmed":

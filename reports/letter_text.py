@@ -8,7 +8,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dlq.archive.views import PREVIEW
 from dlq.core.causes import TRANSACTION_STATES, spoken
 from dlq.core.text import for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
@@ -72,7 +71,7 @@ def _head(letter: Document) -> Group:
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),
-        Text.assemble("\n", (_safe(cause), "bold"), _safe(meaning), _previewed(letter)),
+        Text.assemble("\n", (_safe(cause), "bold"), _safe(meaning)),
     ]
     if letter["rule"]:
         stale = "; the evidence is older than the last death" if letter["stale_evidence"] else ""
@@ -87,10 +86,6 @@ def _head(letter: Document) -> Group:
         reason = letter["advice_reason"] or letter["advice_meaning"]
         lines.append(Text.assemble("Advice: ", (letter["advice"], f"bold {style}"), f": {_safe(reason)}"))
     return Group(*lines)
-
-
-def _previewed(letter: Document) -> tuple[str, str]:
-    return " (preview)" if letter["analysis"] == PREVIEW else "", "yellow"
 
 
 def _way(letter: Document) -> Table | None:

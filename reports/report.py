@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlq.archive import analyses, user_sql, views
+from dlq.archive import analyses, manifests, user_sql, views
 from dlq.archive.files import PRIVATE, SHARED
 from dlq.archive.store import Store
 from dlq.archive.views import Queued
@@ -46,26 +46,24 @@ def make(
     masks: Sequence[Mask] | None = None,
     before: str | None = None,
     with_letters: bool = False,
-    preview: "pa.Table | None" = None,
     part: Part | None = None,
     events: Sequence[Event] = (),
     queued: Queued | None = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
-    `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `preview`
-    (columns VERDICTS) is what it shows of letters without a verdict; `part` leaves all other letters out;
-    `events` are what people said of failures; `queued` says which letters lie in their queues. `alarming`
-    are its `counts` without letters of snoozed failures, but for those in doubt. Raises UsageError when
-    there is neither an analysis nor a preview.
+    `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
+    all other letters out; `events` are what people said of failures; `queued` says which letters lie in
+    their queues. `alarming` are its `counts` without letters of snoozed failures, but for those in doubt.
+    Raises UsageError when there are no letters.
     """
     analysis = analyses.latest(store)
-    if analysis is None and (preview is None or not preview.num_rows):
-        raise UsageError("no analysis yet: run dlq analyze")
+    if analysis is None and not any(manifest.rows for manifest in manifests.every(store)):
+        raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
     if before is not None:
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)
-    with views.connect(store, replays, before=before, preview=preview, queued=queued) as connection:
+    with views.connect(store, replays, before=before, queued=queued) as connection:
         lives = [row for row in failures.gather(connection, events, now()) if row["state"] != "new"]
         if part is not None:
             views.narrow(connection, user_sql.condition(part.condition(connection)))
@@ -77,7 +75,7 @@ def make(
             document["sample"] = sample.gather(connection, masker, _named(document))
     document["alarming"] = document["counts"]
     if asleep := [row["fingerprint"] for row in lives if row["state"] == "snoozed"]:
-        with views.connect(store, replays, preview=preview) as connection:
+        with views.connect(store, replays) as connection:
             views.narrow(connection, _awake(asleep, part.condition(connection) if part else None))
             document["alarming"] = summary.gather(connection, analysis, lives)["counts"]
     if part is not None:

@@ -114,7 +114,7 @@ _FACTS = """
     SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
            coalesce(advice, 'no_verdict') AS advice, fingerprint,
            coalesce(proof = 'likely', false) AS likely,
-           coalesce(replay_state, 'none') AS replay_state, coalesce(analysis = 'preview', false) AS previewed,
+           coalesce(replay_state, 'none') AS replay_state,
            time_bucket(to_seconds({step}), dead_at, {origin}) AS bucket, count(*) AS letters,
            min(dead_at) AS first, max(dead_at) AS last, count(*) - count(dead_at) AS undated,
            sum(body_size) AS body_bytes, min(record_id) AS example,
@@ -165,7 +165,7 @@ _LIVES = """
 _BY_STATE = """
     SELECT count(DISTINCT fingerprint) FILTER (coalesce(state, 'new') = 'new')::BIGINT AS new_failures,
            count(DISTINCT fingerprint) FILTER (state = 'regressed')::BIGINT AS regressed
-    FROM facts LEFT JOIN lives USING (fingerprint) WHERE NOT previewed AND replay_state <> 'dismissed'"""
+    FROM facts LEFT JOIN lives USING (fingerprint) WHERE replay_state <> 'dismissed'"""
 _DUPLICATES = """
     SELECT duplicate_kind AS kind, count(DISTINCT duplicate_group)::BIGINT AS groups,
            count(*)::BIGINT AS letters
@@ -176,13 +176,12 @@ _TRANSACTIONS = """
     FROM transactions GROUP BY 1 ORDER BY 2 DESC, 1"""
 # What analyses alone have said of letters that nobody has closed: thresholds and next steps rest on it.
 _JUDGED = f"""
-    SELECT if(previewed, 'no_verdict', cause) AS cause, if(previewed, 'no_verdict', advice) AS advice,
-           previewed, sum(letters)::BIGINT AS letters,
+    SELECT cause, advice, sum(letters)::BIGINT AS letters,
            coalesce(sum(letters) FILTER (replay_state IN ({_WAITING})), 0)::BIGINT AS waiting
     FROM facts WHERE replay_state <> 'dismissed' GROUP BY ALL"""
 _HOW_MANY = """
     SELECT (SELECT count(DISTINCT fingerprint) FROM facts
-            WHERE NOT previewed AND replay_state <> 'dismissed') AS fingerprints,
+            WHERE replay_state <> 'dismissed') AS fingerprints,
            count(*)::BIGINT AS incidents,
            count(*) FILTER (ongoing)::BIGINT AS ongoing,
            (SELECT coalesce(sum(undated), 0)::BIGINT FROM facts) AS undated,
@@ -207,13 +206,13 @@ _LISTS: Mapping[str, str] = {
 def gather(
     connection: "duckdb.DuckDBPyConnection", analysis: Analysis | None, lives: Sequence[Document] = ()
 ) -> Document:
-    """The whole report of `analysis` (the one that `connection`'s views show; None: of a preview alone).
+    """The whole report of `analysis` (the one that `connection`'s views show; None: no letter is judged yet).
 
     `lives`: failures that somebody spoke of, each with `fingerprint, state, owner`; all others are new.
 
-    `previewed` is how many letters are only previewed, `undated` of how many nothing says when they died,
+    `undated` is of how many letters nothing says when they died,
     `oldest` when the first of those died that did not go back, and are not dismissed (in `counts`: its age);
-    `counts` and `next` take no account of what a preview says. Times are ISO 8601, UTC.
+    Times are ISO 8601, UTC.
     """
     (total, first, last) = next(run(connection, _SPAN).rows)
     step = timeline.step_seconds(first, last)
@@ -232,7 +231,6 @@ def gather(
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }
     judged = objects(connection, _JUDGED)
-    document["previewed"] = sum(row["letters"] for row in judged if row["previewed"])
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:

@@ -10,10 +10,13 @@ bits, 64 producers): setting the newest id of a producer forgets all below the a
 letter so far behind cannot have been recognised, so something else is wrong with it.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from dlq.analyzers.groups.values import known, millisecond
+from dlq.analyzers.groups.judged import Judged
+from dlq.analyzers.groups.values import highest, in_order, known, lowest, millisecond
 
 AUDIT_ARRAYS = 33
 AUDIT_BITS = 64
@@ -114,3 +117,174 @@ def _shows(of: Standing) -> str:
     if of.producers > AUDIT_PRODUCERS:
         return _CROWDED
     return _FIRST if of.producer_seq is not None and of.producer_seq == of.oldest else _BEHIND
+
+
+class LogLine(NamedTuple):
+    """What the consumers' logs say of a letter."""
+
+    time: int | None
+    failed: str | None
+    reconnected: str | None
+
+
+class Member(NamedTuple):
+    """A letter of a burst, and where it stands there."""
+
+    letter: Judged
+    burst_id: str
+    standing: Standing
+
+
+_NO_LINE = LogLine(None, None, None)
+
+
+def find(letters: Iterable[Judged], log: Mapping[str, LogLine]) -> list[Member]:
+    """The suppressed duplicates of known connections, each with its burst. `log`: record id -> its line."""
+    connections: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for one in letters:
+        if one.is_of_burst and one.connection_id is not None:
+            connections[one.broker, one.connection_id].append(one)
+    return [
+        member
+        for (broker, connection), members in connections.items()
+        for cut, burst in _by_cut(members, log)
+        for member in _standings(burst_id(broker, connection, cut), connection, burst, log)
+    ]
+
+
+def _by_cut(
+    members: Iterable[Judged], log: Mapping[str, LogLine]
+) -> Iterator[tuple[int | None, list[Judged]]]:
+    """The letters of each reconnect of a connection, which is counted from 1; None for the first, and where
+    no log tells."""
+    cuts: dict[int, list[Judged]] = defaultdict(list)
+    cut, last = 0, None
+    for one in sorted(members, key=lambda one: in_order(log.get(one.record_id, _NO_LINE).time)):
+        at = log.get(one.record_id, _NO_LINE).time
+        if at is not None:
+            cut += last is not None and at // 1_000_000 - last > CUT_SECONDS
+            last = at // 1_000_000
+        cuts[cut].append(one)
+    return ((cut or None, burst) for cut, burst in cuts.items())
+
+
+def _standings(
+    name: str, connection: str, burst: Sequence[Judged], log: Mapping[str, LogLine]
+) -> Iterator[Member]:
+    lines = {one.record_id: log.get(one.record_id, _NO_LINE) for one in burst}
+    of_queue: dict[str | None, set[str | None]] = defaultdict(set)
+    numbers: dict[tuple[str | None, str | None], set[int]] = defaultdict(set)
+    of_consumer: dict[tuple[str | None, str | None, str | None], int] = {}
+    for one in burst:
+        of_queue[one.origin].add(one.producer_id)
+        if one.producer_seq is not None:
+            numbers[one.origin, one.producer_id].add(one.producer_seq)
+            place = (one.origin, one.producer_id, one.consumer_id)
+            of_consumer[place] = min(one.producer_seq, of_consumer.get(place, one.producer_seq))
+    ranges = {place: _ranges(found) for place, found in numbers.items()}
+    consumers = len({one.consumer_id for one in burst} - {None})
+    first_time = min((line.time for line in lines.values() if line.time is not None), default=None)
+    failed = min((line.failed for line in lines.values() if line.failed is not None), default=None)
+    back = min((line.reconnected for line in lines.values() if line.reconnected is not None), default=None)
+    for one in burst:
+        line, producer = lines[one.record_id], (one.origin, one.producer_id)
+        first, last = ranges.get(producer, {}).get(one.producer_seq, (None, None))
+        standing = Standing(
+            connection,
+            len(burst),
+            consumers,
+            len(of_queue[one.origin] - {None}),
+            one.producer_seq,
+            max(numbers.get(producer, ()), default=None),
+            of_consumer.get((*producer, one.consumer_id)),
+            first,
+            last,
+            line.time,
+            first_time,
+            line.failed if line.failed is not None else failed,
+            line.reconnected if line.reconnected is not None else back,
+        )
+        yield Member(one, name, standing)
+
+
+def _ranges(numbers: Iterable[int]) -> dict[int | None, tuple[int | None, int | None]]:
+    """Number -> the first and the last of those that follow each other without a gap around it."""
+    found: dict[int | None, tuple[int | None, int | None]] = {}
+    run: list[int] = []
+    for number in [*sorted(numbers), None]:
+        if run and (number is None or number != run[-1] + 1):
+            found.update(dict.fromkeys(run, (run[0], run[-1])))
+            run = []
+        if number is not None:
+            run.append(number)
+    return found
+
+
+class Burst(NamedTuple):
+    """A burst as rows of two tables of the archive. A letter of Classic does not say when it died: the
+    client's log does, else only the times of publishing are known, or none."""
+
+    incident_id: str
+    start: int | None
+    end: int | None
+    size: int
+    sources: list[str]
+    causes: list[str]
+    fingerprint: str
+    first_record_id: str | None
+    broker: str
+    connection_id: str
+    origins: list[str]
+    consumers: list[str]
+    producers: list[str]
+    ranges: list[str]
+    beyond_prefetch: bool
+
+
+def bursts(members: Iterable[Member]) -> list[Burst]:
+    """The bursts that letters are of."""
+    grouped: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        grouped[member.burst_id].append(member)
+    return [_come_to(name, of_one) for name, of_one in grouped.items()]
+
+
+def _come_to(name: str, members: Sequence[Member]) -> Burst:
+    letters = [member.letter for member in members]
+    start = end = born_first = born_last = None
+    for letter, _, standing in members:
+        died = letter.dead_at if letter.dead_at is not None else standing.log_time
+        start, end = lowest(start, died), highest(end, died)
+        born_first = lowest(born_first, letter.published_at)
+        born_last = highest(born_last, letter.published_at)
+    numbered = [(one.producer_seq, one.record_id) for one in letters if one.producer_seq is not None]
+    consumers = _names(one.consumer_id for one in letters)
+    return Burst(
+        name,
+        born_first if start is None else start,
+        born_last if end is None else end,
+        len(letters),
+        _names(one.source for one in letters),
+        _names(one.cause for one in letters),
+        min(one.fingerprint for one in letters),
+        min(numbered)[1] if numbered else None,
+        min(one.broker for one in letters),
+        members[0].standing.connection_id,
+        _names(one.origin for one in letters),
+        consumers,
+        _names(one.producer_id for one in letters),
+        [text for _, _, text in sorted(set(_texts(members)))],
+        is_beyond_prefetch(len(letters), len(consumers)),
+    )
+
+
+def _texts(members: Iterable[Member]) -> Iterator[tuple[str, int, str]]:
+    """Each range as `PRODUCER:40-42`, to be sorted by producer and number."""
+    for letter, _, (_, _, _, _, _, _, _, first, last, *_) in members:
+        if first is not None and letter.producer_id is not None:
+            to = f"-{last}" if last is not None and last > first else ""
+            yield letter.producer_id, first, f"{letter.producer_id}:{first}{to}"
+
+
+def _names(values: Iterable[str | None]) -> list[str]:
+    return sorted({value for value in values if value is not None})

@@ -11,8 +11,15 @@ committed twice, whose time of birth both real messages keep. Consumers leave no
 be told from a rebalance.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+
+import xxhash
+
+from dlq.analyzers.groups.judged import Identity, Judged
+from dlq.core.brokers import kind_of
+from dlq.core.rocketmq_topics import DEAD_LETTERS
 
 MATCH_KEYS = ("same_message_id", "same_key", "same_body", "several_groups")
 """What letters of one broker can share; stronger kinds first."""
@@ -161,3 +168,109 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[Met, bool], bool]], ...] = (
     ("several_groups", lambda met, _: "of_message" in met),
 )
 """The first line that holds."""
+
+
+_TAGS: Mapping[str, str] = {
+    "same_message_id": "id", "same_key": "key", "same_body": "body", "several_groups": "elsewhere",
+    "by_id": "id", "by_business": "key", "of_message": "message",
+}  # fmt: skip
+"""Kind of match key -> what its hash begins with."""
+
+
+def find(letters: Iterable[Judged]) -> dict[Identity, Duplicate | None]:
+    """What the letters that share a match key with others are to them."""
+    groups: dict[tuple[str | int, ...], list[Judged]] = defaultdict(list)
+    for letter in letters:
+        for match_key in match_keys(letter):
+            groups[match_key].append(letter)
+    shared: dict[Identity, list[Shared]] = defaultdict(list)
+    members: dict[Identity, Judged] = {}
+    for match_key, group in groups.items():
+        if len(group) > 1:
+            come_to = total(match_key, group)
+            for letter in group:
+                shared[letter.identity].append(come_to)
+                members[letter.identity] = letter
+    return {identity: conclude(members[identity], found) for identity, found in shared.items()}
+
+
+def match_keys(letter: Judged) -> Iterator[tuple[str | int, ...]]:
+    """What a letter may share, each as its kind and values. A replayed message that died again is a new lap
+    of its original, not a duplicate of it; a coordinated message is named by its work, whatever its producer
+    calls the message."""
+    if kind_of(letter.broker_kind).duplicates == "anywhere":
+        yield from _anywhere(letter)
+    elif letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
+        queue = (letter.broker, letter.dead_letter_queue)
+        business = letter.rocket.keys if letter.key in (None, letter.message_id) else letter.key
+        if letter.message_id is not None:
+            yield "by_id", *queue, letter.message_id
+            yield "of_message", letter.broker, letter.message_id
+        if business:
+            yield "by_business", *queue, business, letter.body_sha256 or ""
+
+
+def _anywhere(letter: Judged) -> Iterator[tuple[str | int, ...]]:
+    place = (letter.origin or "", letter.laps)
+    key = letter.work if letter.work is not None else _own_key(letter)
+    if letter.message_id:
+        yield "same_message_id", letter.broker, letter.message_id, *place
+    if key is not None:
+        yield "same_key", letter.broker, key, *place
+    if letter.body_size > 0:
+        yield "same_body", letter.broker, letter.body_sha256 or "", *place
+    if letter.message_id and letter.origin is not None:
+        yield "several_groups", letter.broker, letter.message_id
+
+
+def _own_key(letter: Judged) -> str | None:
+    return letter.key if letter.key and letter.key != letter.message_id else None
+
+
+def total(match_key: tuple[str | int, ...], group: Sequence[Judged]) -> Shared:
+    """What all the letters that have a match key come to."""
+    first = min(group, key=_age)
+    originals = [one for one in group if one.rocket is None or not one.rocket.replayed]
+    rockets = [one.rocket for one in originals if one.rocket is not None]
+    places = {one.dead_letter_queue if one.rocket else one.origin for one in group} - {None}
+    return Shared(
+        str(match_key[0]),
+        _hash(match_key),
+        len(group),
+        first.record_id,
+        first.body_sha256,
+        several_origins=len({rocket.origin_id for rocket in rockets} - {None}) > 1,
+        one_birth=len({one.published_at for one in originals} - {None}) == 1,
+        all_committed=bool(rockets)
+        and len(rockets) == len(originals)
+        and all((rocket.flags or 0) & 12 == 8 for rocket in rockets),
+        any_fallback=any(
+            one.rocket.sent_back_by_client or one.rocket.origin_id == one.message_id
+            for one in originals
+            if one.rocket is not None
+        ),
+        several_places=len(places) > 1,
+        originals=len(originals),
+    )
+
+
+def _age(letter: Judged) -> tuple[int, str, str]:
+    at = letter.captured_at if letter.dead_at is None else letter.dead_at
+    return at, letter.record_id, letter.body_sha256 or ""
+
+
+def _hash(match_key: tuple[str | int, ...]) -> int:
+    """As Spark's `xxhash64` of the same values, so that a group has one name whoever finds it."""
+    hashed = 42
+    for value in (_TAGS[str(match_key[0])], *match_key[1:]):
+        data = value.to_bytes(4, "little") if isinstance(value, int) else value.encode()
+        hashed = xxhash.xxh64_intdigest(data, hashed)
+    return hashed - (hashed >> 63 << 64)
+
+
+def conclude(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:
+    """What a letter is to others, by the match keys that it shares with them."""
+    if letter.rocket is not None:
+        return of_rocketmq_letter(letter.record_id, letter.body_sha256, letter.rocket.replayed, shared)
+    of_work = letter.coordinator is not None or letter.work is not None
+    return of_letter(letter.record_id, letter.body_sha256, of_work, shared)

@@ -12,12 +12,14 @@ connection are left to `bursts`.
 """
 
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from math import fsum, sqrt
 from typing import NamedTuple, TypeVar
+
+from dlq.analyzers.groups.judged import Judged
 
 K = TypeVar("K", int, str)
 _SECOND = 1_000_000
@@ -247,3 +249,49 @@ def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, 
         first, last = bisect_left(times, run[0]), bisect_left(times, run[-1])
         for number in range(first, last + 1):
             yield Found(failure.slots[number], incident_id, times[number - 1] if number else None)
+
+
+Place = tuple[str, str, int]
+"""The kind of reason, the failure and the slot in which a letter counts."""
+
+
+def place_of(letter: Judged) -> Place | None:
+    """Where a letter counts; None: in no slot. One whose time of death is unknown counts where it was
+    published; suppressed duplicates of a known connection are left to `bursts`."""
+    at = _counts_at(letter)
+    if at is None or letter.cause is None or letter.is_of_burst:
+        return None
+    return kind_of(letter.exception_family, letter.cause), letter.fingerprint, at // (SLOT * _SECOND)
+
+
+def find_all(letters: Iterable[Judged], span: int, looked_at: int) -> tuple[dict[Place, str], list[Incident]]:
+    """Which places are part of which incident, and the incidents. `span`: what the archive covers, in slots;
+    `looked_at`: the time of the last pull."""
+    counted: dict[Place, list[Judged]] = defaultdict(list)
+    for letter in letters:
+        if place := place_of(letter):
+            counted[place].append(letter)
+    of_place: dict[Place, str] = {}
+    rows: list[Incident] = []
+    for kind, places in groupby(sorted(counted), key=lambda place: place[0]):
+        for part in in_parts(_slot_of(place, counted[place]) for place in places):
+            found = find(kind, part, span)
+            of_place.update({(kind, one.slot.fingerprint, one.slot.slot): one.incident_id for one in found})
+            rows.extend(incidents(found, looked_at))
+    return of_place, rows
+
+
+def _slot_of(place: Place, letters: Sequence[Judged]) -> Slot:
+    times = [(_counts_at(one) or 0, one.record_id) for one in letters]
+    return Slot(
+        *place[1:],
+        len(letters),
+        *min(times),
+        max(times)[0],
+        sorted({one.source for one in letters}),
+        sorted({one.cause for one in letters if one.cause is not None}),
+    )
+
+
+def _counts_at(letter: Judged) -> int | None:
+    return letter.published_at if letter.dead_at is None else letter.dead_at

@@ -6,13 +6,15 @@ DistributedTransAspect, MessageAdapterHandler and RedisCoordinator of 7le/shine-
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from dlq.analyzers.groups.judged import Identity, Judged
 from dlq.analyzers.groups.values import highest, in_order, known, second
 from dlq.core.rocketmq_topics import DEAD_LETTERS
-from dlq.core.settings import Evidence
+from dlq.core.settings import Evidence, Settings
 from dlq.core.store_facts import Fact
 from dlq.core.units import human_seconds, seconds
 
@@ -95,6 +97,39 @@ class Answer(NamedTuple):
     told_transaction: str | None
     told: str
     """For people."""
+
+
+def letter_of(one: Judged) -> Letter:
+    """A letter as the stores are asked about it."""
+    return Letter(
+        one.broker_kind,
+        one.dead_letter_queue,
+        one.cause,
+        one.message_id,
+        one.key,
+        one.origin,
+        one.captured_at if one.dead_at is None else one.dead_at,
+        one.rocket.tag if one.rocket else None,
+        one.coordinator,
+        one.work,
+    )
+
+
+def find(
+    letters: Iterable[Judged], told: Mapping[Asked, Mapping[str, list[Fact]] | None], settings: Settings
+) -> dict[Identity, Answer]:
+    """What the stores say of the letters that they may know. `told`: each store's facts by key; None: it did
+    not answer."""
+    found: dict[Identity, list[Answer]] = defaultdict(list)
+    for one in letters:
+        letter = letter_of(one)
+        for asking, facts in told.items():
+            evidence = settings.evidence[asking.name]
+            if is_asked(evidence, one.source, letter):
+                keys = KINDS[evidence.kind].keys(letter, asking)
+                mine = None if facts is None else [fact for key in keys for fact in facts.get(key, ())]
+                found[one.identity].append(answer(evidence.kind, letter, asking, mine))
+    return {identity: together(answers) for identity, answers in found.items()}
 
 
 def asked(settings: Evidence, taken_at: int) -> Asked:

@@ -8,13 +8,14 @@ only that a twin was committed on another node is told. Nor are sources: each ha
 
 import re
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
+from dlq.analyzers.groups.judged import Identity, Judged
 from dlq.analyzers.groups.values import highest, in_order, known, lowest, second, within
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 
@@ -438,3 +439,78 @@ _EVIDENCE: tuple[Callable[[_Case], str | None], ...] = (
     _counted, _not_named, _ended, _outcome, _given_up, _too_old, _resumed, _open, _why_nothing_shows,
 )  # fmt: skip
 """What a transaction's evidence says, in this order, where there is something to say."""
+
+
+class Resolved(NamedTuple):
+    """What the records of transactions come to."""
+
+    transactions: list[tuple[str, str, Transaction]]
+    """Each with its source and broker."""
+    conclusions: dict[Identity, Conclusion]
+
+
+def find(letters: Iterable[Judged], nodes: Mapping[str, Mapping[str, Node]]) -> Resolved:
+    """The transactions of the letters that are records of some, and what they make of them.
+
+    `nodes`: source -> node -> what pulls learned of it.
+    """
+    parts: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+    for letter in letters:
+        if letter.role is not None:
+            parts[letter.source, letter.broker].append(letter)
+    found = Resolved([], {})
+    for (source, broker), records in parts.items():
+        of_key: dict[str, list[Member]] = defaultdict(list)
+        ended = _ends(records)
+        for one in records:
+            if one.role == "finished":
+                found.conclusions[one.identity] = concluded(None, one.record_id)
+            else:
+                of_key[one.unique_key or ""].append(_member(one, *ended.get(one.record_id, (None, None))))
+        for key, members in of_key.items():
+            resolved = resolve(key, sorted(members, key=_in_time), nodes.get(source, {}))
+            found.transactions.extend((source, broker, one) for one in resolved)
+            of_node = {one.broker_node: one for one in resolved}
+            found.conclusions.update(
+                ((source, one.record_id), concluded(of_node[one.broker_node], one.record_id))
+                for one in members
+            )
+    return found
+
+
+def _in_time(one: Member) -> tuple[str, tuple[bool, int], tuple[bool, int], str]:
+    return one.broker_node, in_order(one.dead_at), in_order(one.offset), one.record_id
+
+
+def _member(one: Judged, ended_at: int | None, end_seen_at: int | None) -> Member:
+    stored = one.rocket
+    return Member(
+        one.broker_node or "",
+        one.record_id,
+        one.role or "",
+        one.message_id,
+        one.captured_at,
+        one.dead_at,
+        one.published_at,
+        one.origin,
+        ended_at,
+        end_seen_at,
+        *((None,) * 6 if stored is None else tuple(getattr(stored, name) for name in Member._fields[10:])),
+    )
+
+
+def _ends(records: Sequence[Judged]) -> dict[str, tuple[int | None, int]]:
+    """The half copies that have ended, by the op records that name their offset on their node."""
+    copies: dict[tuple[str, int | None], list[tuple[str, int | None]]] = defaultdict(list)
+    ends: dict[tuple[str, int | None], list[tuple[int | None, int]]] = defaultdict(list)
+    for one in records:
+        if one.rocket is not None and one.role == "half":
+            copies[one.broker_node or "", one.rocket.offset].append((one.record_id, one.dead_at))
+        elif one.rocket is not None and one.role == "finished":
+            for offset in offsets(one.rocket.ended_offsets):
+                ends[one.broker_node or "", offset].append((one.dead_at, one.captured_at))
+    return {
+        name: (at, seen_at)
+        for place in ends
+        for name, at, seen_at in ended_copies(copies.get(place, []), ends[place])
+    }

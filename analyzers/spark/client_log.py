@@ -1,68 +1,32 @@
-"""The consumer's own log beside the letters: which suppression left which letter, and which left none.
+"""Consumers' logs, read by Spark piece by piece; `groups.client_log` says what a line holds."""
 
-A line that poison-acks names message and consumer before any text of users, all in its first line, so
-logs are read line by line in parallel, however long a record is. Layouts put stamp and logger before or
-behind the message, with or without a date, so that no stamp is read: the join leans on the message id
-and the consumer id, the time on `brokerOutTime`, which every dispatch carries. Which reconnect a suppression
-follows is told by the order of the lines in their file.
-
-Java (seen from 5.18.6 to 6.3.1) and .NET (Apache.NMS.ActiveMQ, by its source: `MessageConsumer.cs`,
-`MessageDispatch.cs`, `Message.cs`, `FailoverTransport.cs`) write the same words, but .NET writes the fields
-of a message with nothing between them. The C++ client logs no suppression.
-"""
-
-import glob
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.spark.files import literal, read_files, spark_url, written
-from dlq.archive.analyses import CLIENT_LOG
+from dlq.analyzers.groups.client_log import (
+    ACKED,
+    BEFORE_USER_TEXT,
+    CONSUMER_ID,
+    CUT_SHORT,
+    DESTINATION,
+    DISPATCH,
+    FAILED,
+    MESSAGE_ID,
+    OUT_TIMES,
+    RECONNECTED,
+    STATES,
+)
+from dlq.analyzers.spark.files import literal, read_files, spark_url
+from dlq.archive.analyses import CLIENT_LOG, written
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-STATES = ("explained", "letters_without_line", "lines_without_letter")
-
-_ACKED = (
-    r"suppressing duplicate delivery on connection, poison acking: "
-    r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
-    r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
-)
-_DISPATCH = rf"(?:{_ACKED}).*?MessageDispatch(?: \{{|\[)(.*)$"
-"""The first one behind these words: the message's own text comes later and may say the same."""
-_MESSAGE_ID = r"(?:(?<![A-Za-z])messageId = |MessageId=)([^,}]+?)(?=[,}]|OriginalTransactionId=|$)"
-_CONSUMER_ID = r"(?<![A-Za-z])[cC]onsumerId = ([^,} ]+)"
-_DESTINATION = r"(?<![A-Za-z])[dD]estination = ([^,}]+?)(?=[,}]| Message = |$)"
-_OUT_TIMES = (r"(?<![A-Za-z])brokerOutTime = (\d{1,15})", r"BrokerInTime=\d{1,15}BrokerOutTime=(\d{1,15})\]")
-"""Java's stands before what users write, .NET's behind."""
-_FAILED = r"Transport (?:\(|failed to )([^), ]{1,200})(?:\) failed| ?, attempting)"
-_RECONNECTED = r"Successfully reconnected to:? (?:backup )?(\S{1,200})"
-"""The failover transport, in the same log, before its connection's consumers suppress anything."""
 _UNREADABLE = re.compile(r"error while reading file (?:file://)?(\S+?)\.?(?:\s|$)")
 """Spark's FAILED_READ_FILE."""
-_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
-"""What follows is written by users and may look like any field."""
-
-
-def files(patterns: Sequence[str]) -> list[str]:
-    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
-    found: list[str] = []
-    for pattern in patterns:
-        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
-        names = [name for name in names if Path(name).is_file()]
-        if not names:
-            raise UsageError(f"--client-log {pattern}: there is no such file")
-        found += names
-    hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
-    if hidden is not None:
-        raise UsageError(
-            f"--client-log {hidden}: Spark reads no file whose name begins with . or _: rename it"
-        )
-    return list(dict.fromkeys(str(Path(name).resolve()) for name in found))
 
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
@@ -71,16 +35,15 @@ def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions as F
 
     found = _relevant(spark, paths)
-    dispatch = F.regexp_extract("value", _DISPATCH, 1)
-    known = F.regexp_extract(dispatch, _BEFORE_USER_TEXT, 1)
+    dispatch = F.regexp_extract("value", DISPATCH, 1)
+    known = F.regexp_extract(dispatch, BEFORE_USER_TEXT, 1)
     out_times = [
-        F.regexp_extract(text, pattern, 1)
-        for text, pattern in zip((known, dispatch), _OUT_TIMES, strict=True)
+        F.regexp_extract(text, pattern, 1) for text, pattern in zip((known, dispatch), OUT_TIMES, strict=True)
     ]
     fields = found.filter("is_ack").select(
-        F.regexp_extract(known, _MESSAGE_ID, 1).alias("log_message_id"),
-        F.regexp_extract(known, _CONSUMER_ID, 1).alias("log_consumer_id"),
-        F.regexp_extract(known, _DESTINATION, 1).alias("log_destination"),
+        F.regexp_extract(known, MESSAGE_ID, 1).alias("log_message_id"),
+        F.regexp_extract(known, CONSUMER_ID, 1).alias("log_consumer_id"),
+        F.regexp_extract(known, DESTINATION, 1).alias("log_destination"),
         F.coalesce(*[time.try_cast("bigint") for time in out_times]).alias("out_ms"),
         "failed",
         "reconnected",
@@ -101,13 +64,13 @@ def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
     from pyspark.sql import functions as F
 
     text = spark.read.text([literal(spark_url(path)) for path in paths])
-    is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(_ACKED)
+    is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(ACKED)
     told = text.select(
         "value",
         is_ack.alias("is_ack"),
         *(
             F.when(~is_ack, F.nullif(F.regexp_extract("value", pattern, 1), F.lit(""))).alias(name)
-            for name, pattern in {"failed_here": _FAILED, "reconnected_here": _RECONNECTED}.items()
+            for name, pattern in {"failed_here": FAILED, "reconnected_here": RECONNECTED}.items()
         ),
         F.col("_metadata.file_path").alias("file"),
         F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias("place"),
@@ -156,10 +119,10 @@ def counts(joined: "DataFrame") -> dict[str, int]:
 
 def write(
     spark: "SparkSession", store: Store, judged: "DataFrame", paths: Sequence[str], folder: str
-) -> dict[str, dict[str, int]]:
-    """Write the join as a table of the analysis; {"client_log": counts}, or nothing without logs."""
+) -> dict[str, int] | None:
+    """Write the join as a table of the analysis, and return its counts; None without logs."""
     if not paths:
-        return {}
+        return None
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
@@ -169,9 +132,8 @@ def write(
         broken = _UNREADABLE.search(str(error))
         if broken is None:
             raise
-        why = "it can't be read to its end; is it still being written or packed?"
-        raise UsageError(f"--client-log {broken[1]}: {why}") from error
-    return {"client_log": counts(read(spark, store, folder))}
+        raise UsageError(f"--client-log {broken[1]}: {CUT_SHORT}") from error
+    return counts(read(spark, store, folder))
 
 
 def read(spark: "SparkSession", store: Store, folder: str) -> "DataFrame":

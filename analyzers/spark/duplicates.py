@@ -19,16 +19,15 @@ IDENTITY = ("source", "record_id")
 """A letter that was imported under a second source is there twice."""
 
 
-def shared(letters: "DataFrame", few: bool) -> "DataFrame":
+def shared(letters: "DataFrame") -> "DataFrame":
     """Letters after step 1 -> IDENTITY and `shared`: the match keys that a letter shares with others, as an
     array of `groups.duplicates.Shared`. Of a match key Spark keeps a row, however many letters have it."""
     from pyspark.sql import functions as F
 
     facts = (column.alias(name) for name, column in _facts().items())
     each = letters.select(*IDENTITY, F.inline(_match_keys()), *facts).filter(F.col("match_key").isNotNull())
-    if not few:
-        repeated = each.groupBy("match_key").agg(F.count("*").alias("size")).filter(F.col("size") > 1)
-        each = each.join(kept_in_memory(repeated.select("match_key"), few), on="match_key", how="inner")
+    repeated = each.groupBy("match_key").agg(F.count("*").alias("size")).filter(F.col("size") > 1)
+    each = each.join(kept_in_memory(repeated.select("match_key")), on="match_key", how="inner")
     met = each.withColumns(_totals()).filter(F.col("size") > 1)
     return met.groupBy(*IDENTITY).agg(F.collect_list(F.struct(*Shared._fields)).alias("shared"))
 

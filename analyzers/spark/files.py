@@ -8,7 +8,6 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore, Store
@@ -102,12 +101,11 @@ def read_files(spark: "SparkSession", store: Store, names: Sequence[str], schema
     return reader.parquet(*(literal(spark_url(store.url(name))) for name in names))
 
 
-def kept_in_memory(frame: "DataFrame", is_small: bool) -> "DataFrame":
-    """Kept (or on disk, beyond memory) for all that asks for it. Unless it is small it is computed at once: a
-    join that knows how small one side is need not sort the other."""
+def kept_in_memory(frame: "DataFrame") -> "DataFrame":
+    """Kept (or on disk, beyond memory) for all that asks for it, and computed at once: a join that knows how
+    small one side is need not sort the other."""
     frame.persist()
-    if not is_small:
-        frame.count()
+    frame.count()
     return frame
 
 
@@ -120,20 +118,3 @@ def write_table(store: Store, frame: "DataFrame", schema: pa.Schema, folder: str
         for f in spark_schema(schema).fields
     ]
     frame.select(*shown).write.parquet(spark_url(store.url(folder)))
-
-
-def rows_of(store: Store, names: Sequence[str]) -> int:
-    """How many rows these Parquet files have; their footers tell."""
-    files = (pq.read_metadata(store.parquet(name)) for name in names)
-    return sum(int(file.num_rows) for file in files)
-
-
-def written(store: Store, prefix: str) -> tuple[str, ...]:
-    """The Parquet files that Spark has written, durable by now."""
-    names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
-    if isinstance(store, LocalStore):
-        for path in map(store.url, names):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
-    return names

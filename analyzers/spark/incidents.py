@@ -1,8 +1,7 @@
 """Incidents: Spark counts the letters of each failure in slots of five minutes; `groups.incidents` says which
 slots are part of a burst; Spark brings that back to the letters, and makes the table."""
 
-from collections.abc import Iterable, Iterator
-from datetime import datetime
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -11,9 +10,6 @@ from dlq.analyzers.groups.incidents import DEPENDENCY, SLOT, Slot, find, in_part
 from dlq.analyzers.groups.incidents import incidents as of_slots
 from dlq.analyzers.spark.rows import Meaning, Row, by_group
 from dlq.archive.analyses import INCIDENTS
-from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store
-from dlq.core import clock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,18 +93,3 @@ def mark(letters: "DataFrame", found: "DataFrame") -> "DataFrame":
     of_slot = found.select(*PLACE, F.col("incident_id").alias("of_slot"))
     joined = letters.join(of_slot, list(PLACE), "left")
     return joined.withColumn("incident_id", F.coalesce("incident_id", "of_slot"))
-
-
-def last_look(store: Store, segments: Iterable[Manifest]) -> int:
-    """When the newest pull began, in microseconds; of a segment of no known pull, when it was made."""
-    captured = (_moment(m.pull_id) or clock.from_iso(m.created_at) or 0 for m in segments)
-    empty = (_moment(name.rpartition("/")[2]) or 0 for name in store.list("topology/"))
-    return max([0, *captured, *empty])
-
-
-def _moment(pull: str) -> int | None:
-    """When a pull began, as its id begins."""
-    try:
-        return clock.to_micros(datetime.strptime(f"{pull.partition('-')[0]}+0000", "%Y%m%dT%H%M%S%z"))
-    except ValueError:
-        return None

@@ -62,35 +62,19 @@ _CLUSTER: Mapping[str, str] = {
     _OPTIONS: _DEEP_STACKS,
     "spark.executor.extraJavaOptions": _DEEP_STACKS,
 }
-# A cold JVM spends minutes of CPU on planning and compiling what a few thousand letters never repay:
-# interpreted expressions, a compiler that does little, no plan that is made again between stages, no
-# search for filters that follow from others, small pages of memory instead of many of 64 MiB.
-FEW: Mapping[str, str] = {
-    _OPTIONS: f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m {_DEEP_STACKS}",
-    "spark.buffer.pageSize": "2m",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.autoBroadcastJoinThreshold": "-1",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.constraintPropagation.enabled": "false",
-    "spark.sql.join.preferSortMergeJoin": "false",
-    "spark.sql.shuffle.partitions": "1",
-}
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
 # can read; all the rest (an object store's secret key among it) is handed over inside the process.
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
 
 
-def configuration(
-    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
-) -> dict[str, str]:
+def configuration(settings: Spark, master: str | None = None, location: str = "") -> dict[str, str]:
     """All Spark settings of a session; the user's own win.
 
-    `few`: there are only thousands of letters. `location` is that of the archive. Raises UsageError when
+    `location` is that of the archive. Raises UsageError when
     the archive is on S3 and nothing says how to get there.
     """
     chosen = master or settings.master
-    here = {**_LOCAL, "spark.driver.memory": _driver_memory(), **(FEW if few else {})}
+    here = {**_LOCAL, "spark.driver.memory": _driver_memory()}
     where = here if _is_local(chosen) else _CLUSTER
     stored = s3a.configuration(location, settings.conf)
     return {**_BASE, **where, **stored, **settings.conf, "spark.master": chosen}
@@ -106,9 +90,7 @@ def _driver_memory() -> str:
 
 
 @contextmanager
-def session(
-    settings: Spark, master: str | None = None, few: bool = False, location: str = ""
-) -> Iterator["SparkSession"]:
+def session(settings: Spark, master: str | None = None, location: str = "") -> Iterator["SparkSession"]:
     """A session that is stopped at the end; one that runs already is used and left running.
 
     Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
@@ -121,7 +103,7 @@ def session(
     if running is not None:
         yield running
         return
-    conf = configuration(settings, master, few, location)
+    conf = configuration(settings, master, location)
     started = _start(conf)
     try:
         with nullcontext() if _is_local(conf["spark.master"]) else shipping.shipped(started.sparkContext):

@@ -17,7 +17,6 @@ from dlq.analyzers.spark.rows import Meaning, Row, Step, by_group, through_pytho
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import Store
 from dlq.archive.store_facts import FACTS, Snapshot
-from dlq.core.clock import iso
 from dlq.core.settings import Evidence, Settings
 from dlq.core.store_facts import Fact
 
@@ -38,15 +37,6 @@ def answers(
     each = [_of_store(spark, store, letters, settings.evidence[one.name], one) for one in taken]
     every = reduce(lambda one, other: one.unionByName(other), each)
     return by_group(every, ("source", "record_id"), ("told",), _together, ANSWERS)
-
-
-def summary(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object]]]:
-    """{"evidence": {store: what it gave, or why it gave nothing}}, or nothing where none was asked."""
-    said: dict[str, dict[str, object]] = {}
-    for one in taken:
-        error = {} if one.error is None else {"error": one.error}
-        said[one.name] = {"taken_at": iso(one.taken_at), "rows": one.rows, **error}
-    return {"evidence": said} if said else {}
 
 
 def _together(key: Row, group: Iterator[Row]) -> Iterator[Row]:

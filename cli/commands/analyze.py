@@ -1,22 +1,23 @@
 """dlq analyze: why did they die?"""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from dlq.cli import completion
 from dlq.cli.connecting import warn_of_evidence
-from dlq.cli.exit import ExitCode
+from dlq.cli.judging import complain
 from dlq.cli.selecting import moment_of
+from dlq.core.errors import UsageError
+from dlq.core.suggestions import suggest
 
 if TYPE_CHECKING:
+    from dlq.analyzers.analysis import Engine
     from dlq.archive.analyses import Analysis
     from dlq.cli.context import Context
 
-_BROKEN = (
-    "{} made a rule fail and {} unknown; see dlq query "
-    "\"SELECT record_id, evidence FROM verdicts WHERE rule = 'broken-rule'\""
-)
+ENGINES = completion.ENGINES
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +34,14 @@ def analyze(
         str | None,
         typer.Option(metavar="TIME", help="Only letters captured since then: 24h, or 2026-11-02T03:00:00Z."),
     ] = None,
+    engine: Annotated[
+        str,
+        typer.Option(
+            metavar="ENGINE",
+            autocompletion=completion.engines,
+            help="plain (this process), spark, or auto: spark from \\[analysis] spark_from letters on.",
+        ),
+    ] = "auto",
     client_log: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,17 +50,22 @@ def analyze(
         ),
     ] = None,
 ) -> int:
-    """Judge all captured letters with Spark: cause, exception, duplicates, advice.
+    """Judge all captured letters: cause, exception, duplicates, advice.
+
+    Up to 50,000 letters (\\[analysis] spark_from) are judged in this process; more, or with a cluster, by
+    Spark. Both say the same.
 
     The stores that the configuration names as evidence are asked first what became of the messages; where one
     does not answer, the rest is done, with exit code 3; so it is where a letter makes a rule fail.
 
     Example: dlq analyze --since 24h
     """
-    from dlq.analyzers.spark.job import analyze as run
+    from dlq.analyzers.analysis import analyze as run
     from dlq.capture import external_stores
 
     context: Context = ctx.obj
+    if engine not in ENGINES:
+        raise UsageError(f"--engine is {', '.join(ENGINES)}, not {engine!r}{suggest(engine, ENGINES)}")
     moment = None if since is None else moment_of(since)
     warn_of_evidence(context)
     taken = external_stores.take(context.store, context.settings)
@@ -62,6 +76,7 @@ def analyze(
         since=moment,
         client_logs=client_log or (),
         snapshots=taken,
+        engine=cast("Engine", engine),
     )
     document = {
         "analysis": result.analysis,
@@ -71,15 +86,7 @@ def analyze(
         **{name: value for name, value in result.extra.items() if name != "parts"},
     }
     context.emit(document, lambda: _show(context, result))
-    missing = [snapshot.error for snapshot in taken if snapshot.error is not None]
-    for error in missing:
-        context.complain(f"{error}; its letters are judged without it")
-    broken = result.extra.get("broken", 0)
-    if broken:
-        context.complain(
-            _BROKEN.format(f"{broken:,} letter{'s' if broken != 1 else ''}", "is" if broken == 1 else "are")
-        )
-    return ExitCode.PARTLY if missing or broken else ExitCode.DONE
+    return complain(context, result, taken)
 
 
 def _show(context: "Context", result: "Analysis") -> None:

@@ -52,15 +52,13 @@ def export(
 
     Example: dlq export --incident 3f9c12ab --mask incident.zip
     """
-    from dlq.cli.views import add_preview, open_views
+    from dlq.cli.views import open_views
     from dlq.reports.masking import Masker
 
     context: Context = ctx.obj
     selection = selecting.Selection(where, source, since, incident, failure)
     is_bundle = file.endswith(_BUNDLE)
     connection = open_views(context, with_plans=is_bundle)
-    if is_bundle or not selection.is_all:
-        add_preview(context, connection)
     chosen = selection.condition(context, connection)
     masker = Masker(context.settings.mask) if mask else None
     write = partial(_bundle, context, selection) if is_bundle else _letters

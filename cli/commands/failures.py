@@ -190,12 +190,11 @@ def _events(context: Context) -> list[Event]:
 
 
 def _views(context: Context) -> "duckdb.DuckDBPyConnection":
-    from dlq.cli.views import add_preview, open_views
+    from dlq.cli.views import open_views, say_what_is_not_judged
 
     connection = open_views(context)
-    note = add_preview(context, connection)
-    if note and context.output == "table":
-        context.say(note)
+    if context.output == "table":
+        say_what_is_not_judged(context)
     return connection
 
 
@@ -286,8 +285,7 @@ def _draw_one(context: Context, document: dict[str, Any]) -> None:
     from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
-    left_out = ("history", "previewed")
-    facts = {name: said for name, said in document.items() if name not in left_out and said not in (None, [])}
+    facts = {n: said for n, said in document.items() if n != "history" and said not in (None, [])}
     for name, value in facts.items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
         context.console.print(f"{name:<18}{for_terminal(text)}", soft_wrap=True)

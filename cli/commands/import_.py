@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dlq.cli import completion, died
+from dlq.cli.commands.pull import NoAnalyze
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
@@ -35,11 +36,12 @@ def import_(
         str | None,
         typer.Option("--from", autocompletion=completion.printers, help=_PRINTERS),
     ] = None,
+    no_analyze: NoAnalyze = False,
 ) -> int:
     """Add letters to the archive, from a JSONL file or as a console or a client printed them.
 
     A line that cannot be read is named with its number and the reason; the others are imported. Importing the
-    same file again adds nothing. It ends with what the new letters died of, each judged alone.
+    same file again adds nothing. It ends with an analysis, as dlq pull does.
 
     Example: zcat letters.jsonl.gz | dlq import - --source orders
     """
@@ -68,7 +70,7 @@ def import_(
         "refused": len(result.left_letters),
         "known": result.recaptured,
     }
-    new = died.of(context, [result.pull_id])
+    new = died.of(context, [result.pull_id], not no_analyze)
     document = {"source": source, "pull_id": result.pull_id, **counts}
     document["causes"] = new.causes and new.causes[result.pull_id]
     context.emit(document, lambda: _say(context, counts, new))
@@ -77,7 +79,7 @@ def import_(
             f"{twins} of these letters lie in the archive under another source, too: every count has them "
             "twice now; import an export into another archive"
         )
-    return ExitCode.PARTLY if result.left_letters else ExitCode.DONE
+    return ExitCode.PARTLY if result.left_letters else new.code
 
 
 def _also_elsewhere(store: "Store", pull_id: str) -> int:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
-    "advice", "attempts", "replay_state", "analysis", "broker_kind", "fingerprint", "still_queued",
+    "advice", "attempts", "replay_state", "broker_kind", "fingerprint", "still_queued",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
@@ -56,14 +56,14 @@ def ls(
 
     Columns: record_id, source, broker_kind, dead_letter_queue, origin, cause, mechanism, attempts,
     exception_class, fingerprint, incident_id, advice, message_id, key, published_at, dead_at, captured_at,
-    body_size, laps, replay_state, analysis (the one that judged it, or preview); and every other column of
-    the view letters, such as still_queued: it lies in its dead-letter queue, too.
+    body_size, laps, replay_state, analysis (the one that judged it, or null: not judged yet); and every
+    other column of the view letters, such as still_queued: it lies in its dead-letter queue, too.
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
     from dlq.archive.user_sql import condition, run
     from dlq.archive.views import LS_COLUMNS, first_page, newest, on_page
-    from dlq.cli.views import add_preview, open_views
+    from dlq.cli.views import open_views, say_what_is_not_judged
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None
@@ -71,7 +71,6 @@ def ls(
     selection = selecting.Selection(where, source, since, incident, failure)
     connection = open_views(context)
     page = first_page(connection, most + 1) if most and selection.is_all else None
-    note = add_preview(context, connection, page)
     checked = condition(selection.condition(context, connection))
     chosen = _chosen(columns) if columns is not None else FOR_EYES if for_eyes else LS_COLUMNS
     found = run(connection, newest(chosen, on_page(page) if page else checked, most + 1 if most else 0))
@@ -85,7 +84,7 @@ def ls(
     if for_eyes:
         letters = [dict(zip(FOR_EYES, row, strict=True)) for row in shown]
         is_more = most and next(found.rows, None)
-        _draw(context, _standing(context, connection, letters), note is not None)
+        _draw(context, _standing(context, connection, letters))
         if left := sum(letter["still_queued"] for letter in letters):
             context.say(f"{left} of these still lie in their dead-letter queues: no pull has taken them out")
     else:
@@ -93,8 +92,8 @@ def ls(
         is_more = most and next(found.rows, None)
     if is_more:
         context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
-    if note and context.output == "table":
-        context.say(note)
+    if context.output == "table":
+        say_what_is_not_judged(context)
 
 
 def _chosen(columns: str) -> Sequence[str]:
@@ -123,13 +122,12 @@ def _standing(
     return sorted(told, key=lambda letter: ORDER.index(letter["state"]))
 
 
-def _draw(context: Context, letters: Sequence[Mapping[str, Any]], previews: bool) -> None:
+def _draw(context: Context, letters: Sequence[Mapping[str, Any]]) -> None:
     from dlq.cli.tables import draw
     from dlq.core.text import for_terminal
 
     left_out = {"state"} - set(letters[0] if letters else ())
     left_out |= set(_WHERE_WIDE) if context.console.width < _WIDE_FROM else set()
-    left_out |= set() if previews else {"analysis"}
     shown = {name: text for name, text in _SHOWN.items() if name not in left_out}
     texts = [[for_terminal(text(letter)) for text in shown.values()] for letter in letters]
     draw(context.console, list(shown), texts)
@@ -158,10 +156,9 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "advice": _plain("advice"),
     "attempts": _plain("attempts"),
     "replay_state": _plain("replay_state"),
-    "analysis": lambda letter: letter["analysis"] if letter["analysis"] == "preview" else "",
 }
 """For eyes, the most telling first: a prefix that still addresses its letter, a moment without its year, the
-class without its package, and what is no analysis."""
+class without its package."""
 _WHERE_WIDE = ("advice", "attempts", "replay_state")
 _WIDE_FROM = 110
 

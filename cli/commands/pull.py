@@ -35,6 +35,7 @@ KEYS = (
     "seconds",
 )  # fmt: skip
 """What a pull says of a source with -o json."""
+NoAnalyze = Annotated[bool, typer.Option("--no-analyze", help="Judge nothing at the end: dlq analyze does.")]
 ENDING = "ending: what was read is archived first; Ctrl-C again ends at once"
 
 
@@ -64,11 +65,13 @@ def pull(
     parallel: Annotated[
         int, typer.Option(help="So many sources at once; those of one queue take turns.", min=1)
     ] = 4,
+    no_analyze: NoAnalyze = False,
 ) -> int:
     """Capture dead letters into the archive, up to the number that is there at the start.
 
     A drain acknowledges a message only after it is durable on disk. A second pull after a crash adds
-    nothing twice. It ends with what the new letters died of, each judged alone (up to 20,000 of them).
+    nothing twice. It ends with an analysis, so that every letter has its verdict at once; where the archive
+    holds so many letters that Spark is needed, with what each of the new ones says alone.
 
     Example: dlq pull orders --mode drain --max-time 5m
     """
@@ -94,7 +97,7 @@ def pull(
     warn_of_overlaps(context, chosen)  # opens the archive, too, before threads want it
     with progress(context, list(lines.values())):
         ended = list(at_once(in_turns(take, chosen), chosen, parallel, ending))
-    return _tell(context, ended)
+    return _tell(context, ended, not no_analyze)
 
 
 def in_turns(take: "Take", sources: "Sequence[Source]") -> "Take":
@@ -136,7 +139,7 @@ def _pull_one(
         connector.close()
 
 
-def _tell(context: Context, ended: "Sequence[tuple[Source, Future[PullResult]]]") -> int:
+def _tell(context: Context, ended: "Sequence[tuple[Source, Future[PullResult]]]", analyze: bool) -> int:
     """What came of each source, and the exit code."""
     outcomes = [(source, *_outcome(future)) for source, future in ended]
     _say_notes(context, [result for _, result, *_ in outcomes if result is not None])
@@ -145,13 +148,13 @@ def _tell(context: Context, ended: "Sequence[tuple[Source, Future[PullResult]]]"
             _report(context, result)
         elif error is not None:
             context.complain(f"{source.name}: {str(error).removeprefix(f'source {source.name}: ')}")
-    _show(context, [(source.name, result) for source, result, *_ in outcomes])
+    judged = _show(context, [(source.name, result) for source, result, *_ in outcomes], analyze)
     if any(interrupted for *_, interrupted in outcomes):
         context.complain("interrupted; what is archived stays, and the next pull goes on from there")
         return ExitCode.INTERRUPTED
     if errors := [error for _, _, error, _ in outcomes if error is not None]:
         return code_of(errors[0]) if len(errors) == len(ended) else ExitCode.PARTLY
-    return ExitCode.PARTLY if any(result and result.partial for _, result, *_ in outcomes) else ExitCode.DONE
+    return ExitCode.PARTLY if any(result and result.partial for _, result, *_ in outcomes) else judged
 
 
 def _outcome(future: "Future[PullResult]") -> "tuple[PullResult | None, DlqError | None, bool]":
@@ -189,19 +192,20 @@ def _report(context: Context, result: "PullResult") -> None:
         context.complain(f"{name}: {taken} of {result.snapshot} taken, {result.left} left")
 
 
-def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]") -> None:
+def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]", analyze: bool) -> ExitCode:
+    """What came of each source; the exit code of the analysis at the end."""
     from dlq.cli import died
 
     results = [asdict(result) for _, result in ended if result is not None]
     if not results:
-        return
-    new = died.of(context, [result["pull_id"] for result in results])
+        return ExitCode.DONE
+    new = died.of(context, [result["pull_id"] for result in results], analyze)
     if context.output == "table":
         rows = [[name, *_cells(result)] for name, result in ended]
         context.emit_rows(KEYS, rows)
         died.show(context, new)
-        context.say("Next: dlq analyze, then dlq report")
-        return
+        context.say("Next: dlq report" if new.causes is not None else "Next: dlq analyze, then dlq report")
+        return new.code
     columns = (*KEYS, "causes")
     rows = [
         [*(result[key] for key in KEYS), new.causes and new.causes[result["pull_id"]]] for result in results
@@ -210,6 +214,7 @@ def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]") ->
         context.emit({"sources": [dict(zip(columns, row, strict=True)) for row in rows]})
     else:
         context.emit_rows(columns, rows)
+    return new.code
 
 
 def _cells(result: "PullResult | None") -> list[Any]:

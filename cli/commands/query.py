@@ -1,15 +1,11 @@
 """dlq query: the user's own SQL over the archive."""
 
-import re
 import sys
 from typing import Annotated
 
 import typer
 
 from dlq.cli.context import Context
-
-_WITH_PREVIEWS = re.compile(r"\b(letters|ls)\b", re.IGNORECASE)
-"""The views that show verdicts of letters that no analysis has judged."""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,20 +25,17 @@ def query(
     client_log (of the latest analysis), replays (the ledger),
     audit (who did what to failures, plans and letters),
     letters (every column of record and verdict, replay_state and analysis),
-    ls (the columns of dlq ls). Where no analysis has judged a letter yet, its verdict in letters and ls is a
-    preview, and analysis says so.
+    ls (the columns of dlq ls). What no analysis has judged yet has no cause there, and analysis is null.
     Times are UTC. Their columns: dlq query "describe letters"
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
     from dlq.archive.short_ids import expanded
     from dlq.archive.user_sql import run, single_select
-    from dlq.cli.views import add_preview, open_views
+    from dlq.cli.views import open_views
 
     context: Context = ctx.obj
     checked = single_select(sys.stdin.read() if sql == "-" else sql)
     connection = open_views(context, with_plans="audit" in checked.lower())
-    if _WITH_PREVIEWS.search(checked):
-        add_preview(context, connection)
     found = run(connection, expanded(connection, checked))
     context.emit_rows(found.columns, found.rows)

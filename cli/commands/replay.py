@@ -123,7 +123,9 @@ def plan(
     document = plan_document(header, len(changes.changed), left_behind)
     show = partial(show_plan, context, header, differences, document)
     if not header.letters:
-        _say_what_was_not_judged(context)
+        from dlq.cli.views import say_what_is_not_judged
+
+        say_what_is_not_judged(context)
     if not apply_now:
         context.emit(document, show)
         return ExitCode.DONE
@@ -145,14 +147,6 @@ def _chosen(context: Context, ids: list[str], selection: selecting.Selection) ->
         return None
     with open_views(context) as connection:
         return selecting.chosen(context, connection, ids, selection)
-
-
-def _say_what_was_not_judged(context: Context) -> None:
-    """Who saw previews may have chosen by them."""
-    from dlq.analyzers.preview import unread
-
-    if letters := sum(manifest.rows for manifest in unread(context.store)):
-        context.say(f"{letters:,} letters have no verdict of an analysis, which plans rest on: dlq analyze")
 
 
 def approve(

@@ -59,8 +59,7 @@ def report(
 ) -> int:
     """Report the latest analysis: how many died, why, since when, and what to do.
 
-    Letters that it has not seen are previewed, each judged alone, if they are 20,000 at most; --fail-on and
-    "Next" rest on the analysis.
+    Letters that it has not seen are counted as no_verdict.
 
     With --where, --source, --since, --incident or --failure all of it is about those letters alone.
 
@@ -72,11 +71,10 @@ def report(
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
-    from dlq.analyzers.preview import preview
     from dlq.cli.views import events, replays
     from dlq.replay import still_queued
-    from dlq.reports import previews, thresholds
     from dlq.reports import report as reports
+    from dlq.reports import thresholds
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [])
@@ -84,15 +82,10 @@ def report(
     if chosen is None and context.output == "csv":
         raise UsageError("a report is more than one table; for CSV: dlq ls -o csv, or dlq query SQL -o csv")
     masks = context.settings.mask if mask else None
-    seen = preview(context.store, context.settings)
-    if seen.verdicts is None:
-        context.say(previews.too_many(seen.letters))
     part = _part(context, selecting.Selection(where, source, since, incident, failure))
     ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
     said, queued = events(context), still_queued.queued(context.store, context.settings)
-    document = reports.make(
-        context.store, ledger, masks, compare, with_letters, seen.verdicts, part, said, queued
-    )
+    document = reports.make(context.store, ledger, masks, compare, with_letters, part, said, queued)
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:

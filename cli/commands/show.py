@@ -55,7 +55,7 @@ def show(
 
     context: Context = ctx.obj
     connection = open_views(context)
-    letter = _gather(context, connection, record_id)
+    letter = letters.gather(connection, record_id)
     masker = Masker(context.settings.mask) if mask else None
     if masker is not None:
         letter = masker.document(letter)
@@ -66,19 +66,6 @@ def show(
         steps = {"explain": _explained(context, connection, letter)}
         letter |= steps if masker is None else masker.document(steps)
     context.emit(letters.with_readable_body(letter), lambda: _draw(context, letter, full))
-
-
-def _gather(context: Context, connection: "duckdb.DuckDBPyConnection", record_id: str) -> dict[str, Any]:
-    """The letter, with a preview of its verdict where no analysis has judged it."""
-    from dlq.archive.views import page_of
-    from dlq.cli.views import add_preview
-    from dlq.reports import letter as letters
-
-    letter = letters.gather(connection, record_id)
-    if letters.is_analysed(letter):
-        return letter
-    add_preview(context, connection, page_of(connection, letter["record_id"]))
-    return letters.gather(connection, letter["record_id"])
 
 
 def _explained(

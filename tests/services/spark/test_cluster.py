@@ -11,8 +11,8 @@ from support.archives import write_segment
 from support.servers.spark_cluster import SparkCluster
 from support.servers.worker_python import BARE, PYTHON
 
+from dlq.analyzers.analysis import analyze
 from dlq.analyzers.spark import shipping
-from dlq.analyzers.spark.job import analyze
 from dlq.analyzers.spark.session import FEW, session
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError

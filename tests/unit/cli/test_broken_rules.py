@@ -9,7 +9,7 @@ import pytest
 from support.archives import letter, write_segment
 from support.running import judged
 
-from dlq.analyzers.spark import job
+from dlq.analyzers import analysis as job
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 

@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from support.analyzers import mixed, plain
 from support.analyzers.rocket_letters import BORN
 
+from dlq.analyzers import analysis as job
 from dlq.analyzers import topology
-from dlq.analyzers.spark import job
-from dlq.analyzers.spark.transactions import node_facts
+from dlq.analyzers.topology import node_facts
 from dlq.archive import store_facts, views
 from dlq.archive.analyses import VERDICTS, Analysis
 from dlq.archive.store import LocalStore

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from support.archives import letter, write_analysis, write_segment
 
-from dlq.analyzers.spark.job import changed_since
+from dlq.analyzers.analysis import changed_since
 from dlq.archive import analyses
 from dlq.archive.store import LocalStore
 

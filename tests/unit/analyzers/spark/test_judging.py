@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from dlq.analyzers.judging import Part, Terms
 from dlq.analyzers.rules import Facts
 from dlq.analyzers.spark import incidents, job, judging
-from dlq.analyzers.spark.judging import Part, Terms
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore

@@ -9,8 +9,8 @@ import pytest
 from support.analyzers.letters import died, record
 from support.archives import write_segment
 
+from dlq.analyzers.analysis import analyze, still_holds
 from dlq.analyzers.rules import BROKEN
-from dlq.analyzers.spark.job import analyze, still_holds
 from dlq.archive.analyses import Analysis
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ConfigError, UsageError

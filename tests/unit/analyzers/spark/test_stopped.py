@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from support.analyzers.letters import died
 from support.archives import write_segment
 
-from dlq.analyzers.spark.job import analyze
+from dlq.analyzers.analysis import analyze
 from dlq.archive import analyses, views
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.running import Team, judged
 
-from dlq.analyzers.spark import job
+from dlq.analyzers import analysis as job
 from dlq.connectors import memory
 
 

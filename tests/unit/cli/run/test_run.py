@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from support.running import SECRET_BODY, Team, last_success
 
-from dlq.analyzers.spark import job
+from dlq.analyzers import analysis as job
 from dlq.archive import analyses
 from dlq.connectors import memory
 from dlq.core.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.running import Team
 
-from dlq.analyzers.spark import job
+from dlq.analyzers import analysis as job
 from dlq.cli import profile_run
 from dlq.cli.time_limit import OutOfTime, time_limit
 from dlq.connectors import memory

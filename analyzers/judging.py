@@ -1,16 +1,16 @@
-"""Step 1 of an analysis: each letter by itself, in Spark's Python workers.
+"""Step 1 of an analysis: each letter by itself, in this process or in Spark's Python workers.
 
-A task reads its share of the segments, judges their letters, and writes one file of judged letters beside
-the analysis; Spark hears its name and what is in it. The files are kept: a later analysis under the same
-rules and facts judges only what is new.
+A share of the segments is read, its letters are judged, and one file of judged letters is written beside the
+analysis. The files are kept: a later analysis under the same rules and facts judges only what is new.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from hashlib import sha256
 from importlib.resources import files as files_in
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -26,17 +26,11 @@ from dlq.analyzers.letters import Group, read
 from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judged
 from dlq.analyzers.rules.frameworks import coordinated
 from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
-from dlq.analyzers.spark.files import Files
-from dlq.analyzers.spark.rows import rows
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.core.brokers import kinds
-from dlq.core.errors import ArchiveError
 from dlq.core.interpreter import rare_garbage_collection
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LARGEST_SHARE = 100_000
 """Letters of a task, as far as segments can be told apart."""
@@ -74,6 +68,18 @@ _COPIED = (
 )  # fmt: skip
 JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER])
 """A letter after step 1."""
+
+
+class Files(Protocol):
+    """How files of the archive are opened where letters are judged."""
+
+    def read(self, name: str) -> Any:
+        """`name` as pyarrow reads it: a path, or a stream."""
+        ...
+
+    def write(self, name: str) -> AbstractContextManager[IO[bytes] | Any]:
+        """A stream into `name`, which is durable at the end."""
+        ...
 
 
 class Terms(NamedTuple):
@@ -124,7 +130,7 @@ class Part(NamedTuple):
     """Why there is no such file: which segment cannot be read, and why."""
 
 
-_PART = pa.schema(
+PART = pa.schema(
     [
         ("file", _S),
         ("stems", pa.list_(_S)),
@@ -139,53 +145,29 @@ _PART = pa.schema(
 )
 
 
-def judge_segments(
-    spark: "SparkSession", files: Files, terms: Terms, committed: Sequence[Manifest], folder: str
-) -> list[Part]:
-    """Judge the letters of these segments into files below `folder` of the archive. Raises ArchiveError for a
-    segment that cannot be read."""
-    from dlq.analyzers.spark.files import spark_schema
-
-    shares = _shares(committed, spark.sparkContext.defaultParallelism)
-    if not shares:
-        return []
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [_part(files, terms, shares[number], folder) for (number,) in rows(batches)]
-        yield pa.RecordBatch.from_pylist([part._asdict() for part in parts], schema=_PART)
-
-    each = spark.range(0, len(shares), 1, len(shares))
-    found = each.mapInArrow(run, spark_schema(_PART)).collect()
-    parts = [Part(*row) for row in found]
-    for part in parts:
-        if part.damage:
-            raise ArchiveError(f"{part.damage}; dlq verify looks through all segments")
-    return parts
-
-
-def _shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str, str]]]:
+def shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str, str]]]:
     """(stem, segment) of each task: about the same number of letters, at least a task for each core."""
     most = min(LARGEST_SHARE, max(1, sum(m.rows for m in committed) // parallel))
-    shares: list[list[tuple[str, str]]] = []
+    found: list[list[tuple[str, str]]] = []
     filled = most
     for manifest in sorted(committed, key=lambda m: m.rows, reverse=True):
         if filled >= most:
-            shares.append([])
+            found.append([])
             filled = 0
-        shares[-1].append((manifest.stem, manifest.segment))
+        found[-1].append((manifest.stem, manifest.segment))
         filled += manifest.rows
-    return shares
+    return found
 
 
-class _Damaged(Exception):
+class Damaged(Exception):
     """A segment cannot be read."""
 
 
-def _part(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
+def judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
     """An error would reach the driver as a Java one, after Spark had tried again."""
     try:
         return _judge_share(files, terms, share, folder)
-    except _Damaged as error:
+    except Damaged as error:
         return Part("", (), (), 0, 0, 0, None, None, str(error))
 
 
@@ -193,7 +175,7 @@ def _groups(files: Files, segment: str) -> Iterator[Group]:
     try:
         yield from read(files.read(segment))
     except (OSError, pa.ArrowException) as error:
-        raise _Damaged(f"{segment} in the archive cannot be read: {error}") from error
+        raise Damaged(f"{segment} in the archive cannot be read: {error}") from error
 
 
 def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:

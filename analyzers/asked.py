@@ -1,0 +1,56 @@
+"""What an analysis is about: handed to the engine that carries it out."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from dlq.analyzers.judging import Part
+from dlq.archive.manifests import Manifest
+from dlq.archive.store import Store
+from dlq.archive.store_facts import Snapshot
+from dlq.core import clock
+from dlq.core.settings import Settings
+
+
+class Asked(NamedTuple):
+    """What an analysis is about."""
+
+    store: Store
+    settings: Settings
+    since: int | None
+    """Microseconds since the epoch: letters captured before are left out."""
+    logs: Sequence[str]
+    """Consumers' logs, joined with suppressed duplicates."""
+    snapshots: Sequence[Snapshot]
+    """What the stores of `[evidence.NAME]` said."""
+    segments: Sequence[Manifest]
+    """All that counts; with `since` more than is looked at."""
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """Of its tables, in the archive."""
+        return f"analyses/{self.name}"
+
+    @property
+    def chosen(self) -> list[Manifest]:
+        """The segments that may hold letters of its time."""
+        return [m for m in self.segments if self.since is None or m.created_at >= clock.iso(self.since)]
+
+    def fresh(self, kept: Sequence[Part]) -> list[Manifest]:
+        """The segments that no kept part has."""
+        known = {stem for part in kept for stem in part.stems}
+        return [m for m in self.chosen if m.stem not in known]
+
+
+class Done(NamedTuple):
+    """What an engine has done, beside the tables that it wrote."""
+
+    parts: Sequence[Part]
+    client_log: Mapping[str, int] | None = None
+    """How many letters and lines have each state; None: without logs."""
+
+
+def span_of(parts: Sequence[Part]) -> int:
+    """What the letters cover, in slots of `groups.incidents`."""
+    slots = [slot for part in parts for slot in (part.first_slot, part.last_slot) if slot is not None]
+    return max(slots, default=0) - min(slots, default=0) + 1

@@ -1,0 +1,59 @@
+"""A letter after the first step of an analysis: judged by itself, not yet compared with others."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dlq.analyzers.rules.rocketmq import Stored
+
+Identity = tuple[str, str]
+"""Source and record_id: a letter that was imported under a second source is there twice."""
+
+
+class Judged(NamedTuple):
+    """What the comparison between letters needs to know of one. Times are microseconds since the epoch."""
+
+    source: str
+    record_id: str
+    broker: str
+    broker_kind: str
+    broker_node: str | None
+    dead_letter_queue: str
+    message_id: str | None
+    key: str | None
+    body_sha256: str | None
+    body_size: int
+    published_at: int | None
+    dead_at: int | None
+    captured_at: int
+    cause: str | None
+    mechanism: str | None
+    rule: str | None
+    evidence: str | None
+    also_possible: Sequence[str] | None
+    transaction_state: str | None
+    origin: str | None
+    exception_family: str | None
+    fingerprint: str
+    laps: int
+    producer_id: str | None
+    producer_seq: int | None
+    consumer_id: str | None
+    connection_id: str | None
+    advice: str
+    advice_reason: str
+    coordinator: str | None
+    work: str | None
+    role: str | None
+    unique_key: str | None
+    rocket: Stored | None
+    user_rule: str | None = None
+
+    @property
+    def identity(self) -> Identity:
+        """What no other letter has."""
+        return self.source, self.record_id
+
+    @property
+    def is_of_burst(self) -> bool:
+        """Whether it is a suppressed duplicate of a known connection: `bursts` is about these."""
+        return self.cause == "suppressed_duplicate" and self.connection_id is not None
