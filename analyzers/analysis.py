@@ -10,6 +10,7 @@
 and writes the tables; it knows neither brokers nor causes.
 """
 
+import glob
 import json
 import time
 from collections import Counter
@@ -18,6 +19,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -25,7 +27,6 @@ import pyarrow.parquet as pq
 
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done
-from dlq.analyzers.groups import client_log
 from dlq.analyzers.judging import Part, Terms
 from dlq.archive import analyses, manifests
 from dlq.archive.analyses import TABLES, Analysis, written
@@ -112,7 +113,7 @@ def analyze(
         started = time.monotonic()
         last = analyses.latest(store)
         segments = [m for m in manifests.every(store) if m.rows]
-        logs = client_log.files(client_logs)
+        logs = log_files(client_logs)
         if not segments:
             raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
         asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
@@ -223,3 +224,20 @@ def _evidence(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object
         error = {} if one.error is None else {"error": one.error}
         said[one.name] = {"taken_at": iso(one.taken_at), "rows": one.rows, **error}
     return {"evidence": said} if said else {}
+
+
+def log_files(patterns: Sequence[str]) -> list[str]:
+    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
+    found: list[str] = []
+    for pattern in patterns:
+        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
+        names = [name for name in names if Path(name).is_file()]
+        if not names:
+            raise UsageError(f"--client-log {pattern}: there is no such file")
+        found += names
+    hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
+    if hidden is not None:
+        raise UsageError(
+            f"--client-log {hidden}: Spark reads no file whose name begins with . or _: rename it"
+        )
+    return list(dict.fromkeys(str(Path(name).resolve()) for name in found))

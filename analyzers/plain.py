@@ -10,6 +10,7 @@ from typing import IO, Any, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from dlq.analyzers import topology, user_rules
 from dlq.analyzers.asked import Asked, Done, span_of
@@ -110,7 +111,7 @@ def _changes(
     resolved: transactions.Resolved,
 ) -> dict[Identity, Change]:
     """Of every letter that is not as it was by itself."""
-    twins = duplicates.find(letters)
+    twins = duplicates.find(letters, _hash)
     told = stores.find(letters, _told(asked), asked.settings) if asked.snapshots else {}
     places = {member.letter.identity: member for member in standing}
     rules, max_laps = asked.settings.rules, asked.settings.replay.max_laps
@@ -202,3 +203,19 @@ def _write(asked: Asked, name: str, table: pa.Table) -> None:
         with BytesIO() as stream:
             pq.write_table(table, stream, compression="zstd", compression_level=1)
             asked.store.put(f"{asked.folder}/{name}/part-00000.parquet", stream.getbuffer())
+
+
+_TAGS: Mapping[str, str] = {
+    "same_message_id": "id", "same_key": "key", "same_body": "body", "several_groups": "elsewhere",
+    "by_id": "id", "by_business": "key", "of_message": "message",
+}  # fmt: skip
+"""Kind of match key -> what its hash begins with."""
+
+
+def _hash(match_key: duplicates.MatchKey) -> int:
+    """As Spark's `xxhash64` of the same values, so that a group has one name whoever finds it."""
+    hashed = 42
+    for value in (_TAGS[str(match_key[0])], *match_key[1:]):
+        data = value.to_bytes(4, "little") if isinstance(value, int) else value.encode()
+        hashed = xxhash.xxh64_intdigest(data, hashed)
+    return hashed - (hashed >> 63 << 64)

@@ -59,7 +59,7 @@ def make(
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.every(store)):
-        raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
+        raise UsageError("no analysis yet: run dlq analyze")
     if before is not None:
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)

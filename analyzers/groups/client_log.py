@@ -11,17 +11,14 @@ Java (seen from 5.18.6 to 6.3.1) and .NET (Apache.NMS.ActiveMQ, by its source: `
 of a message with nothing between them. The C++ client logs no suppression.
 """
 
-import glob
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dlq.analyzers.groups.bursts import LogLine
 from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.groups.values import highest, in_order
-from dlq.core.errors import UsageError
 
 CUT_SHORT = "it can't be read to its end; is it still being written or packed?"
 STATES = ("explained", "letters_without_line", "lines_without_letter")
@@ -43,23 +40,6 @@ RECONNECTED = r"Successfully reconnected to:? (?:backup )?(\S{1,200})"
 """The failover transport, in the same log, before its connection's consumers suppress anything."""
 BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
 """What follows is written by users and may look like any field."""
-
-
-def files(patterns: Sequence[str]) -> list[str]:
-    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
-    found: list[str] = []
-    for pattern in patterns:
-        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
-        names = [name for name in names if Path(name).is_file()]
-        if not names:
-            raise UsageError(f"--client-log {pattern}: there is no such file")
-        found += names
-    hidden = next((name for name in found if Path(name).name.startswith((".", "_"))), None)
-    if hidden is not None:
-        raise UsageError(
-            f"--client-log {hidden}: Spark reads no file whose name begins with . or _: rename it"
-        )
-    return list(dict.fromkeys(str(Path(name).resolve()) for name in found))
 
 
 class Line(NamedTuple):

@@ -15,8 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-import xxhash
-
 from dlq.analyzers.groups.judged import Identity, Judged
 from dlq.core.brokers import kind_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
@@ -170,16 +168,13 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[Met, bool], bool]], ...] = (
 """The first line that holds."""
 
 
-_TAGS: Mapping[str, str] = {
-    "same_message_id": "id", "same_key": "key", "same_body": "body", "several_groups": "elsewhere",
-    "by_id": "id", "by_business": "key", "of_message": "message",
-}  # fmt: skip
-"""Kind of match key -> what its hash begins with."""
+MatchKey = tuple[str | int, ...]
+"""Its kind, and the values that letters have in common."""
 
 
-def find(letters: Iterable[Judged]) -> dict[Identity, Duplicate | None]:
+def find(letters: Iterable[Judged], hash_of: Callable[[MatchKey], int]) -> dict[Identity, Duplicate | None]:
     """What the letters that share a match key with others are to them."""
-    groups: dict[tuple[str | int, ...], list[Judged]] = defaultdict(list)
+    groups: dict[MatchKey, list[Judged]] = defaultdict(list)
     for letter in letters:
         for match_key in match_keys(letter):
             groups[match_key].append(letter)
@@ -187,14 +182,14 @@ def find(letters: Iterable[Judged]) -> dict[Identity, Duplicate | None]:
     members: dict[Identity, Judged] = {}
     for match_key, group in groups.items():
         if len(group) > 1:
-            come_to = total(match_key, group)
+            come_to = total(match_key, hash_of(match_key), group)
             for letter in group:
                 shared[letter.identity].append(come_to)
                 members[letter.identity] = letter
     return {identity: conclude(members[identity], found) for identity, found in shared.items()}
 
 
-def match_keys(letter: Judged) -> Iterator[tuple[str | int, ...]]:
+def match_keys(letter: Judged) -> Iterator[MatchKey]:
     """What a letter may share, each as its kind and values. A replayed message that died again is a new lap
     of its original, not a duplicate of it; a coordinated message is named by its work, whatever its producer
     calls the message."""
@@ -210,7 +205,7 @@ def match_keys(letter: Judged) -> Iterator[tuple[str | int, ...]]:
             yield "by_business", *queue, business, letter.body_sha256 or ""
 
 
-def _anywhere(letter: Judged) -> Iterator[tuple[str | int, ...]]:
+def _anywhere(letter: Judged) -> Iterator[MatchKey]:
     place = (letter.origin or "", letter.laps)
     key = letter.work if letter.work is not None else _own_key(letter)
     if letter.message_id:
@@ -227,7 +222,7 @@ def _own_key(letter: Judged) -> str | None:
     return letter.key if letter.key and letter.key != letter.message_id else None
 
 
-def total(match_key: tuple[str | int, ...], group: Sequence[Judged]) -> Shared:
+def total(match_key: MatchKey, hashed: int, group: Sequence[Judged]) -> Shared:
     """What all the letters that have a match key come to."""
     first = min(group, key=_age)
     originals = [one for one in group if one.rocket is None or not one.rocket.replayed]
@@ -235,7 +230,7 @@ def total(match_key: tuple[str | int, ...], group: Sequence[Judged]) -> Shared:
     places = {one.dead_letter_queue if one.rocket else one.origin for one in group} - {None}
     return Shared(
         str(match_key[0]),
-        _hash(match_key),
+        hashed,
         len(group),
         first.record_id,
         first.body_sha256,
@@ -257,15 +252,6 @@ def total(match_key: tuple[str | int, ...], group: Sequence[Judged]) -> Shared:
 def _age(letter: Judged) -> tuple[int, str, str]:
     at = letter.captured_at if letter.dead_at is None else letter.dead_at
     return at, letter.record_id, letter.body_sha256 or ""
-
-
-def _hash(match_key: tuple[str | int, ...]) -> int:
-    """As Spark's `xxhash64` of the same values, so that a group has one name whoever finds it."""
-    hashed = 42
-    for value in (_TAGS[str(match_key[0])], *match_key[1:]):
-        data = value.to_bytes(4, "little") if isinstance(value, int) else value.encode()
-        hashed = xxhash.xxh64_intdigest(data, hashed)
-    return hashed - (hashed >> 63 << 64)
 
 
 def conclude(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:

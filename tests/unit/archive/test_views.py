@@ -104,22 +104,13 @@ def test_the_newest_state_of_the_ledger_is_the_replay_state(store: LocalStore, l
     assert look("SELECT replay_state FROM ls ORDER BY record_id", replays=ledger) == [("confirmed",), (None,)]
 
 
-def previews(*verdicts: dict[str, Any]) -> pa.Table:
-    rows = [{"source": "orders", **verdict} for verdict in verdicts]
-    return pa.Table.from_pylist(rows, analyses.VERDICTS)
-
-
-def test_a_letter_without_a_verdict_shows_its_preview(store: LocalStore, look: Ask) -> None:
-    write_segment(store, "p-0", [letter(1), letter(2), letter(3)])
+def test_a_letter_that_no_analysis_has_judged_has_no_cause(store: LocalStore, look: Ask) -> None:
+    write_segment(store, "p-0", [letter(1), letter(2)])
+    assert look("SELECT cause, analysis FROM ls") == [(None, None)] * 2
     write_analysis(store, "a1", [{"record_id": letter(1).record_id, "cause": "expired", "origin": "a"}])
-    known = previews(
-        {"record_id": letter(1).record_id, "cause": "unknown", "origin": "b"},
-        {"record_id": letter(2).record_id, "cause": "overflow", "origin": None},
-    )
 
-    assert look("SELECT cause, origin, analysis FROM letters ORDER BY record_id", preview=known) == [
+    assert look("SELECT cause, origin, analysis FROM letters ORDER BY record_id") == [
         ("expired", "a", "a1"),
-        ("overflow", None, "preview"),
         (None, "orders", None),
     ]
 
@@ -145,23 +136,6 @@ def test_an_analysis_of_before_verdicts_had_a_source_says_nothing_of_letters(
 
     assert look("SELECT source, cause FROM verdicts") == [(None, "expired")]
     assert look("SELECT cause, analysis FROM letters") == [(None, None)]
-
-
-def test_without_an_analysis_previews_are_all_there_is(store: LocalStore, look: Ask) -> None:
-    write_segment(store, "p-0", [letter(1), letter(2)])
-    known = previews({"record_id": letter(1).record_id, "cause": "expired"})
-
-    assert look("SELECT cause, analysis FROM ls ORDER BY record_id", preview=known) == [
-        ("expired", "preview"),
-        (None, None),
-    ]
-
-
-@pytest.mark.parametrize("view", ["verdicts", "incidents", "transactions"])
-def test_a_preview_is_in_no_view_of_an_analysis(store: LocalStore, look: Ask, view: str) -> None:
-    write_segment(store, "p-0", [letter(1)])
-
-    assert look(f"SELECT * FROM {view}", preview=previews({"record_id": letter(1).record_id})) == []
 
 
 def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from dlq.analyzers import preview
+from dlq.analyzers import analysis
+from dlq.cli import died
 from dlq.cli.app import run
+from dlq.core.errors import ArchiveError
 
 Dlq = Callable[..., tuple[int, str, str]]
 
@@ -71,20 +73,51 @@ def test_a_program_gets_the_causes_of_the_new_letters_alone(dlq: Dlq) -> None:
     assert (second["known"], second["causes"]) == (4, {"overflow": 1})
 
 
-def test_of_too_many_letters_it_says_so_in_words(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preview, "MOST", 3)
-    code, out, err = dlq("-o", "table", "import", "letters.jsonl")
+def test_every_letter_has_its_verdict_after_an_import(dlq: Dlq) -> None:
+    dlq("import", "letters.jsonl")
+    rows = [json.loads(line) for line in dlq("ls")[1].splitlines()]
+
+    assert {row["cause"] for row in rows} == {"poison_ack", "expired", "application_error"}
+    assert None not in {row["analysis"] for row in rows}
+
+
+@pytest.mark.parametrize("how", [("--no-analyze",), ()])
+def test_who_wants_no_analysis_gets_none_and_hears_what_each_letter_says(dlq: Dlq, how: tuple[str]) -> None:
+    if not how:
+        Path("dlq.toml").write_text("[analysis]\nafter_pull = false\n")
+    told = json.loads(dlq("import", "letters.jsonl", *how)[1])
+
+    assert told["causes"] == {"poison_ack": 2, "expired": 1, "application_error": 1}
+    assert {json.loads(line)["analysis"] for line in dlq("ls")[1].splitlines()} == {None}
+
+
+def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
+    assert json.loads(dlq("import", "letters.jsonl")[1])["causes"]["poison_ack"] == 2
+    monkeypatch.setattr(died, "MOST", 0)
+    code, out, err = dlq("-o", "table", "import", "more.jsonl")
 
     assert (code, len(out.splitlines())) == (0, 1)
-    assert err == "What 4 letters died of takes an analysis: dlq analyze\n"
+    assert err == "What 1 letters died of takes an analysis: dlq analyze\n"
 
 
-def test_a_preview_that_fails_fails_no_import(dlq: Dlq, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
-        raise preview.ArchiveError("gone")
+def test_an_analysis_that_fails_loses_no_import_and_is_said(
+    dlq: Dlq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **_more: object) -> None:
+        raise ArchiveError("gone")
 
-    monkeypatch.setattr(preview, "of", fails)
+    monkeypatch.setattr(analysis, "analyze", fails)
     code, out, err = dlq("import", "letters.jsonl")
 
-    assert (code, json.loads(out)["causes"]) == (0, None)
-    assert "what they died of is not known here: gone" in err
+    assert (code, json.loads(out)["causes"]) == (3, None)
+    assert "archived, but not judged: gone; dlq analyze judges them" in err
+
+
+def test_the_next_command_judges_what_a_killed_one_left(dlq: Dlq) -> None:
+    dlq("import", "letters.jsonl", "--no-analyze")
+    assert json.loads(dlq("import", "letters.jsonl")[1])["records"] == 4
+
+    assert None not in {json.loads(line)["cause"] for line in dlq("ls")[1].splitlines()}

@@ -78,7 +78,7 @@ def test_ls_shows_cause_and_failure_on_a_narrow_terminal(dlq: Dlq, monkeypatch: 
     monkeypatch.setenv("COLUMNS", "80")
     head, *rows = dlq("-o", "table", "ls")[1].splitlines()
 
-    assert head.split() == ["record_id", "dead_at", "source", "cause", "failure", "analysis"]
+    assert head.split() == ["record_id", "dead_at", "source", "cause", "failure"]
     assert rows[-1].split() == ["0" * 12, "01-01", "00:01", "orders", "expired"]
 
 
@@ -141,56 +141,43 @@ def test_query_reads_sql_from_stdin(dlq: Dlq, monkeypatch: pytest.MonkeyPatch, t
     (tmp_path / "q.sql").write_text("select cause, count(*) as n from letters group by 1 order by 2")
     monkeypatch.setattr("sys.stdin", (tmp_path / "q.sql").open())
 
-    assert lines(dlq("query", "-")[1]) == [{"cause": "unknown", "n": 2}, {"cause": "expired", "n": 5}]
+    assert lines(dlq("query", "-")[1]) == [{"cause": None, "n": 2}, {"cause": "expired", "n": 5}]
 
 
-def test_letters_that_no_analysis_has_judged_are_previewed_and_marked(dlq: Dlq) -> None:
+def test_letters_that_no_analysis_has_judged_have_no_cause_and_no_analysis(dlq: Dlq) -> None:
     found = lines(dlq("ls")[1])
 
     assert [(row["cause"], row["analysis"]) for row in found[:3]] == [
-        ("unknown", "preview"), ("unknown", "preview"), ("expired", "20260101T000000"),
+        (None, None), (None, None), ("expired", "20260101T000000"),
     ]  # fmt: skip
-    assert len(lines(dlq("ls", "--where", "analysis = 'preview'")[1])) == 2
-    assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] == "preview"
-    for view in ("letters", '"LS"'):
-        sql = f"select count(*) as n from {view} where analysis = 'preview'"
-        assert lines(dlq("query", sql)[1]) == [{"n": 2}]
+    assert json.loads(dlq("show", LETTERS[6].record_id)[1])["analysis"] is None
+    assert lines(dlq("query", "select count(*) as n from ls where analysis is null")[1]) == [{"n": 2}]
 
 
-def test_people_are_told_in_a_line_what_a_preview_cannot_know(dlq: Dlq) -> None:
-    _code, out, err = dlq("-o", "table", "ls")
+def test_people_are_told_how_many_have_no_verdict_and_what_judges_them(dlq: Dlq, tmp_path: Path) -> None:
+    write_segment(LocalStore(str(tmp_path / "archive")), "q-0", [letter(9, source="more")])
+    _code, _out, err = dlq("-o", "table", "ls")
 
-    assert out.splitlines()[1].split()[-1] == "preview"
-    assert "preview" not in out.splitlines()[-1]
-    assert err == (
-        "A preview judges each letter alone; dlq analyze also knows duplicates, transactions, bursts, "
-        "incidents and your own rules.\n"
-    )
+    assert err.splitlines()[-1] == "8 letters have no verdict yet: dlq analyze"
 
 
-@pytest.mark.parametrize(
-    ("where", "counted"),
-    [(None, {"no_verdict": 2}), ("cause = 'unknown'", {}), ("cause is null", {"no_verdict": 2})],
-)
-def test_a_plan_rests_on_the_analysis_alone(dlq: Dlq, where: str | None, counted: dict[str, int]) -> None:
+@pytest.mark.parametrize("where", [None, "cause is null"])
+def test_a_plan_leaves_out_what_no_analysis_has_judged(dlq: Dlq, where: str | None) -> None:
     code, out, err = dlq("replay", "plan", *(["--where", where] if where else []))
-    left_out = json.loads(out)["left_out"]
 
-    assert code == 0
-    assert {name: n for name, n in left_out.items() if name == "no_verdict"} == counted
-    assert "have no verdict of an analysis" in err
+    assert (code, json.loads(out)["left_out"]["no_verdict"]) == (0, 2)
+    assert "have no verdict yet: dlq analyze" in err
 
 
-def test_a_report_shows_previews_and_counts_them_nowhere(dlq: Dlq) -> None:
+def test_a_report_counts_letters_without_a_verdict_as_such(dlq: Dlq) -> None:
     document = json.loads(dlq("report", "--fail-on", "unknown > 0")[1])
 
-    assert {row["cause"]: row["letters"] for row in document["causes"]} == {"expired": 5, "unknown": 2}
-    assert document["previewed"] == document["counts"]["no_verdict"] == 2
-    assert document["counts"]["unknown"] == 0
-    assert "2 letters are only previewed." in dlq("-o", "table", "report")[1]
+    assert {row["cause"]: row["letters"] for row in document["causes"]} == {"expired": 5, "no_verdict": 2}
+    assert document["counts"]["no_verdict"] == 2
+    assert "2 have no verdict yet" in dlq("-o", "table", "report")[1]
 
 
-def test_a_report_before_any_analysis_is_of_previews(
+def test_a_report_before_any_analysis_says_so(
     dlq: Dlq, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_segment(LocalStore(str(tmp_path / "new")), "p-0", LETTERS)
@@ -198,7 +185,7 @@ def test_a_report_before_any_analysis_is_of_previews(
 
     for format_ in ("terminal", "json", "markdown", "html"):
         code, out, _err = dlq("report", "--format", format_)
-        assert (code, "preview" in out) == (0, True)
+        assert (code, "no_verdict" in out) == (0, True)
     refused = "dlq: no analysis yet, and --fail-on rests on one: run dlq analyze\n"
     assert dlq("report", "--fail-on", "total > 0") == (2, "", refused)
 

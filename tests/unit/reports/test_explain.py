@@ -121,12 +121,6 @@ def test_what_was_found_between_letters_leads_to_the_advice() -> None:
     assert text.endswith("advice never: it was delivered")
 
 
-def test_a_preview_says_that_nothing_was_compared() -> None:
-    assert "preview nothing was compared. A preview judges each letter alone" in printed(
-        record(), analysis="preview"
-    )
-
-
 def test_rules_of_the_users_own_are_named_as_asked_elsewhere() -> None:
     settings = Settings(rules=(Rule("gateway", "true"),))
 

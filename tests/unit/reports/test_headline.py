@@ -14,7 +14,6 @@ def document(*incidents: dict[str, Any], ongoing: int = 0) -> dict[str, Any]:
     counts |= {"confirmed": 0, "dismissed": 0}
     return {
         **letters, "sources": [{"still_queued": 0}], "causes": [cause], "advice": [], "counts": counts,
-        "previewed": 0,
         "incidents": incidents, "created_at": "2026-11-22T17:00:00Z",
     }  # fmt: skip
 

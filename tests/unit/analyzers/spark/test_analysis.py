@@ -1,25 +1,21 @@
-"""One analysis of a mixed archive: what Spark brings together means what plain Python says that it means."""
+"""One analysis of a mixed archive by each engine: both say the same, row by row."""
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from support.analyzers import mixed, plain
+from support.analyzers import mixed
 from support.analyzers.rocket_letters import BORN
 
-from dlq.analyzers import analysis as job
-from dlq.analyzers import topology
-from dlq.analyzers.topology import node_facts
-from dlq.archive import store_facts, views
-from dlq.archive.analyses import VERDICTS, Analysis
+from dlq.analyzers.analysis import Engine, analyze
+from dlq.archive import analyses, store_facts, views
+from dlq.archive.analyses import Analysis
 from dlq.archive.store import LocalStore
 from dlq.archive.store_facts import Snapshot
 
-pytestmark = pytest.mark.spark
 Row = Mapping[str, Any]
 
 
@@ -40,10 +36,15 @@ class Analyzed(NamedTuple):
         return found
 
 
-@pytest.fixture(scope="module")
-def analyzed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
-    """As an analysis of very many letters does it: the set-up for few is what `test_kept` has."""
-    store = LocalStore(str(tmp_path_factory.mktemp("archive")))
+@pytest.fixture(scope="module", params=["plain", pytest.param("spark", marks=pytest.mark.spark)])
+def analyzed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analyzed:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return analyzed_by(request.param, str(tmp_path_factory.mktemp("archive")))
+
+
+def analyzed_by(engine: Engine, folder: str) -> Analyzed:
+    store = LocalStore(folder)
     mixed.fill(store)
     dedup, shine = ([fact for case in mixed.ASKED_FOR for fact in case[1]] for _ in range(2))
     snapshots = [
@@ -51,34 +52,30 @@ def analyzed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> A
         store_facts.write(store, "shine", mixed.ASKED, iter(shine)),
         Snapshot("away", mixed.ASKED, error="evidence.away: Redis does not answer"),
     ]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "FEW_LETTERS", 0)
-        analysis = job.analyze(store, mixed.SETTINGS, snapshots=snapshots)
-    files = (pq.read_table(store.parquet(name)).to_pylist() for name in analysis.tables["verdicts"])
+    done = analyze(store, mixed.SETTINGS, snapshots=snapshots, engine=engine)
+    files = (pq.read_table(store.parquet(name)).to_pylist() for name in done.tables["verdicts"])
     read = {row["record_id"]: row for file in files for row in file}
-    return Analyzed(store, analysis, [read[letter.record_id] for letter in mixed.LETTERS])
+    return Analyzed(store, done, [read[letter.record_id] for letter in mixed.LETTERS])
 
 
-def test_each_verdict_is_the_one_that_plain_python_reaches(analyzed: Analyzed) -> None:
-    facts = [fact for case in mixed.ASKED_FOR for fact in case[1]]
-    asking = plain.Asking(
-        topology.facts(analyzed.store, mixed.SETTINGS),
-        mixed.SETTINGS,
-        mixed.HOLDS,
-        node_facts(analyzed.store),
-        {"dedup": facts, "shine": facts, "away": None},
-        mixed.ASKED,
-    )
-    expected = plain.verdicts(mixed.LETTERS, asking)
-    said: dict[str, Any] = {}
-    names: dict[str | None, set[str | None]] = defaultdict(set)
-    for letter, row in zip(mixed.LETTERS, analyzed.rows, strict=True):
-        said = expected[(letter.source, letter.record_id)] | {"source": letter.source}
-        names[said.pop("duplicate_group")].add(row["duplicate_group"])
-        assert {name: row[name] for name in said} == said, letter
-    assert {*said, "duplicate_group", "record_id"} == set(VERDICTS.names)
-    groups = [name for found in names.values() for name in found]
-    assert len(groups) == len(set(groups)) == len(names)
+@pytest.mark.spark
+@pytest.mark.parametrize("table", analyses.TABLES)
+def test_both_engines_write_the_same_rows(by_both: Mapping[str, Analyzed], table: str) -> None:
+    schema = analyses.TABLES[table]
+    plain, spark = (sorted(map(repr, rows_of(by_both[engine], table, schema.names))) for engine in by_both)
+    assert plain == spark
+    assert plain or table == "client_log"
+
+
+@pytest.fixture(scope="module")
+def by_both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Analyzed]:
+    engines: Sequence[Engine] = ("plain", "spark")
+    return {engine: analyzed_by(engine, str(tmp_path_factory.mktemp(engine))) for engine in engines}
+
+
+def rows_of(done: Analyzed, table: str, names: Sequence[str]) -> list[Row]:
+    files = (pq.read_table(done.store.parquet(name), columns=names) for name in done.analysis.tables[table])
+    return [row for file in files for row in file.to_pylist()]
 
 
 def test_every_kind_of_duplicate_is_told_apart(analyzed: Analyzed) -> None:

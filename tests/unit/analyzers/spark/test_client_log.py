@@ -9,8 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 from support.analyzers.suppressed import CONSUMER, PRODUCER, at, frame, suppressed
 
+from dlq.analyzers import plain
+from dlq.analyzers.analysis import log_files
+from dlq.analyzers.groups import bursts as plain_bursts
+from dlq.analyzers.groups import client_log as plain_log
+from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.spark import bursts, client_log
 from dlq.archive.store import LocalStore
+from dlq.core.clock import to_micros
 from dlq.core.errors import UsageError
 
 pytestmark = pytest.mark.spark
@@ -85,9 +91,7 @@ def logs(tmp_path: Path) -> list[str]:
     told += [FAILED.format("a:61616"), BACK.format("tcp://b:61616"), line(32)]
     told += [line(33, text="x\n" + BACK + "\ny")]
     (tmp_path / "failover.log").write_text("\n".join(told))
-    return client_log.files(
-        [str(tmp_path / "*.gz"), str(tmp_path / "client [1].log"), str(tmp_path / "[fn]*.log")]
-    )
+    return log_files([str(tmp_path / "*.gz"), str(tmp_path / "client [1].log"), str(tmp_path / "[fn]*.log")])
 
 
 def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[str]) -> None:
@@ -111,6 +115,20 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[st
     assert after == {"31": "tcp://old:2", "32": "tcp://b:61616", "33": "tcp://b:61616"}
 
 
+def judged(row: dict[str, Any]) -> Judged:
+    return Judged(**{**dict.fromkeys(Judged._fields), "fingerprint": "f", **row})
+
+
+def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str]) -> None:
+    rows = [suppressed(n) for n in (1, 2, 3, 4, 6, 42, 32)]
+    by_spark = client_log.join(frame(spark, rows), client_log.lines(spark, logs)).collect()
+    by_plain = plain_log.join(map(judged, rows), plain._log_lines(logs))
+    assert sorted(map(repr, by_plain)) == sorted(
+        repr(plain_log.Joined(**{**row.asDict(), "time": row.time and to_micros(row.time)}))
+        for row in by_spark
+    )
+
+
 def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession) -> None:
     rows = [suppressed(n, captured_at=at(30)) for n in (1, 2, 10_000)]
     rows += [suppressed(5, cause="expired"), suppressed(6, connection_id=None)]
@@ -132,6 +150,12 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession)
         2,
     )
     assert placed["r2"].burst_from.astimezone(UTC) == at(1)
+    lines = {name: plain_bursts.LogLine(to_micros(time), *rest) for name, time, *rest in told}
+    by_plain = {one.letter.record_id: one for one in plain_bursts.find(map(judged, rows), lines)}
+    assert {n: (one.burst_id, one.standing) for n, one in by_plain.items()} == {
+        row.record_id: (row.burst_id, plain_bursts.Standing(*(row[n] for n in plain_bursts.Standing._fields)))
+        for row in bursts.places(standing).join(standing.select("record_id"), "record_id").collect()
+    }
     incidents = {row.first_record_id: row for row in bursts.incidents(standing).collect()}
     one = incidents["r1"]
     assert [one[name].astimezone(UTC) for name in ("start", "peak", "end")] == [at(1), at(1), at(2)]
@@ -144,6 +168,8 @@ def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> N
     letters, store = frame(spark, [suppressed(1)]), LocalStore(str(tmp_path / "archive"))
     with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
         client_log.write(spark, store, letters, [str(tmp_path / "broken.log.gz")], "log")
+    with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
+        list(plain._log_lines([str(tmp_path / "broken.log.gz")]))
 
 
 @pytest.mark.parametrize(
@@ -152,4 +178,4 @@ def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> N
 def test_a_log_that_spark_would_not_read_is_said(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "_hidden.log").write_text(line(1))
     with pytest.raises(UsageError, match=why):
-        client_log.files([str(tmp_path / name)])
+        log_files([str(tmp_path / name)])

@@ -45,7 +45,7 @@ def ids(tmp_path: Path, dlq: Dlq) -> list[str]:
         f'archive = "{tmp_path}/archive"\n[brokers.shop]\nkind = "memory"\nurl = "memory://{tmp_path}/broker.db"\n'
         '[sources.orders]\nbroker = "shop"\nqueue = "orders.dlq"\n[replay]\napproval = true\n'
     )
-    dlq("pull")
+    dlq("pull", "--no-analyze")
     found = sorted(row["record_id"] for row in dlq("ls"))
     said = {"cause": "application_error", "advice": "replay"}
     verdicts = [

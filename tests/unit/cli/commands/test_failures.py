@@ -203,10 +203,10 @@ def test_each_step_names_the_next_one(dlq: Dlq) -> None:
     assert "next: dlq failures resolve" in told("show", NULL)
 
 
-def test_of_previews_each_step_tells_once(dlq: Dlq, store: LocalStore) -> None:
+def test_each_step_tells_once_of_letters_without_a_verdict(dlq: Dlq, store: LocalStore) -> None:
     write_segment(store, "p-1", [letter(9, record_id="e" * 32)])
     for words in (("ls",), ("show", TIMEOUT), ("note", TIMEOUT, "x")):
-        assert dlq("-o", "table", "failures", *words)[2].count("A preview judges") == 1
+        assert dlq("-o", "table", "failures", *words)[2].count("no verdict yet: dlq analyze") == 1
 
 
 def test_hostile_notes_and_names_steer_no_terminal(dlq: Dlq) -> None:

@@ -17,7 +17,6 @@ from dlq.core.errors import ConfigError, UsageError
 from dlq.core.record import Record
 from dlq.core.settings import Evidence, Replay, Rule, Settings
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 ASKING = Settings(evidence={"dedup": Evidence("dedup", "rocketmq-dedup", "sqlite:///dedup.db", ("*",))})
 EASYNETQ = b'{"Exception": "System.TimeoutException: no answer\\r\\n   at Shop.Pay.Run()", "Queue": "pay"}'
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from dlq.analyzers import analysis, judging, topology
+from dlq.analyzers.asked import Asked
 from dlq.analyzers.judging import Part, Terms
 from dlq.analyzers.rules import Facts
-from dlq.analyzers.spark import incidents, job, judging
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
@@ -54,9 +55,9 @@ def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_
         store.put(one["file"], b"")
     last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
     segments = [manifest(f"p-{n}", 1) for n in range(3)]
-    asked = job.Asked(store, Settings(), None, (), (), segments, "b")
-    assert [one.file for one in job._kept(asked, last, "key")] == [parts[0]["file"]]
-    assert job._kept(asked, last, "another") == job._kept(asked, None, "key") == []
+    asked = Asked(store, Settings(), None, (), (), segments, "b")
+    assert [one.file for one in analysis._kept(asked, last, "key")] == [parts[0]["file"]]
+    assert analysis._kept(asked, last, "another") == analysis._kept(asked, None, "key") == []
 
 
 def manifest(stem: str, rows: int) -> Manifest:
@@ -69,9 +70,9 @@ def manifest(stem: str, rows: int) -> Manifest:
 )
 def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parallel: int, tasks: int) -> None:
     committed = [manifest(f"p-{n}", count) for n, count in enumerate(rows)]
-    shares = judging._shares(committed, parallel)
-    assert len(shares) == tasks
-    assert sorted(stem for share in shares for stem, _ in share) == [m.stem for m in committed]
+    found = judging.shares(committed, parallel)
+    assert len(found) == tasks
+    assert sorted(stem for share in found for stem, _ in share) == [m.stem for m in committed]
 
 
 @pytest.mark.parametrize(
@@ -84,9 +85,9 @@ def test_the_last_look_is_the_last_pull_even_if_it_brought_nothing(
     store = LocalStore(str(tmp_path))
     for pull in pulls:
         store.put(f"topology/{pull}.json", b"{}")
-    assert incidents.last_look(store, [manifest("p-0", 1)]) == looked_at * 1_000_000
+    assert topology.last_look(store, [manifest("p-0", 1)]) == looked_at * 1_000_000
 
 
 def test_a_long_pull_looked_when_it_began(tmp_path: Path) -> None:
     segment = replace(manifest("p-0", 1), pull_id="20261026T070000-ab12")
-    assert incidents.last_look(LocalStore(str(tmp_path)), [segment]) == 1_792_998_000 * 1_000_000
+    assert topology.last_look(LocalStore(str(tmp_path)), [segment]) == 1_792_998_000 * 1_000_000
