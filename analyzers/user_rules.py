@@ -1,6 +1,7 @@
 """The rules of the user's configuration, carried out in this process: conditions over a record's columns and
 its verdict, which Spark understands the same (`spark.user_rules`)."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -50,6 +51,18 @@ _SAID: Mapping[str, Callable[[Rule], Any]] = {
 """What a rule that names a cause says of a verdict."""
 
 
+_CALLS_JAVA = re.compile(r"(?i)\b(?:java_method|try_reflect|reflect)\b")
+"""Functions of Spark that run any static method of Java. A configuration is the user's own, but rules are
+copied."""
+
+
+def refuse_java(rule: Rule) -> None:
+    """Raises ConfigError for a condition that would run Java."""
+    if forbidden := _CALLS_JAVA.search(rule.where):
+        told = f"{forbidden[0]} runs code of Java's and cannot be part of a rule"
+        raise ConfigError(f"rule {rule.name!r}: {told}")
+
+
 def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
@@ -68,6 +81,7 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
     parts = []
     connection.register("records", SEGMENT.empty_table())
     for number, rule in enumerate(rules):
+        refuse_java(rule)
         try:
             (where,) = transpile(rule.where, read="spark", write="duckdb")
             connection.execute(_query(connection, f"({where})"))

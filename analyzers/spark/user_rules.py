@@ -1,18 +1,15 @@
 """The rules of the user's configuration: Spark SQL over a record's columns and its verdict."""
 
-import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlq.analyzers.spark.duplicates import IDENTITY
+from dlq.analyzers.user_rules import refuse_java
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-_CALLS_JAVA = re.compile(r"(?i)\b(?:java_method|try_reflect|reflect)\b")
-"""Functions that run any static method of Java. A configuration is the user's own, but rules are copied."""
 
 
 def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
@@ -65,11 +62,7 @@ def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
 def _check(asked: "DataFrame", rule: Rule) -> None:
     from pyspark.errors import PySparkException
 
-    forbidden = _CALLS_JAVA.search(rule.where)
-    if forbidden:
-        raise ConfigError(
-            f"rule {rule.name!r}: {forbidden[0]} runs code of Java's and cannot be part of a rule"
-        )
+    refuse_java(rule)
     try:
         asked.filter(f"({rule.where})").schema  # noqa: B018 - Spark resolves it now
     except PySparkException as error:

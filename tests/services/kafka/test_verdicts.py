@@ -11,7 +11,7 @@ from support.brokers.kafka import frameworks
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.fixtures import KafkaPlace
 
-from dlq.analyzers import preview
+from dlq.analyzers.analysis import analyze
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
@@ -67,13 +67,13 @@ COLUMNS = "cause, mechanism, rule, origin, origin_group, attempts, exception_cla
 
 
 def judged(place: KafkaPlace, folder: Path, topics: Sequence[str]) -> dict[tuple[str, str], list[Any]]:
-    """Topic and body -> what is known at once of each of these dead letters, without this test's prefix."""
+    """Topic and body -> what is known of each of these dead letters, without this test's prefix."""
     store = LocalStore(str(folder / "archive"))
     for topic in topics:
         pull(store, place.connector, KafkaSource(topic, "shop", topic=topic), PullOptions("copy"))
-    previewed = preview.preview(store, Settings()).verdicts
+    analyze(store, Settings())
     query = f"SELECT replace(dead_letter_queue, $prefix, ''), body, {COLUMNS} FROM letters"
-    with views.connect(store, preview=previewed) as connection:
+    with views.connect(store) as connection:
         rows = connection.execute(query, {"prefix": f"{place.topic}-"}).fetchall()
     told = {(topic, body): columns for topic, body, *columns in rows}
     return {

@@ -8,7 +8,7 @@ import pytest
 
 from dlq.analyzers.spark.shipping import ROOMS, lacking, pack
 
-STEPS = ("judging", "stores", "transactions", "verdicts")
+STEPS = ("spark.stores", "spark.transactions", "spark.verdicts", "judging")
 SCRIPT = """
 import sys
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
@@ -27,7 +27,7 @@ def imported(zipped: Path, *names: str) -> list[str]:
 
 def test_python_imports_the_rooms_from_the_zip_and_little_else(tmp_path: Path) -> None:
     zipped = pack(tmp_path / "dlq.zip")
-    *files, loaded = imported(zipped, *ROOMS, *(f"dlq.analyzers.spark.{step}" for step in STEPS))
+    *files, loaded = imported(zipped, *ROOMS, *(f"dlq.analyzers.{step}" for step in STEPS))
     assert all(file.startswith(f"{zipped}/dlq/") for file in files)
     assert not any(f"'{name}'" in loaded for name in HEAVY)
 
