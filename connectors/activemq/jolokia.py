@@ -202,6 +202,10 @@ TYPE_OF = "type of "
 """What a record's `properties` call the type of a user property, e.g. "type of amount" = "double"."""
 
 
+PROPERTY = "property "
+"""... and a user property that has the name of one of STOMP's headers."""
+
+
 def details(shown: Mapping[str, Any]) -> dict[str, str]:
     """What STOMP hides of a message: its class, its group, the types of properties that are not text, and the
     ids of the brokers it came through over network bridges."""

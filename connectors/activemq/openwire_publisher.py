@@ -27,7 +27,7 @@ from dlq.connectors.activemq.openwire_records import (
     RAW_OF,
 )  # fmt: skip
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
-from dlq.connectors.activemq.republishing import content, types_of
+from dlq.connectors.activemq.republishing import content, types_of, user_properties
 from dlq.connectors.activemq.sockets import is_openwire
 from dlq.connectors.activemq.stomp import text_of
 from dlq.connectors.activemq.stomp_connection import Link
@@ -144,7 +144,9 @@ def message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
         openwire.destination(letter.target.kind, letter.target.name),
         kind,
         _body(record, kind, body, to_artemis),
-        openwire.properties(headers, types_of(record), _raw_values(known), to_artemis),
+        openwire.properties(
+            {**headers, **user_properties(record)}, types_of(record), _raw_values(known), to_artemis
+        ),
         _number(field.get("timestamp"), 0, 2**63 - 1) or _now(),
         _number(field.get("priority"), 4, 9),
         field.get("correlation-id"),

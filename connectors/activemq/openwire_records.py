@@ -3,15 +3,16 @@
 A letter has one record id, whichever way it was read: so its headers are those of Classic's translator
 (activemq-stomp, FrameTranslator.Helper#copyStandardHeadersFromMessageToFrame, LegacyFrameTranslator). What
 STOMP hides is in the record's `properties`, by the same names as Jolokia's; `raw_properties` is the
-marshalled message without its content.
+marshalled message without its content. A user's property with the name of one of STOMP's headers takes that
+one's place there: the id is made so, the record tells both, the property among its `properties`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.connectors.activemq.jolokia import TYPE_OF
+from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF
 from dlq.connectors.activemq.openwire_messages import (
     BLOB,
     BYTES,
@@ -33,7 +34,7 @@ from dlq.connectors.activemq.openwire_messages import (
     map_of,
 )  # fmt: skip
 from dlq.connectors.activemq.records import Maker
-from dlq.connectors.activemq.stomp import MESSAGE, Frame, escape
+from dlq.connectors.activemq.stomp import MESSAGE, OF_STOMP, Frame, escape
 from dlq.core.record import Record
 
 _PREFIXES = {
@@ -65,19 +66,35 @@ _short_line = lru_cache(4096)(_line)
 def records_of(make: Maker, letters: Sequence[tuple[Dispatch, Frame]]) -> Sequence[Record]:
     """Records of letters, with what `frame_of` has made of each."""
     records = make([frame for _, frame in letters])
-    pairs = [one.message is not None and _PAIR in (one.message.properties or b"") for one, _ in letters]
-    if not any(pairs):
+    untrue = [_is_untrue(letter.message) for letter, _ in letters]
+    if not any(untrue):
         return records
     return [
-        _with_true_headers(record, letter) if pair else record
-        for record, (letter, _), pair in zip(records, letters, pairs, strict=True)
+        _with_true_headers(make, record, letter, frame) if is_untrue else record
+        for record, (letter, frame), is_untrue in zip(records, letters, untrue, strict=True)
     ]
 
 
-def _with_true_headers(record: Record, letter: Dispatch) -> Record:
-    values = map_of(letter.message.properties) if letter.message else {}
-    true = {name: value.value for name, value in values.items() if value.kind == "string"}
-    return record._replace(headers={name: true.get(name, text) for name, text in record.headers.items()})
+def _is_untrue(message: Message | None) -> bool:
+    """Whether STOMP shows something else than the letter's headers."""
+    if message is None or not message.properties:
+        return False
+    return _PAIR in message.properties or bool(properties_of(message).shadowing)
+
+
+def _with_true_headers(make: Maker, record: Record, letter: Dispatch, frame: Frame) -> Record:
+    """The record as the letter's own fields say, with the id that STOMP's headers make."""
+    message = letter.message
+    if message is None:
+        return record
+    told = properties_of(message)
+    shadowing = {f"{PROPERTY}{name}": told.shown[name] for name in told.shadowing}
+    own = {name: text for name, text in told.shown.items() if name not in told.shadowing}
+    head = _head({**_standard(message), **_length(letter.kind, frame.body), **own})
+    [true] = make([frame._replace(head=head, properties={**(frame.properties or {}), **shadowing})])
+    values = map_of(message.properties)
+    texts = {name: value.value for name, value in values.items() if value.kind == "string" and name in own}
+    return true._replace(record_id=record.record_id, headers={**true.headers, **texts})
 
 
 def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
@@ -91,18 +108,23 @@ def frame_of(letter: Dispatch, modified: bool = False) -> Frame:
     except UnreadableError as error:
         raise UnreadableError(f"{NOT_UNDERSTOOD}: {error}") from error
     body, is_packed = _body(letter.kind, message, modified)
-    headers = _standard(message)
-    if letter.kind == BYTES:
-        headers["content-length"] = str(len(body))
-    headers.update(told.shown)
+    head = _head({**_standard(message), **told.shown, **_length(letter.kind, body)})
+    unshown = hidden(letter.kind, message, told) | ({PACKED: "true"} if is_packed else {})
+    return Frame(MESSAGE, head, body, False, letter.marshalled, unshown, _died_at(message, told))
+
+
+def _head(headers: Mapping[str, str | None]) -> bytes:
     lines = [
         _short_line(name, text) if len(text) < _SHORT else _line(name, text)
         for name, text in headers.items()
         if text is not None
     ]
-    head = "\n".join(lines).encode("utf-8", "replace")
-    unshown = hidden(letter.kind, message, told) | ({PACKED: "true"} if is_packed else {})
-    return Frame(MESSAGE, head, body, False, letter.marshalled, unshown, _died_at(message, told))
+    return "\n".join(lines).encode("utf-8", "replace")
+
+
+def _length(kind: int, body: bytes) -> dict[str, str]:
+    """The one header that a property of its name does not replace."""
+    return {"content-length": str(len(body))} if kind == BYTES else {}
 
 
 def _body(kind: int, message: Message, modified: bool) -> tuple[bytes, bool]:
@@ -149,10 +171,12 @@ def message_id(name: Structure | None) -> str:
 
 
 class Properties(NamedTuple):
-    """A message's properties: the text of each as STOMP shows it, and what it hides of them."""
+    """A message's properties: the text of each as STOMP shows it, what it hides of them, and which it shows
+    in the place of a header of its own."""
 
     shown: Mapping[str, str]
     hidden: Mapping[str, str]
+    shadowing: Collection[str]
 
 
 def properties_of(message: Message) -> Properties:
@@ -165,7 +189,8 @@ def _properties(marshalled: bytes) -> Properties:
     values = map_of(marshalled)
     types = {f"{TYPE_OF}{name}": one.kind for name, one in values.items() if one.kind != "string"}
     raw = {f"{RAW_OF}{name}": one.raw.hex() for name, one in values.items() if one.kind in _WITHOUT_TEXT}
-    return Properties({name: _shown(one) for name, one in values.items()}, types | raw)
+    shown = {name: _shown(one) for name, one in values.items()}
+    return Properties(shown, types | raw, [name for name in shown if name in OF_STOMP])
 
 
 _few, _FEW_BYTES = lru_cache(256)(_properties), 4096

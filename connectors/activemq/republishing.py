@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from dlq.connectors.activemq.jolokia import TYPE_OF
+from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF
 from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -165,6 +165,8 @@ def preview(
     headers, body, measured = content(record, target, provenance, keep_headers)
     if _is_amqp(record) and body != record.body:
         stripped.append(_EXPIRY_OF_AMQP)
+    if not typed:
+        stripped += user_properties(record)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
     return SendPreview(
         stripped, _problem(record, headers, number, body, typed), _warnings(record, target, headers, typed)
@@ -180,6 +182,12 @@ def _problem(record: Record, headers: Mapping[str, str], number: int, body: byte
 
 
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
+    shadowing = user_properties(record).keys() - _RE_DERIVED
+    if shadowing:
+        return (
+            f"its property {min(shadowing)!r} has the name of a header of STOMP, which cannot carry both; "
+            "set openwire_url"
+        )
     message_class = record.properties.get("class")
     if message_class in BY_OPENWIRE_ALONE:
         return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
@@ -202,6 +210,8 @@ def _line_bytes(name: str, value: str) -> int:
     return len(encode("", {name: value}))
 
 
+_RE_DERIVED = {"content-length", "amq-msg-type"}
+"""What a STOMP client's text has as a property, and gets again."""
 _PLAIN = {
     "destination",
     "priority",
@@ -242,6 +252,15 @@ def _type_warnings(record: Record, typed: bool) -> Sequence[str]:
         return [] if record.properties else [_UNKNOWN_TYPES]
     known = [f"{name} ({kind})" for name, kind in types_of(record).items()]
     return [f"{_TYPES}: {', '.join(known)}" if known else _TYPES]
+
+
+def user_properties(record: Record) -> dict[str, str]:
+    """Those with names of STOMP's headers, which OpenWire alone tells apart."""
+    return {
+        name.removeprefix(PROPERTY): str(text)
+        for name, text in record.properties.items()
+        if name.startswith(PROPERTY)
+    }
 
 
 def types_of(record: Record) -> dict[str, str]:

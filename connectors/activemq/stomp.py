@@ -30,6 +30,17 @@ MAX_FRAME = 2**30
 """Bytes of a message that STOMP brings; what is larger needs another way out of its queue."""
 
 
+OF_STOMP = frozenset(
+    {
+        *("destination", "message-id", "correlation-id", "expires", "redelivered", "priority", "reply-to"),
+        *("timestamp", "type", "JMSXUserID", "original-destination", "persistent", "content-length"),
+        *("subscription", "ack", "browser", "receipt", "transaction", "selector", "transformation"),
+        *("amq-msg-type", "destination-type"),
+    }
+)
+"""Names that mean something to STOMP or its brokers. A user's property may have one of them, too."""
+
+
 class Frame(NamedTuple):
     """One frame as it came. `head` is the header lines, not yet unescaped, without the last newline."""
 
@@ -185,14 +196,23 @@ class FrameReader:
         length = _LENGTH.search(head, at) if at >= 0 else None
         if length is not None:
             end = begin + int(length[1])
-            if len(self._buffer) <= end:
+            if len(self._buffer) <= end and not self._is_false_length(begin):
                 return None
-            follows = self._frame_follows(end + 1) if self._buffer[end] == 0 else False
+            ends = len(self._buffer) > end and self._buffer[end] == 0
+            follows = self._frame_follows(end + 1) if ends else False
             if follows is None:
                 return None
             if follows:
                 return Frame(MESSAGE, head, bytes(self._buffer[begin:end])), end + 1
         return self._text(head, begin)
+
+    def _is_false_length(self, begin: int) -> bool:
+        """Whether another frame came before a body has reached its length: that of a text is a property."""
+        if self._buffer.find(self._proof, max(begin, self._scanned - len(self._proof))) < 0:
+            self._scanned = len(self._buffer)
+            return False
+        self._scanned = begin
+        return True
 
     def _text(self, head: bytes, begin: int) -> tuple[Frame, int] | None:
         """A message that says no length, or a false one: a JMS property can be named content-length."""

@@ -135,3 +135,17 @@ def test_rubbish_ends_in_frames_or_one_error(rubbish: bytes) -> None:
             frame.command in (b"MESSAGE", b"RECEIPT", b"ERROR", b"CONNECTED")
             for frame in read(rubbish, RECEIPT)
         )
+
+
+@pytest.mark.parametrize("step", [1, 7, 10_000])
+@pytest.mark.parametrize("length", [3, 4, 60, 70_000])
+def test_a_property_that_is_no_length_holds_up_no_frame(step: int, length: int) -> None:
+    reader = FrameReader("token")
+    frames = [
+        b"MESSAGE\nsubscription:token\ncontent-length:%d\n\ntext\0\n" % length,
+        b"MESSAGE\nsubscription:token\ncontent-length:5\n\n\0MESS\0\n",
+        b"RECEIPT\nreceipt-id:token-1\n\n\0\n",
+    ]
+    data = b"".join(frames)
+    found = [frame for at in range(0, len(data), step) for frame in reader.feed(data[at : at + step])]
+    assert [frame.body for frame in found] == [b"text", b"\0MESS", b""]

@@ -1,0 +1,58 @@
+"""Properties with the names of STOMP's headers: two maps, from the wire to the replay."""
+
+from pathlib import Path
+
+import pytest
+from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
+from support.brokers.activemq.sending import outgoing, published
+
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.activemq.stomp import OF_STOMP
+from dlq.connectors.base import Target
+
+pytestmark = [pytest.mark.activemq, on_classic]
+
+PROPERTIES = {name: f"mine-{n}" for n, name in enumerate(sorted(OF_STOMP))} | {"tenant": "a"}
+GIVEN = [f"{name}={text}" for name, text in PROPERTIES.items()]
+
+
+def test_a_property_takes_no_headers_place_and_comes_back(stomp: Place) -> None:
+    here = by_openwire(stomp)
+    stomp.java("ActiveMqShadows.java", "send", stomp.queue, *GIVEN)
+    text, binary = records = here.drain()
+    for record in records:
+        told = {name: record.properties[f"property {name}"] for name in OF_STOMP}
+        assert told == {name: PROPERTIES[name] for name in OF_STOMP}
+        assert (record.headers["type"], record.headers["tenant"], record.priority) == ("order", "a", 8)
+        assert (record.correlation_id, record.origin, record.persistent) == ("correlation", None, True)
+        assert record.published_at is not None
+        assert (record.message_id or "").startswith("ID:")
+    assert (text.body, binary.body, binary.headers["content-length"]) == (b"text", b"\0\xff\n\0\7", "5")
+    target = Target("queue", f"{stomp.queue}.back")
+    assert here.connector.preview(text, target, {}, False).problem is None
+    published(here, stomp.queue, outgoing(records, target))
+    shown = stomp.java("ActiveMqShadows.java", "show", target.name)
+    assert [each.pop("") for each in shown] == [
+        "correlation queue://answers order 8 text",
+        "correlation queue://answers order 8 bytes:5",
+    ]
+    assert shown == [PROPERTIES, PROPERTIES]
+
+
+def test_by_stomp_such_a_letter_is_not_sent_and_the_property_is_named(stomp: Place) -> None:
+    stomp.java("ActiveMqShadows.java", "send", stomp.queue, "type=mine")
+    record = by_openwire(stomp).drain()[0]
+    preview = stomp.connector.preview(record, Target("queue", "back"), {}, False)
+    assert "its property 'type' has the name of a header of STOMP" in (preview.problem or "")
+
+
+@pytest.mark.parametrize("given", [GIVEN, ["content-length=1"], ["content-length=70000"], ["message-id=x"]])
+def test_a_copy_by_stomp_and_a_drain_by_openwire_archive_it_once(
+    stomp: Place, tmp_path: Path, given: list[str]
+) -> None:
+    stomp.java("ActiveMqShadows.java", "send", stomp.queue, *given)
+    store = LocalStore(str(tmp_path / "archive"))
+    copied = pull(store, stomp.connector, stomp.request().source, PullOptions("copy"))
+    drained = pull(store, by_openwire(stomp).connector, stomp.request().source, PullOptions("drain"))
+    assert (copied.captured, drained.captured, drained.recaptured, drained.acknowledged) == (2, 0, 2, 2)
