@@ -10,6 +10,7 @@ the same bytes gets an id of its own instead of a removed letter's, and of its e
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -18,11 +19,12 @@ import pyarrow.parquet as pq
 
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import SEGMENT
+from dlq.archive.schema import SEGMENT, to_table
 from dlq.archive.store import Store
 from dlq.core.clock import from_iso, now
 from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
+from dlq.core.record import Record
 
 ROWS = 100_000
 BYTES = 32 * 2**20
@@ -83,7 +85,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
     manifest says: damage is not written again under a new digest.
     """
     first, last = old[0], max(manifest.created_at for manifest in old)
-    pull = f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
+    pull = _new_pull()
     stem = f"{pull}-00001"
     content, kept, gone = _content(store, old, removals)
     name = segments.segment_name(first.source, stem, from_iso(last) or now()) if kept else ""
@@ -109,6 +111,32 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
     for replaced in old:
         _delete(store, replaced)
     return manifest
+
+
+def with_letters(store: Store, old: Manifest, letters: Sequence[Record]) -> Manifest:
+    """Write a segment again with these of its letters, which tell more of the same ones, in the place of the
+    archived ones; returns its manifest. The caller holds the source's lock. Raises ArchiveError."""
+    stem = f"{_new_pull()}-00001"
+    table = _checked(store, old)
+    told = to_table(letters)
+    stays = pc.invert(pc.is_in(table["record_id"], value_set=told["record_id"].combine_chunks()))
+    whole = pa.concat_tables([table.filter(stays), told.select(table.column_names).cast(table.schema)])
+    name = segments.segment_name(old.source, stem, from_iso(old.created_at) or now())
+    store.put(name, memoryview(segments.encode(whole)))
+    manifest = replace(
+        old,
+        stem=stem,
+        segment=name,
+        digest=digest_of_ids(whole["record_id"].to_pylist()),
+        replaces=tuple(dict.fromkeys((*old.replaces, old.stem))),
+    )
+    manifests.write(store, manifest)
+    _delete(store, old)
+    return manifest
+
+
+def _new_pull() -> str:
+    return f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
 def sweep(store: Store, source: str) -> None:

@@ -74,6 +74,8 @@ class _Flush:
     parts: list[Sequence[Record]] = field(default_factory=list)
     rows: int = 0
     matched: Matched = field(default_factory=dict)
+    truer: dict[int, list[Record]] = field(default_factory=dict)
+    """Of those that are matched, letters that tell more than what is archived of them."""
     position: int = 0
     size: int = 0
     checkpoint: dict[str, int] = field(default_factory=dict)
@@ -155,8 +157,9 @@ class Attempt:
         if new:
             flush.parts.append(new)
             flush.rows += len(new)
-        for owner, ids in matched.items():
-            flush.matched.setdefault(owner, set()).update(ids)
+        for owner, delivered in matched.items():
+            flush.matched.setdefault(owner, set()).update(delivered)
+            flush.truer.setdefault(owner, []).extend(self._known.truer(self._store, owner, delivered))
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
         size = sum(column(batch.records, "body_size"))
@@ -203,6 +206,7 @@ class Attempt:
             flush, future = self._writing[0]
             self._awaits("archive")
             manifest = future.result()  # what cannot be written stays first, and nothing after it counts
+            self._replace(flush)
             self._awaits("broker")
             self._writing.popleft()
             flush.parts = []  # durable; only what is to be settled is still of interest
@@ -211,6 +215,13 @@ class Attempt:
                 self._acknowledged.append((flush, manifest))
         if self._acknowledged and time.monotonic() - self._last_settle > SETTLE_SECONDS:
             self._settle()
+
+    def _replace(self, flush: _Flush) -> None:
+        """Before the broker may forget a letter, the archive has what it told last."""
+        for owner, truer in flush.truer.items():
+            if truer:
+                self._known.replace(self._store, owner, truer)
+        flush.truer = {}
 
     def _finish(self, progress: Callable[[Tally], None]) -> None:
         self._collect(ahead=0)

@@ -5,14 +5,14 @@ unsettled, three deliveries are taken as those, and a fourth is a new letter wit
 Ids are kept as sorted pairs of 64-bit integers, 21 bytes per letter, so that ten million fit in memory.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.archive import manifests, segments
+from dlq.archive import compaction, manifests, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
 from dlq.core.columns import column
@@ -32,6 +32,18 @@ def _words(record_ids: Iterable[str]) -> _Words:
     return np.frombuffer(raw, dtype=">u8").reshape(-1, 2).astype(np.uint64)
 
 
+def _without_properties(store: Store, manifest: Manifest) -> set[str]:
+    found: set[str] = set()
+    for batch in segments.batches(store, manifest.segment, ["record_id", "properties"]):
+        lengths = pc.fill_null(pc.list_value_length(_entries(batch["properties"])), 0)
+        found.update(batch["record_id"].filter(pc.equal(lengths, 0)).to_pylist())
+    return found
+
+
+def _entries(maps: pa.MapArray) -> pa.ListArray:
+    return maps.cast(pa.list_(pa.struct([("key", pa.string()), ("value", pa.string())])))
+
+
 class Known:
     """The ids of one source. `unsettled` are the manifests whose letters may come again, by owner number."""
 
@@ -39,6 +51,8 @@ class Known:
         """Reads the record ids of all the source's segments, and of what retention has removed from them."""
         self.unsettled: list[Manifest] = []
         self._unique_ids = unique_ids
+        self._told_less: dict[int, set[str]] = {}
+        """Owner -> ids of its letters that were archived without properties."""
         self._recent: set[str] = set()
         self._next_ordinal: dict[str, int] = {}
         words: list[_Words] = []
@@ -65,24 +79,40 @@ class Known:
         self._high, self._low = pairs[order, 0], pairs[order, 1]
         self._owner = np.concatenate([np.empty(0, np.int32), *owners])[order]
 
-    def sort_out(self, records: Sequence[Record]) -> tuple[Sequence[Record], dict[int, set[str]]]:
+    def sort_out(self, records: Sequence[Record]) -> tuple[Sequence[Record], dict[int, dict[str, Record]]]:
         """Which of the delivered `records` are new (with their final ids), and which were known:
-        owner number in `unsettled` -> record ids."""
+        owner number in `unsettled` -> record id -> the record as it came now."""
         ids = column(records, "record_id")
         distinct = set(ids)
         if len(distinct) == len(ids) and self._recent.isdisjoint(distinct) and not self._archived(ids).any():
             self._remember(ids)
             return records, {}
         new: list[Record] = []
-        matched: dict[int, set[str]] = {}
+        matched: dict[int, dict[str, Record]] = {}
         for record in records:
             known_id, owner = self._place(record.record_id)
             if owner is None:
                 new.append(record if known_id == record.record_id else record._replace(record_id=known_id))
                 self._remember([known_id])
             else:
-                matched.setdefault(owner, set()).add(known_id)
+                matched.setdefault(owner, {})[known_id] = record
         return new, matched
+
+    def truer(self, store: Store, owner: int, delivered: Mapping[str, Record]) -> list[Record]:
+        """Those known letters of an unsettled manifest that tell more now than when they were archived: the
+        archive has no properties of them, as the protocol hid what another one shows."""
+        telling = {record_id: one for record_id, one in delivered.items() if one.properties}
+        if owner < 0 or not telling:
+            return []
+        if owner not in self._told_less:
+            self._told_less[owner] = _without_properties(store, self.unsettled[owner])
+        untold = self._told_less[owner]
+        return [one._replace(record_id=key) for key, one in telling.items() if key in untold]
+
+    def replace(self, store: Store, owner: int, truer: Sequence[Record]) -> None:
+        """Let the archive hold these letters as they came now. Raises ArchiveError."""
+        self.unsettled[owner] = compaction.with_letters(store, self.unsettled[owner], truer)
+        self._told_less[owner] -= {record.record_id for record in truer}
 
     def _place(self, first_id: str) -> tuple[str, int | None]:
         """(final id, owner of the unsettled letter that it is, or None for a new letter)."""

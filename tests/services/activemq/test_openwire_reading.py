@@ -4,7 +4,9 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from support import connector_contract
 from support.brokers.activemq.broker import CLASSIC, OLDER
@@ -13,6 +15,7 @@ from support.brokers.activemq.sending import outgoing, published
 from support.connector_contract import ReadingContract
 from support.servers.cutter import Cutter
 
+from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
@@ -189,3 +192,30 @@ def eventually_drained(place: Place) -> list[Record]:
     while not (more := place.pull("drain"))[2].complete or more[0]:
         found += more[0]
     return found
+
+
+@on_classic
+def test_what_openwire_tells_of_a_letter_replaces_what_a_copy_by_stomp_kept(
+    stomp: Place, tmp_path: Path
+) -> None:
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    stomp.java("ActiveMqTyped.java", "send", stomp.queue)
+    store = LocalStore(str(tmp_path / "archive"))
+    source = stomp.request().source
+    assert pull(store, stomp.connector, source, PullOptions("copy")).captured == 4
+    here = by_openwire(stomp).connector
+    drained = pull(store, here, source, PullOptions("drain", limit=3))
+    assert (drained.captured, drained.recaptured, drained.acknowledged) == (0, 3, 3)
+    letters = archived(store)
+    assert len({record["record_id"] for record in letters}) == 4
+    told = [dict(record["properties"]) for record in letters]
+    assert [properties.get("type of double") for properties in told].count("double") == 3
+    assert [properties.get("JMSXGroupID") for properties in told].count("g") == 3
+    assert pull(store, here, source, PullOptions("drain")).recaptured == 1
+    assert all(dict(record["properties"])["type of int"] == "int" for record in archived(store))
+
+
+def archived(store: LocalStore) -> list[dict[str, Any]]:
+    """The rows of all segments that count."""
+    tables = [pq.read_table(store.url(m.segment)) for m in manifests.every(store) if m.rows]
+    return [row for table in tables for row in table.to_pylist()]
