@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from dlq.core.failure_headers import Keep
 from dlq.core.keys import KeyReader, key_reader
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -176,7 +177,8 @@ class Outgoing(NamedTuple):
     target: Target
     provenance: Mapping[str, str]
     """What the replay leaves on it (`dlq.core.provenance`)."""
-    keep_headers: bool = False
+    keep_headers: Keep = False
+    """What of its failure's headers goes along (`dlq.core.failure_headers`)."""
 
 
 class Consumption(NamedTuple):
@@ -326,7 +328,7 @@ class Connector(Protocol):
         ...
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """What publishing it would strip, warn of, or fail on. Needs no connection."""
         ...

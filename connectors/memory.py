@@ -37,6 +37,7 @@ from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, prev
 from dlq.core.brokers import Kind
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Broker, Source
@@ -257,7 +258,7 @@ class MemoryConnector:
         return target_of(record, to)
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """As for RabbitMQ."""
         return preview(record, target, provenance, keep_headers)

@@ -80,34 +80,6 @@ FIRST_IS_NEWEST = ("dead-letter-", "delayed-retry-exception-", "delayed-retry-re
 """SmallRye puts its own before those that were there; everybody else appends. Its delayed-retry-topic is
 where the last retry was, so that of it the last is wanted, too: where it began."""
 
-_FRAMEWORKS = (
-    "kafka_dlt-",
-    "kafka_original-",
-    "kafka_exception-",
-    "kafka_key-exception-",
-    "retry_topic-",
-    "springDeserializerException",
-    "__connect.errors.",
-    "__streams.errors.",
-    SHARE_GROUP,
-    "dead-letter-",
-    "delayed-retry-",
-    "deserialization-failure-",
-    "x-original-",
-    "x-exception-",
-    "wolverine-kafka-retry-",
-)
-_BY_NAME = frozenset({
-    "OriginalTopic", "RejectionReason", "RejectionMessage", "RejectionTimestamp", "exception-type",
-    "exception-message", "exception-stack", "failed-at", "source_topic", "source_partition", "source_offset",
-    "source_consumer_group", "source_attempts", "kafka_deliveryAttempt",
-})  # fmt: skip
-
-
-def tells_of_failure(name: str) -> bool:
-    """Whether a header says of a failure what a replay must not carry on: its consumers would count on."""
-    return name.startswith(_FRAMEWORKS) or name in _BY_NAME
-
 
 def origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
     """What says where a letter died, or None: of several frameworks' headers those that stand last, since

@@ -144,6 +144,8 @@ class Replay:
     """How long such a consent counts."""
     targets: tuple[str, ...] = ()
     """Names or patterns (orders*, queue:orders*) of where a replay may go; empty: anywhere."""
+    keep: tuple[str, ...] = ()
+    """Patterns of headers that a replay leaves on letters, though they look like those of a failure."""
     window: int | None = None
     """Letters of a replay that may be open, and so in doubt, at once; None: what suits the broker."""
 

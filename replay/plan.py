@@ -23,6 +23,7 @@ from dlq.connectors.base import SendPreview, Target
 from dlq.core.brokers import kind_of
 from dlq.core.clock import iso, now
 from dlq.core.errors import BrokerError, UsageError
+from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
 from dlq.replay import content, deadlines, planfile, still_queued
@@ -61,7 +62,7 @@ class Wanted:
     any_advice: bool = False
     fixed: bool = False
     """The cause is mended: letters whose advice is fix_first go, too."""
-    keep_headers: bool = False
+    keep_headers: Keep = False
     witness: bool = False
     edits: Edits = NO_EDITS
     actor: str | None = None

@@ -21,6 +21,7 @@ from dlq.archive.store import Store, built
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
 from dlq.core.clock import from_iso
 from dlq.core.errors import ArchiveError, DlqError, UsageError
+from dlq.core.failure_headers import Keep
 from dlq.core.failures import Event
 from dlq.replay.letters import Letter
 
@@ -45,7 +46,8 @@ class Header:
     to: str
     letters: int
     rate: float | None = None
-    keep_headers: bool = False
+    keep_headers: Keep = False
+    """True: all headers of frameworks go along; or patterns of those that do."""
     witness: bool | Sequence[str] = False
     """Whether a witness is left on every broker, or the brokers on which one is left."""
     any_advice: bool = False

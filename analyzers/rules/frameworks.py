@@ -5,7 +5,7 @@ Framework evidence wins over an older death history, which then still gives atte
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from urllib.parse import unquote_plus
 
@@ -25,22 +25,13 @@ from dlq.analyzers.rules.letter import (
     whole,
     whole_characters,
 )
+from dlq.core.causes import MOVED
 from dlq.core.clock import to_micros
+from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, Failure, by_hand, decoded
 
 _RETRY_COUNTS = (
     "x-retry-count", "x-retries", "x-retry", "x-retry-attempts", "x-retry-attempt", "x-retrycount"
 )  # fmt: skip
-_ERROR_HEADERS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))
-_ERROR_NAMES = ("message", "description", "reason", "msg", "detail", "details", "text")
-_CLASS_NAMES = ("class", "type", "name", "classname", "fqcn")
-_TRACE_NAMES = ("stacktrace", "stack", "stack-trace", "trace", "traceback")
-_TELLING = {"", *_ERROR_NAMES, *_CLASS_NAMES, *_TRACE_NAMES}
-_ERROR_WORDS = ("error", "exception", "failure")
-"""In what applications call their headers: x-last-error, x-failure-reason, x-orders-error-message."""
-_WHY_IT_DIED = "x-death-reason"
-"""No broker's header: applications put their reason there, or one of the broker's words."""
-_BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
-_ORIGINALS = ("x-original-queue", "x-original-exchange", "x-original-routing-key")
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
 _MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
 _NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
@@ -53,23 +44,13 @@ _SYMFONY_QUEUE = "failed"
 """Its failure transport in every recipe."""
 
 
-_OF_JMS = {"_HYPHEN_": "-", "_DOT_": "."}
-"""What Camel writes for characters that no name of a JMS property may hold (DefaultJmsKeyFormatStrategy)."""
-
-
 def as_named(letter: Letter) -> Letter:
     """The letter with its headers called as they were before Camel sent it over JMS."""
-    if not any(word in name for name in letter.headers for word in _OF_JMS):
+    if all(decoded(name) is name for name in letter.headers):
         return letter
-    named = letter._replace(headers={_decoded(name): value for name, value in letter.headers.items()})
+    named = letter._replace(headers={decoded(name): value for name, value in letter.headers.items()})
     named.fetch_body = letter.fetch_body
     return named
-
-
-def _decoded(name: str) -> str:
-    for word, character in _OF_JMS.items():
-        name = name.replace(word, character)
-    return name
 
 
 def _nservicebus_time(text: str) -> datetime:
@@ -116,37 +97,10 @@ def superseded(letter: Letter) -> bool:
     return parked_at is not None and last.time > parked_at + 1_000_000
 
 
-def _error_part(name: str, value: str) -> str | None:
-    """Which part of an error a header holds by its name: message, class, …; `""`: the whole of it."""
-    if name == _WHY_IT_DIED:
-        return None if value in _BROKERS_WORDS else "reason"
-    if not name.startswith(("x-", "X-")):
-        return None
-    words = name.lower().split("-")
-    ends = [number for number, word in enumerate(words, 1) if word in _ERROR_WORDS]
-    told = "-".join(words[ends[-1] :]) if ends else None
-    return told if told in _TELLING else None
-
-
 @derived
-def error_parts(letter: Letter) -> Mapping[str, str]:
-    """What an application's own headers tell of an error, by part of it; of several the first."""
-    parts: dict[str, str] = {}
-    for name, value in letter.headers.items():
-        told = _error_part(name, value)
-        if told is not None:
-            parts.setdefault(told, value)
-    return parts
-
-
-@derived
-def error_headers(letter: Letter) -> Mapping[str, str]:
-    """All headers of an application that tell of an error."""
-    return {
-        name: value
-        for name, value in letter.headers.items()
-        if name.startswith(_ERROR_HEADERS) or _error_part(name, value) is not None
-    }
+def written_by_hand(letter: Letter) -> Failure | None:
+    """What hands wrote of a failure; RocketMQ's users write properties."""
+    return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
 
 
 def _parked(
@@ -476,44 +430,64 @@ def camel(letter: Letter, _: Facts) -> Finding | None:
     return _parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
 
 
-def _error_text(parts: Mapping[str, str]) -> str | None:
+def _of_parts(failure: Failure, parts: Sequence[str]) -> str | None:
+    return next((value for part in parts if (value := failure.errors.get(part, ("", ""))[1])), None)
+
+
+def _error_text(failure: Failure) -> str | None:
     """The text that class and message are read from. A reason beside a message is the exception's class, or
     another word for it."""
-    whole_text = first(parts, *_TRACE_NAMES) or parts.get("")
-    if whole_text or not parts.get("reason") or not parts.get("message"):
-        return whole_text
-    return f"{parts['reason']}: {parts['message']}"
+    trace, whole_text = _of_parts(failure, STACKS), _of_parts(failure, ("",))
+    reason, message = _of_parts(failure, ("reason",)), _of_parts(failure, ("message",))
+    if trace or whole_text or not reason or not message:
+        return trace or whole_text
+    return f"{reason}: {message}"
+
+
+def _origin_by_hand(letter: Letter, places: Mapping[str, str]) -> str | None:
+    queue = places.get("queue") or places.get("address") or first(letter.headers, "x-error-queue")
+    return queue or (letter.origin if letter.broker_kind in ("activemq", "artemis") else None)
+
+
+def _hand_written(letter: Letter, failure: Failure) -> Finding:
+    name, value = next(iter(failure.errors.values()))
+    topic = failure.origins.get("topic") or failure.origins.get("channel")
+    counted = plus(retries(letter), 1)
+    found = _parked(
+        letter,
+        said(name, ": ", value),
+        attempts=whole(failure.attempts) if counted is None else counted,
+        origin=_origin_by_hand(letter, failure.origins) or topic,
+        error_class=_of_parts(failure, CLASSES),
+        error_message=_of_parts(failure, MESSAGES) or _of_parts(failure, ("",)),
+        error_text=_error_text(failure),
+    )
+    return found._replace(origin_kind="topic") if topic and found.origin == topic else found
+
+
+def hand_written_exception(letter: Letter, _: Facts) -> Finding | None:
+    """an error in headers of any spelling (x-last-error, exceptionMessage, failure_reason, …), one of which
+    holds an exception's class or a stack: a program wrote it when it failed"""
+    failure = written_by_hand(letter)
+    return _hand_written(letter, failure) if failure and failure.errors and failure.is_proven else None
 
 
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
-    """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, x-failure-reason"""
-    found = error_headers(letter)
-    if not found:
-        return None
-    name, value = next(iter(found.items()))
-    parts = error_parts(letter)
-    return _parked(
-        letter,
-        said(name, ": ", value),
-        attempts=plus(retries(letter), 1),
-        origin=first(letter.headers, "x-original-queue", "x-error-queue", "x-source-queue"),
-        error_class=first(parts, *_CLASS_NAMES),
-        error_message=first(parts, *_ERROR_NAMES) or parts.get(""),
-        error_text=_error_text(parts),
-    )
+    """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, dlq-reason; of names
+    that a business may use, too (errorMessage), two that belong together"""
+    failure = written_by_hand(letter)
+    return _hand_written(letter, failure) if failure and failure.errors else None
 
 
 def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
-    """x-retry* above 0 beside x-original-*, and no death since: the application gave up and parked it"""
-    count = retries(letter)
-    if not count or count < 0 or letter.deaths or first(letter.headers, *_ORIGINALS) is None:
+    """a count of retries above 0 beside where it came from (x-original-queue, …), and no death since: the
+    application gave up and parked it"""
+    failure = written_by_hand(letter)
+    count = whole(failure.attempts) if failure and not failure.errors else None
+    if failure is None or not count or count < 0 or letter.deaths:
         return None
-    return _parked(
-        letter,
-        f"x-retry-count: {count}",
-        attempts=count + 1,
-        origin=letter.headers.get("x-original-queue"),
-    )
+    evidence = f"x-retry-count: {count}" if "x-retry-count" in letter.headers else f"retries: {count}"
+    return _parked(letter, evidence, attempts=count + 1, origin=failure.origins.get("queue"))
 
 
 def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -611,8 +585,9 @@ RULES: tuple[Rule, ...] = (
     Rule(brighter, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
-    Rule(hand_written_error, "application_error", "framework"),
-    Rule(hand_written_retries, "application_error", "framework"),
+    Rule(hand_written_exception, "application_error", "framework"),
+    Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
+    Rule(hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(dramatiq_reject, "poison_ack", "reject"),
     Rule(celery_reject, "poison_ack", "reject"),
     Rule(laravel_reject, "poison_ack", "reject"),

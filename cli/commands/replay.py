@@ -79,7 +79,8 @@ def plan(
         bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
     ] = False,
     keep_headers: Annotated[
-        bool, typer.Option("--keep-headers", help="Strip only headers that the broker owns.")
+        bool,
+        typer.Option("--keep-headers", help="Strip only what the broker owns ([replay] keep names some)."),
     ] = False,
     witness: Annotated[
         bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
@@ -114,7 +115,8 @@ def plan(
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit else edits.NO_EDITS
     chosen = _chosen(context, ids or [], selecting.Selection(where, source, since, incident, failure))
-    wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, keep_headers, witness, changes)
+    kept = keep_headers or context.settings.replay.keep or False
+    wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, kept, witness, changes)
     wanted = replace(wanted, actor=encodable(actor(as_)), reason=encodable(reason) if reason else None)
     with Brokers(context.settings, partial(connect, context)) as brokers:
         header = make(context.store, context.settings, wanted, brokers)

@@ -39,6 +39,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading
 from dlq.core.errors import ConfigError
+from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -99,7 +100,7 @@ class ActiveMQConnector:
         return None if named and self._routing and self._routing.is_divert(named) else target
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
         known = republishing.preview(record, target, provenance, keep_headers, self._by_openwire)

@@ -13,6 +13,7 @@ from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
+from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -106,9 +107,6 @@ _BROKER_OWNED = re.compile(
 _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
 """How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
 consumer can be given; Classic wants them, as the body is the whole AMQP message there."""
-_OF_FRAMEWORKS = re.compile(
-    r"(x-)?(exception|error|stack-?trace|failure|retry|retries|dead-?letter)[-_.\w]*|Camel\w*", re.IGNORECASE
-)
 _EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
 """What is stripped of an AMQP message inside its body."""
 _TOPIC = "a topic: every subscriber gets it, not only the one that failed"
@@ -150,18 +148,30 @@ def _failed_queue(record: Record) -> Target | None:
 
 
 @lru_cache(4096)
-def _kept(names: tuple[str, ...], artemis: bool, keep_headers: bool) -> Sequence[str]:
-    """Those that are sent again; letters of one kind all have the same names."""
-    gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else []), *([] if keep_headers else [_OF_FRAMEWORKS])]
-    return [name for name in names if not any(pattern.fullmatch(name) for pattern in gone)]
+def _broker_owned(names: tuple[str, ...], artemis: bool) -> Sequence[str]:
+    """Those that are never sent again; letters of one kind all have the same names."""
+    gone = [_BROKER_OWNED, *([_OF_AMQP] if artemis else [])]
+    return [name for name in names if any(pattern.fullmatch(name) for pattern in gone)]
+
+
+def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
+    """The letter's headers as they are sent again, and what is taken away of them."""
+    owned = _broker_owned(tuple(record.headers), record.broker_kind == "artemis")
+    headers = {name: value for name, value in record.headers.items() if name not in owned}
+    taken = restart(headers, keep_headers)
+    kept = {
+        name: mend_text(value, taken.mended[name]) if name in taken.mended else value
+        for name, value in headers.items()
+        if name not in taken.gone
+    }
+    return kept, [*owned, *taken_away(headers, taken)]
 
 
 def preview(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool, typed: bool = False
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep, typed: bool = False
 ) -> SendPreview:
     """See `Connector.preview`. `typed`: it goes back by OpenWire."""
-    kept = _kept(tuple(record.headers), record.broker_kind == "artemis", keep_headers)
-    stripped = [name for name in record.headers if name not in kept]
+    _, stripped = _own(record, keep_headers)
     headers, body, measured = content(record, target, provenance, keep_headers)
     if _is_amqp(record) and body != record.body:
         stripped.append(_EXPIRY_OF_AMQP)
@@ -276,7 +286,7 @@ def content(
     record: Record,
     target: Target,
     provenance: Mapping[str, str],
-    keep_headers: bool,
+    keep_headers: Keep,
     to_artemis: bool | None = None,
 ) -> tuple[dict[str, str], bytes, bool]:
     """The headers (without content-length) and the body of the SEND, and whether it needs its length.
@@ -286,8 +296,7 @@ def content(
     """
     from_artemis = record.broker_kind == "artemis"
     artemis = from_artemis if to_artemis is None else to_artemis
-    kept = _kept(tuple(record.headers), from_artemis, keep_headers)
-    own = {name: record.headers[name] for name in kept}
+    own, _ = _own(record, keep_headers)
     headers = {**own, **provenance, **destination(target, artemis), "persistent": "true"}
     group = record.headers.get("_AMQ_GROUP_ID") or record.properties.get("JMSXGroupID")
     if group:

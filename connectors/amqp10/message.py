@@ -217,7 +217,7 @@ def edit(
     )
 
 
-def to_send(block: bytes, drop_headers: Callable[[str], bool], provenance: Mapping[str, str]) -> bytes:
+def to_send(block: bytes, drop_headers: Callable[[str], bool], provenance: Mapping[str, str | int]) -> bytes:
     """The block of a replay: durable, without expiry, user and what a hop left on it. Raises ValueError."""
     known = parts(block)
     changes = {

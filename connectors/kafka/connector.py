@@ -28,6 +28,7 @@ from dlq.connectors.kafka.reading import KafkaReading
 from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
 from dlq.connectors.kafka.snapshot import facts_of, plan_of, topics_of
 from dlq.core.clock import now
+from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
@@ -91,7 +92,7 @@ class KafkaConnector:
         return target_of(record, to)
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
         del provenance

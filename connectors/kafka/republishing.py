@@ -14,12 +14,12 @@ from dlq.connectors.kafka.header_texts import bytes_of, texts_of
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.core.errors import UsageError
+from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
 from dlq.core.kafka_headers import (
     SHARE_GROUP,
     SPRING_RETRY,
     TELL_THE_PARTITION,
     died_at,
-    tells_of_failure,
 )
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import Record
@@ -63,11 +63,31 @@ def _raw_of(record: Record) -> RawRecord:
     return RawRecord(None if key is None else bytes_of(key), headers)
 
 
-@lru_cache(maxsize=256)
-def is_stripped(name: str, keep_headers: bool) -> bool:
-    """Whether a header stays behind; with `keep_headers` only what a broker, or we, have written."""
-    is_ours = name.startswith((REPLAY_PREFIX, SHARE_GROUP))
-    return is_ours or (not keep_headers and tells_of_failure(name))
+_NEVER_SENT = (REPLAY_PREFIX, SHARE_GROUP)
+"""Begin what a broker, or we, have written."""
+
+
+def _own(headers: Headers) -> dict[str, str]:
+    """What of the headers is neither a broker's nor ours, as texts."""
+    return {name: text for name, text in texts_of(headers).items() if not name.startswith(_NEVER_SENT)}
+
+
+def _kept(headers: Headers, keep_headers: Keep) -> list[tuple[str, str | bytes | None]]:
+    """The headers as they are sent again, in their order."""
+    own = _own(headers)
+    taken = restart(own, keep_headers)
+    mended = {name: mend_text(own[name], inside) for name, inside in taken.mended.items()}
+    return [
+        (name, bytes_of(mended[name]) if mended.get(name, own.get(name)) != own.get(name) else value)
+        for name, value in headers
+        if name not in taken.gone and not name.startswith(_NEVER_SENT)
+    ]
+
+
+def _stripped(headers: Headers, keep_headers: Keep) -> list[str]:
+    own = _own(headers)
+    never = {name for name, _ in headers if name.startswith(_NEVER_SENT)}
+    return sorted({*never, *taken_away(own, restart(own, keep_headers))})
 
 
 def message_of(outgoing: Outgoing) -> Message:
@@ -75,10 +95,7 @@ def message_of(outgoing: Outgoing) -> Message:
     record, target = outgoing.record, outgoing.target
     raw = _raw_of(record)
     sent = raw.original or raw  # what a share group's letter pointed to
-    keeps = outgoing.keep_headers
-    kept: list[tuple[str, str | bytes | None]] = [
-        header for header in sent.headers if not is_stripped(header[0], keeps)
-    ]
+    kept = _kept(sent.headers, outgoing.keep_headers)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     published = record.published_at
     return Message(
@@ -120,7 +137,7 @@ def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def preview(
-    record: Record, target: Target, keep_headers: bool, is_compacted: bool, retries: Sequence[str] = ()
+    record: Record, target: Target, keep_headers: Keep, is_compacted: bool, retries: Sequence[str] = ()
 ) -> SendPreview:
     """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target, whose retry
     topics are `retries`."""
@@ -129,7 +146,7 @@ def preview(
     except ValueError as error:
         return SendPreview(problem=str(error))
     raw = raw.original or raw
-    stripped = sorted({name for name, _ in raw.headers if is_stripped(name, keep_headers)})
+    stripped = _stripped(raw.headers, keep_headers)
     if (record.flags or 0) & UNRESOLVED:
         why = record.properties.get("pointer", "its original was not had")
         return SendPreview(stripped, f"it points to a record that is not in it: {why}")

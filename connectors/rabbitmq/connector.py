@@ -43,6 +43,7 @@ from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import lasting, learn_apart, version_of
 from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
+from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
 from dlq.core.text import for_terminal
@@ -219,7 +220,7 @@ class RabbitConnector:
         return republishing.target_of(record, to)
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """Strips x-death and its like, CC, BCC, user_id, expiration, and headers that tell of the failure."""
         return republishing.preview(record, target, provenance, keep_headers)

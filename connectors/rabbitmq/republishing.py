@@ -14,8 +14,10 @@ from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import NOTHING, as_text
 from dlq.connectors.base import SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table
+from dlq.connectors.rabbitmq.amqp10_records import headers_of
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
+from dlq.core.failure_headers import Keep, restart, taken_away
 from dlq.core.record import Record
 
 MAX_FRAME = 131_072
@@ -38,17 +40,6 @@ _BROKER_OWNED_10 = re.compile(
     re.DOTALL,
 )
 """By AMQP 1.0: other annotations with x-opt- are the sender's."""
-_FAILURE = re.compile(
-    r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|x-shovelled.*"
-    r"|MT-Fault-.*|MT-Reason|MT-Redelivery-Count"
-    r"|NServiceBus\.(ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries)"
-    r"|rbs2-(error-details|source-queue|delivery-count|defer-count)"
-    r"|exception-(type|message|stack)|failed-at|original-(destination|partition|offset)"
-    r"|(reason|topic|handler|subscriber)_poisoned"
-    r"|X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
-    r"(ErrorDetails|SentToFailureTransport|Redelivery)Stamp",
-    re.DOTALL,
-)
 _TARGETS = ("queue", "exchange")
 
 
@@ -59,25 +50,14 @@ def is_broker_owned(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def is_stripped(name: str) -> bool:
-    """The same, and headers in which a framework tells of the failure."""
-    return is_broker_owned(name) or _FAILURE.fullmatch(name) is not None
-
-
-def _stripper(keep_headers: bool) -> Callable[[str], bool]:
-    return is_broker_owned if keep_headers else is_stripped
-
-
 def _is_broker_owned_10(name: str) -> bool:
     return _BROKER_OWNED_10.fullmatch(name) is not None
 
 
-def _is_stripped_10(name: str) -> bool:
-    return _is_broker_owned_10(name) or _FAILURE.fullmatch(name) is not None
-
-
-def _stripper_10(keep_headers: bool) -> Callable[[str], bool]:
-    return _is_broker_owned_10 if keep_headers else _is_stripped_10
+@lru_cache(maxsize=256)
+def _dropper(is_broker_owned: Callable[[str], bool], gone: frozenset[str]) -> Callable[[str], bool]:
+    """Whether a header is not sent again: one function for all letters of a kind, whose answers are kept."""
+    return lambda name: name in gone or is_broker_owned(name)
 
 
 def target_of(record: Record, to: str) -> Target | None:
@@ -120,25 +100,37 @@ def address_of(target: Target) -> tuple[str, str]:
     return (target.name, target.routing_key) if target.kind == "exchange" else ("", target.name)
 
 
-def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: bool) -> bytes:
+def block_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
     """The property block of a replay: what is not stripped stays byte for byte as it was stored.
 
     Raises ValueError when it cannot be encoded.
     """
     block = record.raw_properties
+    taken = restart(_seen(record)[1], keep_headers)
     return edits.edit(
         _encoded(record) if block is None else block,
-        _stripper(keep_headers),
+        _dropper(is_broker_owned, taken.gone),
         provenance,
         (*_DROPPED_PROPERTIES, "reply_to") if _replies_directly(record) else _DROPPED_PROPERTIES,
         _PERSISTENT,
+        taken.mended,
     )
 
 
-def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: bool) -> bytes:
+def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
     """The whole message of a replay by AMQP 1.0, of a record that has its block. Raises ValueError."""
-    block = message.to_send(record.raw_properties or b"", _stripper_10(keep_headers), provenance)
-    return message.joined(block, record.body)
+    return message.joined(_block_10(record, provenance, keep_headers), record.body)
+
+
+def _block_10(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
+    """Application properties of AMQP 1.0 are numbers and texts, never containers."""
+    block = record.raw_properties or b""
+    headers = headers_of(message.parts(block))
+    taken = restart(headers, keep_headers)
+    zero = {
+        name: 0 for name, inside in taken.mended.items() if inside.is_zero(()) and headers[name].isdecimal()
+    }
+    return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero})
 
 
 def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, str | int]) -> bytes:
@@ -175,7 +167,7 @@ def _encoded(record: Record) -> bytes:
     return edits.edit(edits.EMPTY, set_headers=headers, set_properties=properties)
 
 
-def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool) -> SendPreview:
+def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep) -> SendPreview:
     """See `Connector.preview`. Knows `record.body_size`; needs no body."""
     if message.is_block(record.raw_properties):
         return _preview_10(record, target, provenance, keep_headers)
@@ -184,8 +176,8 @@ def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_
         block = block_to_send(record, provenance, keep_headers)
     except ValueError as error:
         return SendPreview(problem=f"its properties cannot be sent: {error}")
-    strip = _stripper(keep_headers)
-    stripped = [name for name in headers if strip(name)]
+    stripped = [name for name in headers if is_broker_owned(name)]
+    stripped += taken_away(headers, restart(headers, keep_headers))
     stripped += [name for name in _DROPPED_PROPERTIES if name in properties]
     if _replies_directly(record):
         stripped.append("reply_to")
@@ -194,16 +186,17 @@ def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_
 
 
 def _preview_10(
-    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
 ) -> SendPreview:
-    block, strip = record.raw_properties or b"", _stripper_10(keep_headers)
     try:
-        parts = message.parts(block)
-        message.to_send(block, strip, provenance)
+        parts = message.parts(record.raw_properties or b"")
+        _block_10(record, provenance, keep_headers)
     except ValueError as error:
         return SendPreview(problem=f"its sections cannot be sent: {error}")
+    headers = headers_of(parts)
     names = [as_text(key) for key, _ in (*parts.annotations, *parts.application)]
-    stripped = [name for name in names if strip(name)]
+    stripped = [name for name in names if _is_broker_owned_10(name)]
+    stripped += taken_away(headers, restart(headers, keep_headers))
     stripped += [name for name in message.NOT_SENT if parts.properties.get(name, NOTHING) != NOTHING]
     return SendPreview(stripped, _problem(record, target), [_ONLY_1_0, *_large(record)])
 

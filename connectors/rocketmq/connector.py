@@ -48,6 +48,7 @@ from dlq.connectors.rocketmq.snapshot import (
     unread_nodes,
 )
 from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
+from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
 from dlq.core.settings import Source
@@ -112,11 +113,10 @@ class RocketConnector:
         return target_of(record, to)
 
     def preview(
-        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: bool
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
-        """What sending it would strip, warn of, or fail on; all that is stripped is the broker's own."""
-        del keep_headers  # no framework leaves failure headers in RocketMQ
-        return preview(record, target, provenance)
+        """What sending it would strip, warn of, or fail on."""
+        return preview(record, target, provenance, keep_headers)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """The groups that subscribe to a topic, as its brokers know them. A group is its own consumers, or

@@ -13,6 +13,7 @@ from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.message import COMPRESSION, encode_properties, parse_properties
 from dlq.core.errors import UsageError
+from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
@@ -100,10 +101,23 @@ def is_brokers_own(name: str) -> bool:
     return name in _BROKERS_OWN or name.startswith(_BROKERS_OWN_PREFIXES)
 
 
+def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
+    """The letter's properties as they are sent again, and what is taken away of them."""
+    properties = properties_of(record)
+    own = {name: value for name, value in properties.items() if not is_brokers_own(name)}
+    taken = restart(own, keep_headers)
+    kept = {
+        name: mend_text(value, taken.mended[name]) if name in taken.mended else value
+        for name, value in own.items()
+        if name not in taken.gone
+    }
+    return kept, sorted([*(name for name in properties if is_brokers_own(name)), *taken_away(own, taken)])
+
+
 def message_of(outgoing: Outgoing) -> Message:
     """The letter as it is sent. The body goes as stored, with its compression bits and no other flag."""
     record, target = outgoing.record, outgoing.target
-    kept = {name: value for name, value in properties_of(record).items() if not is_brokers_own(name)}
+    kept = _own(record, outgoing.keep_headers)[0]
     kept.setdefault(UNIQUE_KEY, outgoing.provenance[REPLAY_ID].upper())
     is_group = target.kind == "group"
     if is_group:
@@ -133,13 +147,14 @@ def unique_key_of(outgoing: Outgoing) -> str:
     return properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
-def preview(record: Record, target: Target, provenance: Mapping[str, str]) -> SendPreview:
+def preview(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep = False
+) -> SendPreview:
     """What sending it would strip, warn of, or fail on."""
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
     properties = properties_of(record)
-    stripped = sorted(name for name in properties if is_brokers_own(name))
-    kept = {name: value for name, value in properties.items() if name not in stripped}
+    kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     why_not = {
         f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,

@@ -10,10 +10,12 @@ from types import MappingProxyType
 
 from dlq.connectors.rabbitmq.amqp.fields import SIZES, ends_at
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, OCTET, SHORT, SPANS, layout, parts
+from dlq.core.failure_headers import Inside, mend_text
 
 EMPTY = b"\0\0"
 """The block of a message without any property."""
 
+_NUMBERS = {bytes((code,)) for code in b"bBsUuIilLfdD"}
 _STRING = ord("S")
 _NO_TABLE = bytes(4)
 _u16 = struct.Struct(">H").unpack_from
@@ -28,13 +30,14 @@ def edit(
     set_headers: Mapping[str, str | int] = MappingProxyType({}),
     drop_properties: Iterable[str] = (),
     set_properties: Mapping[str, str | int] = MappingProxyType({}),
+    mend_headers: Mapping[str, Inside] = MappingProxyType({}),
 ) -> bytes:
     """The block with some headers and properties taken out or set; all others byte for byte.
 
     A header that is set replaces all of its name and stands last: text as a long string, a number
-    as a signed 64-bit one. A header table that has no header left is left out. Raises ValueError
-    for a block that is damaged as far as it is read, and when a property is too long for its type
-    or a name is longer than 255 bytes.
+    as a signed 64-bit one. One that is mended stands last, too, and keeps its type. A header table
+    that has no header left is left out. Raises ValueError for a block that is damaged as far as it
+    is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
     try:
         flags = _u16(block)[0]
@@ -45,9 +48,12 @@ def edit(
             at += SPANS[kind](block, at)
             kept[name] = block[start:at]
         ends_at(at, len(block))
+        headers = kept.get("headers", _NO_TABLE)
+        replaced = frozenset({*set_headers, *mend_headers})
         content = b"".join(
             [
-                *_kept(kept.get("headers", _NO_TABLE), _doomed(drop_headers, frozenset(set_headers))),
+                *_kept(headers, _doomed(drop_headers, replaced)),
+                *(_mended(headers[4:], mend_headers) if mend_headers else ()),
                 *[_name(name) + _value(value) for name, value in set_headers.items()],
             ]
         )
@@ -61,6 +67,38 @@ def edit(
     except (IndexError, KeyError, struct.error) as error:
         raise ValueError(f"a damaged property block: {error!r}") from error
     return _u16_of(flags) + b"".join([kept[name] for name, _ in layout(flags)])
+
+
+def _mended(content: bytes, wanted: Mapping[str, Inside]) -> Iterator[bytes]:
+    start = 0
+    for name, kind, end in _fields(content):
+        if name in wanted:
+            yield content[start:kind] + _mended_value(content[kind:end], wanted[name], ())
+        start = end
+
+
+def _mended_value(field: bytes, inside: Inside, at: tuple[str, ...]) -> bytes:
+    """A value with the octet of its type before it: a table without what goes, a number set to 0."""
+    kind = field[:1]
+    if inside.is_zero(at) and kind in _NUMBERS:
+        return kind + bytes(len(field) - 1)
+    if kind == b"S":
+        return _value(mend_text(field[5:].decode("utf-8", "surrogateescape"), _from(inside, at)))
+    if kind != b"F":
+        return field
+    content, start, pieces = field[5:], 0, []
+    for name, place, end in _fields(content):
+        path = (*at, name)
+        if not inside.is_gone(path):
+            pieces.append(content[start:place] + _mended_value(content[place:end], inside, path))
+        start = end
+    table = b"".join(pieces)
+    return kind + _u32_of(len(table)) + table
+
+
+def _from(inside: Inside, at: tuple[str, ...]) -> Inside:
+    """What is said of the value there, counted from it."""
+    return inside if not at else Inside(zero=((),) if inside.is_zero(at) else ())
 
 
 def _kept(table: bytes, doomed: Callable[[bytes], bool]) -> list[bytes]:
@@ -133,7 +171,7 @@ _name = lru_cache(maxsize=1024)(_short)
 def _value(value: str | int) -> bytes:
     if isinstance(value, int):
         return b"l" + struct.pack(">q", value)
-    encoded = value.encode()
+    encoded = value.encode("utf-8", "surrogateescape")
     return b"S" + _u32_of(len(encoded)) + encoded
 
 

@@ -1,0 +1,373 @@
+"""What frameworks and hands leave on a letter that failed: one table, which rules read and replays take away.
+
+A letter that is sent again starts anew. What is left on it would make the first hiccup after the replay the
+last one (a counter), or explain the next death by the old one (an error). So whatever a rule reads as
+evidence of a failure is gone or set back when the letter goes out, on every broker; a header that is a
+container is mended inside, since the rest of it may be needed to read the body.
+
+Some names belong to frameworks and to nobody else (TRACES). Others are written by hand, in any spelling: they
+are put into words, and the words into one vocabulary. There one header alone says little (a business may call
+a property `errorMessage`), unless it begins with `x-` or names a dead-letter queue, or its value is an
+exception's class or a stack; two of them that belong together say that the letter was parked.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+Path = tuple[str, ...]
+"""Keys from a header's value inwards; `*` is any. Empty: the value itself."""
+
+
+class Inside(NamedTuple):
+    """What of a header is taken away and what is set back to 0; the rest of it stays."""
+
+    gone: tuple[Path, ...] = ()
+    zero: tuple[Path, ...] = ()
+
+    def joined(self, other: "Inside") -> "Inside":
+        """Both of them."""
+        return Inside(self.gone + other.gone, self.zero + other.zero)
+
+    def is_gone(self, at: Path) -> bool:
+        """Whether the value there is taken away."""
+        return _meets(self.gone, at)
+
+    def is_zero(self, at: Path) -> bool:
+        """Whether the number there is set back."""
+        return _meets(self.zero, at)
+
+    def __str__(self) -> str:
+        """The paths inside, for people."""
+        told = (".".join(path) for path in dict.fromkeys((*self.gone, *self.zero)))
+        return f"without {', '.join(told)}"
+
+
+Keep = bool | Sequence[str]
+"""What a replay leaves on a letter of its failure: all (True), nothing (False), names by patterns (`x-*`)."""
+_ITSELF = Inside(zero=((),))
+
+
+class Trace(NamedTuple):
+    """Headers of one framework, by their whole names."""
+
+    names: re.Pattern[str]
+    inside: Inside | None = None
+    """None: they go."""
+    beside: tuple[str, ...] = ()
+    """Headers without which such a name is not the framework's."""
+    always: bool = False
+    """What it is compared with is a broker's and always goes, so it goes with it."""
+
+
+def _trace(
+    names: str, inside: Inside | None = None, beside: tuple[str, ...] = (), always: bool = False
+) -> Trace:
+    return Trace(re.compile(names, re.DOTALL), inside, beside, always)
+
+
+TRACES: tuple[Trace, ...] = (
+    # Spring AMQP, Spring Cloud Stream, and what many write in their way
+    _trace(r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|deliveryAttempt|x-death-reason"),
+    _trace(r"x-last-(?:error|exception|failure).*|x-failure-.*|x-exception|x-attempts?|x-death-count", None),
+    _trace(
+        r"(?:kafka_dlt-|kafka_original-|kafka_(?:key-)?exception-|retry_topic-|springDeserializerException).*"
+    ),
+    _trace(r"kafka_deliveryAttempt"),
+    _trace(r"x-shovelled.*"),
+    _trace(r"MT-Fault-.*|MT-Reason|MT-Redelivery-Count"),
+    _trace(r"NServiceBus\.(?:ExceptionInfo\..*|FailedQ|TimeOfFailure|Retries|FLRetries|DelayedRetries)"),
+    _trace(r"rbs2-(?:error-details|source-queue|delivery-count|defer-count)"),
+    # Wolverine
+    _trace(r"exception-(?:type|message|stack)|failed-at|original-(?:destination|partition|offset)"),
+    _trace(r"wolverine-kafka-retry-.*"),
+    _trace(r"attempts", beside=("exception-type",)),
+    # Watermill
+    _trace(r"(?:reason|topic|handler|subscriber)_poisoned"),
+    _trace(
+        r"X-Message-Stamp-Symfony\\Component\\Messenger\\Stamp\\"
+        r"(?:ErrorDetails|SentToFailureTransport|Redelivery)Stamp"
+    ),
+    # Connect, Streams, share groups
+    _trace(r"__(?:connect|streams)\.errors\..*"),
+    # SmallRye; JMS allows no hyphens
+    _trace(r"(?:dead-letter|delayed-retry|deserialization-failure)-.*"),
+    _trace(r"dead_letter_(?:exception_class_name|reason|cause_class_name|cause)"),
+    # Karafka
+    _trace(r"(?:source|original)_(?:topic|partition|offset|consumer_group|attempts)"),
+    # Brighter, which compares its count with the most requeues
+    _trace(r"OriginalTopic|Rejection(?:Reason|Message|Timestamp)"),
+    _trace(r"originalTopic|rejection(?:Reason|Message|Timestamp)", beside=("rejectionReason",)),
+    _trace(r"HandledCount", _ITSELF),
+    # Sneakers, Phraseanet, Camel (whose components filter its own names)
+    _trace(r"retry_info"),
+    _trace(r"worker-message"),
+    _trace(r"Camel(?:Exception|Failure|Redeliver|RollbackOnly).*"),
+    _trace(r"FailedBecause"),
+    # Mats3; mats_dlq_DlqCount counts reissues and is its operators'
+    _trace(r"mats_dlq_(?!DlqCount).*"),
+    # Moleculer channels
+    _trace(r"x-redelivered-count", _ITSELF),
+    # Rascal nacks what its record says, until x-death shows that nack
+    _trace(r"rascal", Inside(gone=(("recovery", "*", "immediateNack"),)), always=True),
+    _trace(r"rascal", Inside(gone=(("recovery",), ("error",)), zero=(("redeliveries",),))),
+    _trace(r"laravel", Inside(zero=(("attempts",),))),
+    # Celery counts on the letter, and gives up at max_retries
+    _trace(r"retries", _ITSELF, beside=("task", "id")),
+)
+
+# --- Names written by hand ---
+
+_OF_JMS = {"_HYPHEN_": "-", "_DOT_": "."}
+"""What Camel writes for characters that no name of a JMS property may hold (DefaultJmsKeyFormatStrategy)."""
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_JOINED = {
+    ("stack", "trace"): "stacktrace",
+    ("trace", "back"): "traceback",
+    ("class", "name"): "classname",
+    ("routing", "key"): "routingkey",
+    ("dead", "letter"): "dlq",
+    ("dead", "lettered"): "dlq",
+    ("deadletter",): "dlq",
+    ("dlt",): "dlq",
+    ("dlx",): "dlq",
+}
+MESSAGES = ("message", "description", "reason", "msg", "detail", "details", "text", "because")
+CLASSES = ("class", "type", "name", "classname", "fqcn")
+STACKS = ("stacktrace", "stack", "trace", "traceback")
+_ERRORS = ("error", "exception", "failure", "failed", "cause")
+_PARTS = ("", *MESSAGES, *CLASSES, *STACKS)
+_ORIGINS = ("original", "source", "origin", "orig")
+_PLACES = (
+    "queue",
+    "topic",
+    "address",
+    "exchange",
+    "routingkey",
+    "partition",
+    "offset",
+    "channel",
+    "destination",
+)
+_OF_QUEUES = ("queue", "address", "exchange", "routingkey")
+"""What a count belongs to where nothing tries again by itself: in logs, retry topics are live."""
+_COUNTED = ("retry", "retries", "attempt", "attempts", "delivery", "redelivery", "redelivered", "deliveries")
+_COUNTS = ("count", "counter", "attempt", "attempts", "number", "no")
+_BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
+_NOBODYS = re.compile(
+    r"x-death|x-(?:first|last)-death-.*|x-(?:delivery|acquired)-count|x-opt-.*|JMSX.*|_AMQ_.*|__HDR_.*|__\w+"
+    r"|original-destination|original(?:Expiration|DeliveryMode)|redelivered|dlqDeliveryFailureCause|dlq_replay_.*"
+)
+"""Names that brokers and we write: no hand did."""
+_CLASS = re.compile(
+    r"[A-Za-z_$][\w$]*(?:(?:\.|::|\\)[\w$]+)*(?:Exception|Error|Throwable|Failure|Fault)"
+    r"|[a-z_][\w$]*(?:\.[a-z_][\w$]*)*\.[A-Z][\w$]*"
+)
+_STACK = re.compile(r"\n\s{1,8}at |Traceback \(|\ngoroutine \d|\n#\d+ |^goroutine \d")
+
+
+class Mark(NamedTuple):
+    """What a name that a hand wrote says."""
+
+    kind: str
+    """error, origin, or count."""
+    part: str
+    """Of an error: message, class, stacktrace, …, "" for the whole; of an origin the kind of place."""
+    explicit: bool
+    """It says by itself that it is a failure's."""
+
+
+def decoded(name: str) -> str:
+    """A header's name as it was before Camel sent it over JMS."""
+    if "_HYPHEN_" in name or "_DOT_" in name:
+        for word, character in _OF_JMS.items():
+            name = name.replace(word, character)
+    return name
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> Path:
+    """`x-Original_routingKey` -> original, routingkey."""
+    words = [word.lower() for word in _WORD.findall(decoded(name))]
+    if words[:1] == ["x"]:
+        del words[0]
+    joined: list[str] = []
+    while words:
+        pair = tuple(words[:2])
+        found = _JOINED.get(pair) if len(pair) == 2 else None
+        joined.append(found or _JOINED.get(tuple(words[:1])) or words[0])
+        del words[: 2 if found else 1]
+    return tuple(joined)
+
+
+@lru_cache(maxsize=4096)
+def mark_of(name: str) -> Mark | None:
+    """What a name says, whoever wrote it; None where it says nothing of a failure."""
+    if _NOBODYS.fullmatch(name):
+        return None
+    words = words_of(name)
+    is_explicit = name[:2] in ("x-", "X-") or "dlq" in words
+    if (part := _error_part(words)) is not None:
+        return Mark("error", part, is_explicit)
+    own = tuple(word for word in words if word != "dlq")
+    if len(own) == 2 and own[0] in _ORIGINS and own[1] in _PLACES:
+        return Mark("origin", own[1], False)
+    if own and own[0] in _COUNTED and (len(own) == 1 or (len(own) == 2 and own[1] in _COUNTS)):
+        return Mark("count", "", False)
+    return Mark("count", "", False) if own == ("death", "count") else None
+
+
+def _error_part(words: Path) -> str | None:
+    if words in (("dlq", "reason"), ("death", "reason")):
+        return "reason"
+    if words in (("stacktrace",), ("traceback",)):
+        return words[0]
+    ends = [number for number, word in enumerate(words, 1) if word in _ERRORS]
+    if not ends:
+        return None
+    rest = words[ends[-1] :]
+    told = rest[0] if rest else ""
+    return told if len(rest) < 2 and told in _PARTS and words != ("failed",) else None
+
+
+class Failure(NamedTuple):
+    """What hands wrote of a failure on one letter."""
+
+    errors: Mapping[str, tuple[str, str]]
+    """Part of the error -> the header, and its value; of several the first."""
+    origins: Mapping[str, str]
+    """Kind of place -> its name."""
+    attempts: str | None
+    names: tuple[str, ...]
+    """All these headers."""
+    is_proven: bool
+    """A value is an exception's class, or a stack: a program wrote it when it failed."""
+
+
+def by_hand(headers: Mapping[str, str]) -> Failure | None:
+    """What hands wrote of a failure, or None: a lone business property is none."""
+    marked = [(name, mark) for name in headers if (mark := mark_of(name)) is not None]
+    if not marked:
+        return None
+    errors: dict[str, tuple[str, str]] = {}
+    origins: dict[str, str] = {}
+    counts: list[str] = []
+    is_explicit = is_proven = False
+    for name, mark in marked:
+        value = headers[name]
+        if mark.kind == "origin":
+            origins.setdefault(mark.part, value)
+        elif mark.kind == "count":
+            counts.append(value)
+        elif not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS):
+            errors.setdefault(mark.part, (name, value))
+            is_explicit |= mark.explicit
+            is_proven |= is_of_a_program(value)
+    is_parked = not origins.keys().isdisjoint(_OF_QUEUES) and any(_is_above_zero(count) for count in counts)
+    is_told = bool(errors) and (is_explicit or is_proven or len(marked) > 1)
+    if not is_told and not is_parked:
+        return None
+    names = tuple(name for name, _ in marked)
+    return Failure(errors, origins, counts[0] if counts else None, names, is_proven)
+
+
+def is_of_a_program(value: str) -> bool:
+    """Whether a value is an exception's class, with or without its message, or a stack."""
+    return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))
+
+
+def _is_above_zero(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and int(text[:9]) > 0
+
+
+# --- What a replay does with them ---
+
+
+class Restart(NamedTuple):
+    """What of a letter's headers is not sent again."""
+
+    gone: frozenset[str]
+    mended: Mapping[str, Inside]
+
+
+NOTHING = Restart(frozenset(), {})
+
+
+def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
+    """What a replay takes away of these headers, and mends. `keep`: True for nothing but what is compared
+    with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
+    kept = () if isinstance(keep, bool) else tuple(keep)
+    found = _of_frameworks(tuple(headers), keep is True, kept)
+    hand = None if keep is True else by_hand(headers)
+    if hand is None:
+        return found
+    more = frozenset(hand.names) - found.mended.keys()
+    return Restart(found.gone | frozenset(name for name in more if not _is_kept(name, kept)), found.mended)
+
+
+def _is_kept(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+@lru_cache(maxsize=4096)
+def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, ...]) -> Restart:
+    """Letters of one kind all have the same names."""
+    known = {decoded(name): name for name in names}
+    gone: set[str] = set()
+    mended: dict[str, Inside] = {}
+    for trace in TRACES:
+        if (always_alone and not trace.always) or not all(name in known for name in trace.beside):
+            continue
+        for plain, name in known.items():
+            if not trace.names.fullmatch(plain) or (_is_kept(name, kept) and not trace.always):
+                continue
+            if trace.inside is None:
+                gone.add(name)
+            else:
+                mended[name] = mended.get(name, Inside()).joined(trace.inside)
+    return Restart(frozenset(gone), mended)
+
+
+def taken_away(headers: Mapping[str, str], what: Restart) -> list[str]:
+    """What a replay takes away of these headers, in words, in their order."""
+    return [told for name, value in headers.items() if (told := _told(name, value, what)) is not None]
+
+
+def _told(name: str, value: str, what: Restart) -> str | None:
+    inside = what.mended.get(name)
+    if inside is None or name in what.gone:
+        return name if name in what.gone else None
+    if mend_text(value, inside) == value:
+        return None
+    return f"{name} (set back to 0)" if () in inside.zero else f"{name} ({inside})"
+
+
+def mend_text(text: str, inside: Inside) -> str:
+    """A header's value as JSON or a number, mended; what is neither stays."""
+    if () in inside.zero:
+        return "0" if text.strip().lstrip("+-").isdecimal() else text
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    mended = mend(value, inside)
+    return text if mended == value else json.dumps(mended, ensure_ascii=False, separators=(",", ":"))
+
+
+def mend(value: Any, inside: Inside, at: Path = ()) -> Any:
+    """A JSON value without what is gone, and 0 where it is set back."""
+    if not isinstance(value, dict):
+        return value
+    kept = {key: one for key, one in value.items() if not inside.is_gone((*at, key))}
+    return {
+        key: 0 if inside.is_zero((*at, key)) else mend(one, inside, (*at, key)) for key, one in kept.items()
+    }
+
+
+def _meets(paths: Sequence[Path], at: Path) -> bool:
+    return any(
+        len(path) == len(at) and all(x in ("*", y) for x, y in zip(path, at, strict=True)) for path in paths
+    )
