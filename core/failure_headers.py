@@ -152,6 +152,9 @@ _PLACES = (
     "channel",
     "destination",
 )
+_ALWAYS_ERRORS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))
+OTHER = "other"
+"""A part of an error that is none of these, like its code."""
 _OF_QUEUES = ("queue", "address", "exchange", "routingkey")
 """What a count belongs to where nothing tries again by itself: in logs, retry topics are live."""
 _COUNTED = ("retry", "retries", "attempt", "attempts", "delivery", "redelivery", "redelivered", "deliveries")
@@ -206,12 +209,15 @@ def words_of(name: str) -> Path:
 @lru_cache(maxsize=4096)
 def mark_of(name: str) -> Mark | None:
     """What a name says, whoever wrote it; None where it says nothing of a failure."""
+    name = decoded(name)
     if _NOBODYS.fullmatch(name):
         return None
     words = words_of(name)
     is_explicit = name[:2] in ("x-", "X-") or "dlq" in words
     if (part := _error_part(words)) is not None:
         return Mark("error", part, is_explicit)
+    if name.startswith(_ALWAYS_ERRORS):
+        return Mark("error", OTHER, True)
     own = tuple(word for word in words if word != "dlq")
     if len(own) == 2 and own[0] in _ORIGINS and own[1] in _PLACES:
         return Mark("origin", own[1], False)

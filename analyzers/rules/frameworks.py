@@ -465,18 +465,13 @@ def _hand_written(letter: Letter, failure: Failure) -> Finding:
     return found._replace(origin_kind="topic") if topic and found.origin == topic else found
 
 
-def hand_written_exception(letter: Letter, _: Facts) -> Finding | None:
-    """an error in headers of any spelling (x-last-error, exceptionMessage, failure_reason, …), one of which
-    holds an exception's class or a stack: a program wrote it when it failed"""
-    failure = written_by_hand(letter)
-    return _hand_written(letter, failure) if failure and failure.errors and failure.is_proven else None
-
-
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
     """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, dlq-reason; of names
-    that a business may use, too (errorMessage), two that belong together"""
+    that a business may use, too (errorMessage), two, or an exception's class or stack, which prove it"""
     failure = written_by_hand(letter)
-    return _hand_written(letter, failure) if failure and failure.errors else None
+    if failure is None or not failure.errors:
+        return None
+    return _hand_written(letter, failure)._replace(also_possible=() if failure.is_proven else None)
 
 
 def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
@@ -585,7 +580,6 @@ RULES: tuple[Rule, ...] = (
     Rule(brighter, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
-    Rule(hand_written_exception, "application_error", "framework"),
     Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(dramatiq_reject, "poison_ack", "reject"),

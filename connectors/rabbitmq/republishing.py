@@ -245,6 +245,11 @@ _WARNINGS: tuple[tuple[_Applies, str], ...] = (
         "cannot read the wrapper: put the original back with --edit",
     ),
     (
+        lambda record, _properties, _headers, _target: record.dead_letter_queue.endswith(".XQ"),
+        "Dramatiq counts its retries in the body, which stays as it is: where they are used up, the first "
+        "failure kills it again",
+    ),
+    (
         lambda record, _properties, _headers, _target: record.body_size > CAUTIOUS_BODY,
         _TOO_LARGE_FOR_4,
     ),

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.connectors.interchange.format import parse_line, record_of
+from dlq.core.record import Record
 
 FOLDER = Path(__file__).parent
 SOURCE = "corpus"
@@ -81,11 +82,15 @@ def _entry(broker: str, given: Mapping[str, Any]) -> Entry:
     )
 
 
+def record(entry: Entry) -> Record:
+    """The letter as `dlq import` makes it of its line."""
+    document = parse_line(json.dumps(entry.line))
+    return record_of(document, SOURCE, "corpus", "1", lambda message_id, _h, _p, _b: message_id)
+
+
 def graded(entry: Entry) -> Graded:
     """The verdict that `dlq import` of the letter's line would show."""
-    document = parse_line(json.dumps(entry.line))
-    record = record_of(document, SOURCE, "corpus", "1", lambda message_id, _h, _p, _b: message_id)
-    return Graded(entry, judge(record, entry.facts))
+    return Graded(entry, judge(record(entry), entry.facts))
 
 
 def right(all_graded: Iterable[Graded], field: str) -> tuple[int, int]:

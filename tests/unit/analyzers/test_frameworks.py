@@ -164,7 +164,10 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         died(("rejected", "orders", 1), headers=WOLVERINE),
         ("wolverine", "orders", 2, "Shop.StockException", "stock is 0"),
     ),
-    (record(headers={"exception-type": "Shop.StockException"}), ("unknown", None, None, None, None)),
+    (
+        record(headers={"exception-type": "Shop.StockException"}),
+        ("hand-written-error", None, None, "Shop.StockException", None),
+    ),
     (
         record(headers={"reason_poisoned": "dial tcp: timeout", "topic_poisoned": "orders"}),
         ("watermill", "orders", None, None, "dial tcp: timeout"),

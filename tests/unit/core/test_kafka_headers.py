@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at, tells_of_failure
+from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST, died_at
 
 Place = tuple[str, str | None, str | None, str | None]
 
@@ -85,9 +85,3 @@ def test_the_numbers_of_spring_are_bytes_and_those_of_others_are_text() -> None:
         "retry_topic-attempts",
     }
     assert not any(name.startswith(("__", "dead-letter", "source_")) for name in BINARY_NUMBERS)
-
-
-def test_what_tells_of_a_failure_is_known_by_its_name_and_a_type_or_a_trace_is_not() -> None:
-    told = ("kafka_dlt-exception-fqcn", "__connect.errors.stage", "delayed-retry-count", "RejectionReason")
-    assert all(map(tells_of_failure, told))
-    assert not any(map(tells_of_failure, ("traceparent", "__TypeId__", "ce_type", "kafka_correlationId")))

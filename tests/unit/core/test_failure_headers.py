@@ -1,0 +1,218 @@
+"""What a failure leaves on a letter: one table for rules, which read it, and replays, which take it away."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pika
+import pytest
+from corpus.report import entries, record
+from support.analyzers.letters import imported
+
+from dlq.analyzers.rules import Facts, judge
+from dlq.connectors.activemq import republishing as activemq
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka import republishing as kafka
+from dlq.connectors.kafka.header_texts import texts_of
+from dlq.connectors.rabbitmq import republishing as rabbitmq
+from dlq.connectors.rabbitmq.amqp import table
+from dlq.connectors.rocketmq import republishing as rocketmq
+from dlq.core.failure_headers import by_hand, mark_of, restart, words_of
+from dlq.core.record import Record
+
+FACTS = Facts()
+SENT = {"dlq_replay_id": "ab", "dlq_replay_lap": "1", "dlq_replay_of": "r"}
+
+
+def outgoing(letter: Record, target: Target, keep: Any) -> Outgoing:
+    return Outgoing(1, letter, target, SENT, keep)
+
+
+def by_rabbitmq(letter: Record, keep: Any) -> Mapping[str, str]:
+    return table.decode(rabbitmq.block_to_send(letter, SENT, keep)).headers
+
+
+def by_kafka(letter: Record, keep: Any) -> Mapping[str, str]:
+    return texts_of(tuple(kafka.message_of(outgoing(letter, Target("topic", "o"), keep)).headers))
+
+
+def by_rocketmq(letter: Record, keep: Any) -> Mapping[str, str]:
+    given = letter._replace(properties={**letter.properties, **letter.headers}, headers={})
+    return rocketmq.message_of(outgoing(given, Target("topic", "o"), keep)).properties
+
+
+def by_activemq(letter: Record, keep: Any) -> Mapping[str, str]:
+    return activemq.content(letter, Target("queue", "o"), SENT, keep)[0]
+
+
+BROKERS: Mapping[str, Callable[[Record, Any], Mapping[str, str]]] = {
+    "rabbitmq": by_rabbitmq,
+    "kafka": by_kafka,
+    "rocketmq": by_rocketmq,
+    "activemq": by_activemq,
+    "artemis": by_activemq,
+}
+IN_THE_BODY = ("easynetq", "dramatiq", "dramatiq-reject", "sneakers", "sneakers-reject")
+"""Their evidence is no header."""
+PARKED = [
+    pytest.param(record(entry), id=f"{entry.broker}: {entry.name}")
+    for entry in entries()
+    if (verdict := judge(record(entry), FACTS)).mechanism in ("framework", "deserialization")
+    and verdict.rule not in IN_THE_BODY
+]
+
+
+def dead_of_a_ttl(kind: str, headers: Mapping[str, str]) -> Record:
+    """What the same message is when it has gone back with these headers, and expired."""
+    if kind == "rocketmq":
+        return imported({"broker_kind": kind, "queue": "%DLQ%g", "properties": dict(headers)})
+    marks: dict[str, Any] = {
+        "rabbitmq": {"x-death": [{"reason": "expired", "queue": "orders", "count": 1}]},
+        "activemq": {"dlqDeliveryFailureCause": "java.lang.Throwable: Message Expired. Expiration:5"},
+        "artemis": {"_AMQ_ORIG_ADDRESS": "o", "_AMQ_ORIG_QUEUE": "o", "_AMQ_ACTUAL_EXPIRY": "5"},
+        "kafka": {},
+    }
+    named = {"topic": "orders.dlt"} if kind == "kafka" else {"queue": "dead"}
+    return imported({"broker_kind": kind, **named, "headers": {**headers, **marks[kind]}})
+
+
+AFTER = {
+    "rabbitmq": "expired",
+    "activemq": "expired",
+    "artemis": "expired",
+    "kafka": "unknown",
+    "rocketmq": "unknown",
+}
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+@pytest.mark.parametrize("letter", PARKED)
+def test_a_letter_that_was_replayed_and_dies_of_a_ttl_is_judged_by_that(letter: Record, kind: str) -> None:
+    own = {name: text for name, text in letter.headers.items() if not name.startswith("x-death")}
+    given = letter._replace(broker_kind=kind, headers=own, raw_properties=None, deaths=(), origin="o")
+    again = judge(dead_of_a_ttl(kind, BROKERS[kind](given, False)), FACTS)
+    assert (again.cause, again.exception_class, again.exception_message) == (AFTER[kind], None, None)
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_keeping_headers_keeps_all_or_those_that_are_named(kind: str) -> None:
+    headers = {"x-exception-message": "boom", "x-last-error": "bang", "tenant": "7"}
+    letter = Record("r", "s", "b", kind, "dead", headers=headers, origin="o")
+    sent = [BROKERS[kind](letter, keep) for keep in (False, True, ("x-last-*",))]
+    kept = [{name for name in headers if name in one} for one in sent]
+    assert kept == [{"tenant"}, set(headers), {"tenant", "x-last-error"}]
+
+
+COUNTERS = {
+    "Celery": ({"task": "shop.pay", "id": "1", "retries": "3"}, "retries", "0"),
+    "Moleculer": ({"x-redelivered-count": "2"}, "x-redelivered-count", "0"),
+    "Brighter": ({"HandledCount": "4", "MessageType": "MT_EVENT"}, "HandledCount", "0"),
+    "Laravel": ({"laravel": '{"attempts":3,"id":"x"}'}, "laravel", '{"attempts":0,"id":"x"}'),
+}
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+@pytest.mark.parametrize(("headers", "name", "after"), COUNTERS.values(), ids=list(COUNTERS))
+def test_a_counter_is_set_back(kind: str, headers: dict[str, str], name: str, after: str) -> None:
+    letter = Record("r", "s", "b", kind, "dead", headers=headers, origin="o")
+    sent = BROKERS[kind](letter, False)
+    assert {key: sent[key] for key in headers} == {**headers, name: after}
+    assert BROKERS[kind](letter, True)[name] == headers[name]
+
+
+def rabbit(headers: dict[str, Any]) -> Record:
+    block = b"".join(pika.BasicProperties(headers=headers).encode())
+    return Record("r", "s", "b", "rabbitmq", "dead", raw_properties=block)
+
+
+def test_a_number_that_is_set_back_stays_a_number() -> None:
+    letter = rabbit({"task": "shop.pay", "id": "1", "retries": 3, "tenant": 42})
+    block = rabbitmq.block_to_send(letter, SENT, False)
+    assert b"\x07retriesI\x00\x00\x00\x00" in block
+    assert rabbitmq.preview(letter, Target("queue", "o"), SENT, False).stripped == ["retries (set back to 0)"]
+
+
+def test_a_counter_in_the_body_is_said_and_stays() -> None:
+    letter = rabbit({})._replace(dead_letter_queue="orders.XQ", body=b"{}")
+    found = rabbitmq.preview(letter, Target("queue", "orders"), SENT, False)
+    assert any("counts its retries in the body" in warning for warning in found.warnings)
+
+
+RASCAL = {
+    "originalQueue": "orders",
+    "encryption": {"name": "v1", "iv": "00"},
+    "recovery": {"orders": {"republished": 3, "immediateNack": True}},
+    "error": {"message": "boom", "code": "E1"},
+    "redeliveries": 4,
+}
+
+
+def test_a_container_is_mended_inside() -> None:
+    letter = rabbit({"rascal": RASCAL})
+    sent = json.loads(by_rabbitmq(letter, False)["rascal"])
+    assert sent == {"originalQueue": "orders", "encryption": RASCAL["encryption"], "redeliveries": 0}
+    [told] = rabbitmq.preview(letter, Target("queue", "o"), SENT, False).stripped
+    assert told.startswith("rascal (without ")
+
+
+def test_what_a_framework_compares_with_x_death_goes_with_it_even_when_headers_are_kept() -> None:
+    letter = rabbit({"rascal": RASCAL, "x-death": [{"reason": "rejected"}]})
+    sent = json.loads(by_rabbitmq(letter, True)["rascal"])
+    assert sent == {**RASCAL, "recovery": {"orders": {"republished": 3}}}
+
+
+BUSINESS = [
+    {"errorMessage": "what the customer complained of"},
+    {"cause": "flood"},
+    {"source": "web", "origin": "DE", "reason": "return"},
+    {"retries": "3"},
+    {"attempts": "2", "tenant": "7"},
+    {"sourceTopic": "sports", "destination-type": "ANYCAST"},
+    {"description": "error of the scale", "type": "complaint"},
+]
+
+
+@pytest.mark.parametrize("headers", BUSINESS)
+def test_a_lone_business_property_is_no_failure(headers: dict[str, str]) -> None:
+    assert by_hand(headers) is None
+    assert restart(headers).gone == frozenset()
+    for kind in BROKERS:
+        letter = Record("r", "s", "b", kind, "dead", headers=headers)
+        assert judge(letter, FACTS).cause == "unknown"
+
+
+HANDS = [
+    {"errorMessage": "no stock", "originalQueue": "orders"},
+    {"exception_type": "com.shop.NoStock", "exception_traceback": "Traceback (most recent call last):"},
+    {"dead-letter-reason": "no stock"},
+    {"dlq_reason": "no stock", "dlq_origin_topic": "orders"},
+    {"failureCause": "no stock", "failureReason": "x"},
+    {"x_HYPHEN_exception_HYPHEN_message": "no stock"},
+    {"ERROR_CLASS": "NoStockException"},
+    {"dlqFailureReason": "no stock"},
+    {"error-message": "no stock", "retry_count": "3"},
+    {"FailedBecause": "no stock", "originalAddress": "orders"},
+]
+
+
+@pytest.mark.parametrize("headers", HANDS)
+@pytest.mark.parametrize("kind", BROKERS)
+def test_what_hands_write_in_any_spelling_is_read(kind: str, headers: dict[str, str]) -> None:
+    maps = {"properties": headers} if kind == "rocketmq" else {"headers": headers}
+    verdict = judge(Record("r", "s", "b", kind, "dead", **maps), FACTS)
+    assert verdict.cause == "application_error"
+    assert any(name in (verdict.evidence or "") for name in (*headers, *map(_plain, headers)))
+    assert not BROKERS[kind](
+        Record("r", "s", "b", kind, "dead", headers=headers, origin="o"), False
+    ).keys() & set(headers)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_HYPHEN_", "-")
+
+
+def test_names_are_put_into_words() -> None:
+    assert words_of("x-Original_routingKey") == ("original", "routingkey")
+    assert words_of("deadLetterReason") == words_of("DEAD_LETTER_REASON") == ("dlq", "reason")
+    assert words_of("x_HYPHEN_stack_HYPHEN_trace") == ("stacktrace",)
+    assert mark_of("x-death") is mark_of("x-delivery-count") is mark_of("JMSXDeliveryCount") is None
