@@ -23,6 +23,7 @@ from dlq.connectors.activemq.sockets import (
 from dlq.connectors.activemq.stomp_connection import unanswered
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
+from dlq.core.protocols import foreign
 
 _RECEIVE, _PIECE = 2**18, 2**17
 _REASON_SECONDS = 0.5
@@ -187,6 +188,9 @@ class OpenWireConnection:
             self._socket.settimeout(self._timeout)
         if not data:
             raise self._lost("closed by the broker")
+        named_by = f"brokers.{self._broker.name}.{'openwire_url' if self._broker.openwire_url else 'url'}"
+        if not self._reader.version and (other := foreign(self.node, data, "OpenWire", named_by)):
+            raise ConnectionLost(f"{self._broker.name}: {other}")
         answers = self._reader.feed(data)
         self._answered.update(answer.receipt for answer in answers if answer.error is None)
         refused = {a.receipt: refusal(self.place, a.error, a.thrown) for a in answers if a.error is not None}

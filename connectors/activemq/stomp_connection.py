@@ -20,6 +20,7 @@ from dlq.connectors.activemq.sockets import Address, address_of, first_that_answ
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
+from dlq.core.protocols import foreign
 from dlq.core.text import for_terminal, shorten
 
 _RECEIVE = 2**18
@@ -175,6 +176,10 @@ class Link:
         if not data:
             raise self._lost(None)
         self._heard = time.monotonic()
+        if not self._greeted and (
+            other := foreign(self.node, data, "STOMP", f"brokers.{self.broker.name}.url")
+        ):
+            raise ConnectionLost(f"{self.broker.name}: {other}")
         frames = self._reader.feed(data)
         self._asked = self._asked and not frames
         return frames

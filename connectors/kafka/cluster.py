@@ -23,6 +23,7 @@ from dlq.core.errors import (
     Unreachable,
 )
 from dlq.core.hosts import host_of, why_not
+from dlq.core.protocols import foreign, of_length
 from dlq.core.units import seconds
 
 try:
@@ -90,6 +91,8 @@ _SILENT = logging.getLogger(f"{__name__}.library")
 """It would write to standard error what `noted` is told of anyway."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
+_NO_KAFKA = re.compile(r"(\S+:\d+)/(\w+): .*?Invalid response size (\d+)")
+"""What the library says of an answer that is none of Kafka's; its size is the answer's first four bytes."""
 _WHEN = re.compile(r" \(after \d+ms in state .*")
 """What the library adds of its own state."""
 
@@ -138,12 +141,18 @@ def translated(error: KafkaError, where: str, first: KafkaError | None = None) -
 
 def _words(error: KafkaError) -> str:
     said = _WHEN.sub("", " ".join(str(error.str()).split()))
+    if found := _NO_KAFKA.search(said):
+        address, node, length = found.groups()
+        named_by = "url" if node == "bootstrap" else "the cluster (advertised.listeners)"
+        if other := foreign(address, of_length(int(length)), "Kafka", named_by):
+            return f"{error.name()}: {other}"
     return f"{error.name()}: {said[:200]}"
 
 
 _HINTS: Mapping[int, str] = {
     KafkaError._AUTHENTICATION: "look at user, password and mechanism",
     KafkaError.SASL_AUTHENTICATION_FAILED: "look at user, password and mechanism",
+    KafkaError._BAD_MSG: "nothing was asked of it",
     KafkaError._SSL: "look at ca_file, and at verify_host",
     KafkaError._RESOLVE: "look at the host names of url",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user lacks a right on it, or there is none of that name",

@@ -30,6 +30,7 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
+from dlq.core.protocols import spoken
 from dlq.core.text import for_terminal
 
 MOST_BYTES = 16 * 2**20
@@ -51,6 +52,8 @@ class BoundedConnection(SelectConnection):  # type: ignore[misc]
     def _on_data_available(self, data_in: bytes) -> None:
         """What is raised here ends the connection, and whoever waits for it gets the error."""
         self._taken += len(data_in)
+        if self._taken == len(data_in) and (name := spoken(data_in)) not in (None, "AMQP"):
+            raise InvalidFrameError(f"the port speaks {name}, not AMQP")
         if self._taken > MOST_BYTES:
             raise InvalidFrameError(f"the broker answers a question with more than {MOST_BYTES >> 20} MiB")
         try:

@@ -124,7 +124,8 @@ class Cluster:
 
     def new_link(self, node: str, brief: bool = False) -> Link:
         """A connection to the master of `node` for one use of its own. `brief`: see `FrameReader`."""
-        return Link(self.link(node).address, self._access, brief)
+        known = self.link(node)
+        return Link(known.address, self._access, brief, known.named_by)
 
     def call(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
         """One question to the master of `node`, whatever the answer's code.
@@ -172,7 +173,9 @@ class Cluster:
         if known is None or not known.is_open:
             if refused := why_not(address, self._named, self._hosts, self.name):
                 raise AccessDenied(refused)
-            self._links[address] = Link(address, self._access)
+            own = address in self._name_servers
+            named_by = f"brokers.{self.name}.url" if own else f"a name server ({self._name_servers[0]})"
+            self._links[address] = Link(address, self._access, named_by=named_by)
         return self._links[address]
 
     def _ask_name_servers(self, code: int, fields: Mapping[str, object]) -> list[Frame]:

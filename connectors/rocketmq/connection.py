@@ -18,6 +18,7 @@ from dlq.connectors.rocketmq.remoting import (
     written,
 )
 from dlq.core.errors import ConnectionLost, Unreachable
+from dlq.core.protocols import foreign
 
 _CHUNK = 2**18
 _PATIENCE = 6
@@ -43,16 +44,19 @@ class Access:
 class Link:
     """A connection that keeps several requests in flight. Not safe for several threads."""
 
-    def __init__(self, address: str, access: Access, brief: bool = False) -> None:
-        """Connect to `host:port`; raises Unreachable. `brief`: see `FrameReader`."""
-        self.address = address
+    def __init__(
+        self, address: str, access: Access, brief: bool = False, named_by: str = "the configuration"
+    ) -> None:
+        """Connect to `host:port`; raises Unreachable. `brief`: see `FrameReader`; `named_by`: who told of
+        the address."""
+        self.address, self.named_by = address, named_by
         self.version = 0
         self._access = access
         self.timeout = access.timeout
         self._frames = FrameReader(brief=brief)
         self._answers: deque[Frame] = deque()
         self._opaque = 0
-        self._broken = False
+        self._broken = self._heard = False
         self._socket = self._connect()
 
     def _connect(self) -> socket.socket:
@@ -144,6 +148,9 @@ class Link:
             raise self._lost(error) from error
         if not data:
             raise self._lost(OSError("closed by the peer"))
+        if not self._heard and (other := foreign(self.address, data, "RocketMQ", self.named_by)):
+            raise self._lost(OSError(other))
+        self._heard = True
         try:
             self._answers += (frame for frame in self._frames.feed(data) if frame.is_answer)
         except ProtocolError as error:

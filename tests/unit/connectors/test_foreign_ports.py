@@ -1,0 +1,119 @@
+"""An address that speaks another protocol: which it is, who named it, and what it answered."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire_connection import OpenWireConnection
+from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.connection import Access
+from dlq.connectors.rocketmq.connection import Link as RocketLink
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.core.errors import DlqError
+from dlq.core.protocols import foreign, of_length, spoken
+from dlq.core.settings import Source
+
+HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """A server that answers the first bytes of each connection as web servers do."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    peer, _ = listener.accept()
+                    with peer, contextlib.suppress(OSError):
+                        peer.recv(2**16)
+                        peer.sendall(HTTP)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def by_stomp(address: str) -> None:
+    Link(ActiveMQBroker("shop", "activemq", url=f"stomp://{address}", timeout="5s"))
+
+
+def by_openwire(address: str) -> None:
+    OpenWireConnection(ActiveMQBroker("shop", "activemq", url=f"tcp://{address}", timeout="5s"))
+
+
+def of_rocketmq(address: str) -> None:
+    Cluster(RocketBroker("shop", "rocketmq", url=f"rocketmq://{address}", timeout="5s")).masters()
+
+
+def of_rabbitmq(address: str) -> None:
+    broker = RabbitBroker("shop", "rabbitmq", url=f"amqp://{address}/", timeout="5s")
+    RabbitConnector(broker).inspect(Source("s", "shop", queue="orders"))
+
+
+def of_kafka(address: str) -> None:
+    from dlq.connectors.kafka.connector import KafkaConnector
+    from dlq.connectors.kafka.description import KafkaBroker
+
+    broker = KafkaBroker("shop", "kafka", url=f"kafka://{address}", timeout="5s")
+    KafkaConnector(broker).inspect(Source("s", "shop", topic="orders"))
+
+
+@pytest.mark.parametrize(
+    ("connect", "named_by"),
+    [
+        (by_stomp, "brokers.shop.url"),
+        (by_openwire, "brokers.shop.url"),
+        (of_rocketmq, "brokers.shop.url"),
+        (of_kafka, "named by url"),
+        (of_rabbitmq, ""),
+    ],
+)
+def test_a_web_servers_port_is_named_with_who_named_it(
+    address: str, connect: Callable[[str], None], named_by: str
+) -> None:
+    with pytest.raises(DlqError) as raised:
+        connect(address)
+    said = str(raised.value)
+    assert address in said
+    assert "speaks HTTP" in said
+    assert named_by in said
+
+
+def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str) -> None:
+    link = RocketLink(address, Access(), named_by="a name server (ns1:9876)")
+    with pytest.raises(
+        DlqError, match=r"named by a name server \(ns1:9876\), speaks HTTP \('HTTP/1.1 400 Bad"
+    ):
+        link.call(105, {})
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        (HTTP, "HTTP"),
+        (b"AMQP\0\0\x09\x01", "AMQP"),
+        (b"\0\0\1\x40\x01ActiveMQ\0\0\0\x0c", "OpenWire"),
+        (b"ERROR\nmessage:no", "STOMP"),
+        (b"SSH-2.0-OpenSSH", "SSH"),
+        (b"\x15\x03\x03\0\x02\x02\x46", "TLS"),
+        (b"\0\0\0\x10", None),
+        (b"", None),
+        (of_length(1213486160), "HTTP"),
+        (of_length(-1), None),
+    ],
+)
+def test_a_protocol_is_known_by_its_first_bytes(first: bytes, name: str | None) -> None:
+    assert spoken(first) == name
+
+
+def test_hostile_bytes_are_not_shown() -> None:
+    said = foreign("mq:1", b"HTTP\x1b[2J\r\n", "STOMP", "brokers.a.url") or ""
+    assert "speaks HTTP" in said
+    assert "\x1b" not in said
