@@ -109,7 +109,8 @@ _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
 consumer can be given; Classic wants them, as the body is the whole AMQP message there."""
 _EXPIRY_OF_AMQP = "ttl, absolute-expiry-time"
 """What is stripped of an AMQP message inside its body."""
-_TOPIC = "a topic: every subscriber gets it, not only the one that failed"
+_TOPIC = "a topic: every subscriber gets it, and each queue of a virtual topic, not only the one that failed"
+_COMPOSITE = "several destinations: each gets it, not only the one that failed"
 _TYPES = "STOMP sends every property as a string; a numeric selector no longer matches it"
 _UNKNOWN_TYPES = (
     "STOMP showed every property as a string, and so it is sent, whatever it was; a pull by OpenWire or with "
@@ -178,9 +179,21 @@ def preview(
     if not typed:
         stripped += user_properties(record)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
+    others = fans_out(target)
     return SendPreview(
-        stripped, _problem(record, headers, number, body, typed), _warnings(record, target, headers, typed)
+        stripped,
+        _problem(record, headers, number, body, typed),
+        [*([others] if others else []), *_warnings(record, headers, typed)],
+        {"target": others} if others else {},
     )
+
+
+def fans_out(target: Target) -> str | None:
+    """Why a letter would go to others than the one that failed: it died for a subscription, in a queue of a
+    virtual topic whose name the broker did not keep (setOriginalDestination=false), or in a composite."""
+    if target.kind == "topic" and "::" not in target.name:
+        return f"{target.name} is {_TOPIC}"
+    return f"{target.name} is {_COMPOSITE}" if "," in target.name else None
 
 
 def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes, typed: bool) -> str | None:
@@ -234,10 +247,8 @@ _PLAIN = {
 }
 
 
-def _warnings(record: Record, target: Target, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
-    warnings = []
-    if target.kind == "topic" and "::" not in target.name:
-        warnings.append(f"{target.name} is {_TOPIC}")
+def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequence[str]:
+    warnings: list[str] = []
     if any(name not in _PLAIN and not name.startswith((REPLAY_PREFIX, "_AMQ_")) for name in headers):
         warnings += _type_warnings(record, typed)
     if record.broker_kind == "activemq" and not record.properties:

@@ -12,7 +12,7 @@ from support.brokers.activemq.sending import outgoing, place_on, published
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
-from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp import encode, headers_of
 from dlq.connectors.base import Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
@@ -113,6 +113,27 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()
         assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]
+
+
+@on_classic
+def test_a_letter_whose_queue_the_broker_did_not_keep_goes_to_no_topic_unless_it_is_named(
+    stomp: Place,
+) -> None:
+    topic = f"Nameless.{stomp.queue}"
+    queues = [f"Of.{one}.{topic}" for one in "ab"]
+    link = stomp.link()
+    for queue in queues:
+        subscription = {"destination": f"/queue/{queue}", "id": f"{link.token}-{queue}"}
+        link.request("SUBSCRIBE", {**subscription, "ack": "client-individual"})
+    link.request("SEND", {"destination": f"/topic/{topic}", "persistent": "true"}, b"a")
+    link.ping()
+    link.request("NACK", {"id": headers_of(link.receive(5)[0].head)["ack"]})
+    link.close()
+    [record] = [r for r in stomp.drain("ActiveMQ.DLQ") if r.origin == topic]
+    target = stomp.connector.target_of(record, "origin")
+    assert target == Target("topic", topic)
+    preview = stomp.connector.preview(record, target, {}, False)
+    assert "each queue of a virtual topic" in preview.unless_named["target"]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,9 @@ import org.apache.activemq.RedeliveryPolicy;
 import org.apache.activemq.broker.BrokerPlugin;
 import org.apache.activemq.broker.BrokerService;
 import org.apache.activemq.broker.TransportConnector;
+import org.apache.activemq.broker.region.DestinationInterceptor;
 import org.apache.activemq.broker.region.policy.*;
+import org.apache.activemq.broker.region.virtual.*;
 import org.apache.activemq.broker.util.RedeliveryPlugin;
 import org.apache.activemq.broker.util.TimeStampingBrokerPlugin;
 import org.apache.activemq.plugin.StatisticsBrokerPlugin;
@@ -115,6 +117,13 @@ public class ActiveMqBroker {
             if (option.startsWith("amqp=")) listen(broker, "amqp://127.0.0.1:" + option.substring(5));
         }
 
+        VirtualTopic nameless = new VirtualTopic();   // its queues' letters say the topic alone
+        nameless.setName("Nameless.>");
+        nameless.setPrefix("Of.*.");
+        nameless.setSetOriginalDestination(false);
+        VirtualDestinationInterceptor virtual = new VirtualDestinationInterceptor();
+        virtual.setVirtualDestinations(new VirtualDestination[] {new VirtualTopic(), nameless});
+        broker.setDestinationInterceptors(new DestinationInterceptor[] {virtual});
         String most = "";
         for (String option : options) if (option.startsWith("frame=")) most = "?wireFormat.maxFrameSize=" + option.substring(6);
         listen(broker, "tcp://127.0.0.1:" + args[2] + most);

@@ -141,7 +141,11 @@ def test_a_topic_reaches_every_subscriber_and_the_plan_says_so() -> None:
     record = letter(origin="news", origin_kind="topic")
     target = target_of(record, "origin")
     assert target == Target("topic", "news")
-    assert any("every subscriber gets it" in warning for warning in previewed(record, target).warnings)
+    preview = previewed(record, target)
+    assert any("every subscriber gets it" in warning for warning in preview.warnings)
+    assert "every subscriber gets it" in preview.unless_named["target"]
+    assert "each gets it" in previewed(record, Target("queue", "a,b")).unless_named["target"]
+    assert previewed(record, Target("queue", "a")).unless_named == {}
 
 
 def test_artemis_reaches_the_queue_that_failed_alone() -> None:
