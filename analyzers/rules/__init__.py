@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple, cast
 
-from dlq.analyzers.rules import exceptions, former, frameworks
+from dlq.analyzers.rules import exceptions, former, frameworks, jms, node
 from dlq.analyzers.rules.letter import (
     LONGEST_EVIDENCE,
     Facts,
@@ -85,6 +85,10 @@ def broken_rule(_letter: Letter, _facts: Facts) -> Finding:
     return _NOTHING
 
 
+OF_ANY_BROKER: tuple[Rule, ...] = (
+    *frameworks.RULES, *node.RULES, *jms.RULES, *frameworks.BY_HAND, *frameworks.REJECTS
+)  # fmt: skip
+"""Rules for what frameworks and hands leave."""
 _UNKNOWN = Rule(unknown, "unknown", "none")
 _BROKEN = Rule(broken_rule, "unknown", "none")
 BROKEN = _BROKEN.name
@@ -107,7 +111,11 @@ def judged(letter: Letter, facts: Facts) -> tuple[Verdict, str | None]:
 
 
 def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
-    told = (found.error_class, found.error_message, found.error_text)
+    told = (
+        exceptions.if_class(found.error_class),
+        exceptions.if_told(found.error_message),
+        exceptions.if_told(found.error_text),
+    )
     failure = exceptions.explain(*told)
     where = found.origin if found.origin is not None else letter.dead_letter_queue
     others = rule.also_possible if found.also_possible is None else found.also_possible
@@ -125,7 +133,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         found.origin,
         failure.exception_class,
         failure.exception_message,
-        failure.exception_family,
+        exceptions.family_that_holds(failure),
         exceptions.fingerprint(rule.cause, rule.mechanism, where, failure),
         exceptions.FINGERPRINT_VERSION,
         former.fingerprint(rule.cause, rule.mechanism, where, former.read(*told)),
@@ -147,7 +155,7 @@ def replayed(letter: Letter, name: str) -> str | None:
 def _asked(kind: str) -> tuple[Rule, ...]:
     """The rules for letters of a kind of broker, in order: frameworks say more than the broker does."""
     first, last = _rules_of(kind_of(kind).rules)
-    return (*first, *frameworks.RULES, *last)
+    return (*first, *OF_ANY_BROKER, *last)
 
 
 def _rules_of(module: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
@@ -243,7 +251,7 @@ def table(user_rules: Sequence[UserRule] = ()) -> Iterator[dict[str, str]]:
     modules = [(", ".join(of), *_rules_of(module)) for module, of in brokers.items()]
     before = [(of, first) for of, first, _ in modules]
     after = [(of, last) for of, _, last in modules]
-    for asked_of, rules in (*before, ("any", frameworks.RULES), *after, ("any", (_UNKNOWN,))):
+    for asked_of, rules in (*before, ("any", OF_ANY_BROKER), *after, ("any", (_UNKNOWN,))):
         for rule in rules:
             also = ", ".join(rule.also_possible)
             row = (rule.name, asked_of, rule.cause, rule.mechanism, rule.proof or "", also, rule.when)

@@ -59,6 +59,7 @@ _WRAPPERS = (*_THROWABLE, "javax.jms.JMSException", "jakarta.jms.JMSException", 
 """Classes that say nothing, and stand before one another."""
 _MOST_WRAPPERS = 4
 _TO_STRING = _pattern(rf"^({_NAME})(?::\s+(.*))?$", re.DOTALL)
+_THROWN = _pattern(r"^([A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)+)(?:: ([^\n]*))?(?:\n|$)")
 _MAXIMUM = _pattern(r"\bmaximumRedeliveries\s*=\s*(-?\d+)")
 _OF_CONSUMER = _pattern(r"^(.+):-?\d+:-?\d+$")
 _OF_SESSION = _pattern(r"^(.+):-?\d+$")
@@ -83,6 +84,7 @@ _LIMIT = _pattern(r"limit:\s{0,4}(-?\d+)")
 _EXPIRED = _begins(r"Message Expired(?:\.|$)")
 _EXPIRED_AT = _begins(rf"(?:{_NAME}: )?Message Expired\. Expiration:\s*(\d+)$")
 _STORED_TWICE = _begins(r"duplicate (?:from store|paged in from (?:store|cursor))\b")
+_NAMED_PLACE = _pattern(r"\b(queue|topic)://([^\s,;\])'\"]{1,300})")
 _DISCARDED = _begins(
     r"(?:(?:TopicSubDiscard|Subscription discard)\b(?:\.(?: ID:(\S+))?)?|Message discarded(?:[.\u2026\n]|$))"
 )
@@ -227,7 +229,16 @@ def amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
     deliveries = whole(told[1])
     attempts = deliveries if deliveries is not None else plus(_limit(letter), 1)
     cause = (failure(letter).text or "").partition("cause:")[2].strip()
-    return _died(letter)._replace(attempts=attempts, error_text=None if cause in ("", "null") else cause)
+    if cause in ("", "null"):
+        return _died(letter)._replace(attempts=attempts)
+    # Here stands a Throwable's text, so that a dotted name is its class, whatever it ends with.
+    named = _THROWN.match(cause)
+    return _died(letter)._replace(
+        attempts=attempts,
+        error_class=named and named[1],
+        error_message=named and named[2],
+        error_text=cause,
+    )
 
 
 def amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
@@ -268,7 +279,13 @@ def amq_expired(letter: Letter, _: Facts) -> Finding | None:
 
 def amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
     """the broker found its id twice in store or cursor; since 5.17 it removes such a message by default"""
-    return _died(letter) if _matched(_STORED_TWICE, letter) else None
+    if not _matched(_STORED_TWICE, letter):
+        return None
+    found = _died(letter)
+    place = _NAMED_PLACE.search(failure(letter).text or "")
+    if found.origin is not None or place is None:
+        return found
+    return found._replace(origin=place[2], origin_kind=place[1])
 
 
 def amq_discard(letter: Letter, _: Facts) -> Finding | None:

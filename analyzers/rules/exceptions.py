@@ -75,6 +75,21 @@ def _hashed(cause: str, *parts: str) -> str:
     return sha256(told.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+_DOTS = " .\u2026\t\r\n"
+
+
+def if_told(text: str | None) -> str | None:
+    """A text that says something: people put dots where they leave one out."""
+    return text if text is None or text.strip(_DOTS) else None
+
+
+def if_class(name: str | None) -> str | None:
+    """A name that may be a class': no time, no number, no dots, no bytes that were cut."""
+    if name is None or len(name) < 3 or not (name[0].isalpha() or name[0] in "_$"):
+        return None
+    return None if "\ufffd" in name or "\n" in name else name
+
+
 def said(error_text: str | None, error_message: str | None) -> str | None:
     """What there is to read, cut and without blanks around; a text of spaces says nothing."""
     text = (error_text and error_text.strip(" ")) or error_message
@@ -258,6 +273,54 @@ def _family_of(text: str) -> str | None:
 
 
 _family_of_known = lru_cache(maxsize=1024)(_family_of)  # classes are few
+
+
+_PANIC = re.compile(r"(?:panic(?: occurred)?|runtime error)\b", re.IGNORECASE)
+"""How Go tells of a fault in the code."""
+_AWAY = ("connection", "throttled")
+_CLASS_OF_NETWORKS = re.compile(
+    r"""connect | socket | unreachable | brokenpipe | host | gateway | throttl | ratelimit | toomany | quota
+    | (?:service|server|broker|node|endpoint|database|resource)\w{0,20}unavailable""",
+    _VERBOSE,
+)
+_OF_NETWORKS = re.compile(
+    r"""
+      connection[ ]?(?:to[ ]\S{1,80}[ ])?(?:was[ ]|is[ ]|has[ ]been[ ])?
+        (?:refused|reset|closed|lost|aborted|broken|failed|error|timed|timeout|unavailable|terminated|shut)
+    | (?:cannot|can't|can[ ]not|could[ ]not|unable[ ]to|failed[ ]to|failure[ ]to)[ ](?:re)?connect
+    | connect(?:ion|ing)?[ ](?:error|failure|timeout|timed|to[ ]\S{1,80}:\d) | (?:not|dis)[ ]?connected
+    | dial[ ](?:tcp|udp) | econn | enotfound | ehostunreach | eai_again | unknown[ ]?host | no[ ]route[ ]to
+    | (?:host|network|server|service|broker|node|endpoint)[ ](?:\S{1,80}[ ])?(?:is[ ])?(?:not[ ])?
+        (?:reachable|unreachable|available|unavailable|down)
+    | (?:temporarily|currently)[ ]unavailable | service[ ]unavailable
+    | socket[ ](?:closed|error|exception|hang|timeout|reset|is) | broken[ ]?pipe | reset[ ]by[ ]peer
+    | bad[ ]gateway | \S{1,80}:\d{2,5}(?u:\b) | https?:// | (?u:\b)(?:502|503|429)(?u:\b)
+    | rate[^\n]{0,20}limit | too[ ]many[ ]requests | throttl | (?:api|request)[^\n]{0,40}quota
+    | quota[^\n]{0,40}(?:api|request|per[ ](?:second|minute|hour|day))
+    """,
+    _VERBOSE,
+)
+"""The shape of a network's errors."""
+
+
+def family_that_holds(failure: Failure) -> str | None:
+    """The family of an exception, as far as advice may rest on it.
+
+    What is away or slow is said in the words of networks, not of a business, whose payments are refused and
+    whose goods are unavailable, too; a panic is a fault in the code, whatever it says.
+    """
+    name, message, found = failure[:3]
+    hint = (message or "")[:LONGEST_HINT]
+    if name is None and _PANIC.match(hint):
+        return "bug"
+    of_class = name and name.rpartition(".")[2]
+    if found not in _AWAY or (of_class and _CLASS_OF_NETWORKS.search(of_class.lower())):
+        return found
+    lowered = simplified(hint).lower()
+    if _OF_NETWORKS.search(lowered):
+        return found
+    others = (kind for kind, pattern in FAMILIES.items() if kind not in _AWAY and pattern.search(lowered))
+    return next(others, "other" if name is None or "." not in name else "business")
 
 
 def simplified(text: str) -> str:

@@ -25,6 +25,7 @@ from dlq.analyzers.rules.letter import (
     whole,
     whole_characters,
 )
+from dlq.analyzers.rules.stack import STACK_FOLLOWS
 from dlq.core.causes import MOVED
 from dlq.core.clock import to_micros
 from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, Failure, by_hand, decoded
@@ -35,6 +36,7 @@ _RETRY_COUNTS = (
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
 _MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
 _NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
+_UNMARSHALLED = re.compile(r"\b(?:cannot|can't|failed to|could not|error) unmarshal|^(?:json|proto|xml): ")
 _SNEAKERS = {"error", "num_attempts", "failed_at"}
 _SNEAKERS_QUEUE = re.compile(r"^(.+)-error$")
 _DELAYED = ".DQ"
@@ -67,6 +69,11 @@ _TIMES: Mapping[str, Callable[[str], datetime]] = {
 def retries(letter: Letter) -> int | None:
     """The number in the first of the usual retry headers."""
     return whole(first(letter.headers, *_RETRY_COUNTS))
+
+
+def counted_deaths(letter: Letter) -> int | None:
+    """A count of attempts of an application's own, which names it after the broker's."""
+    return whole(letter.headers.get("x-death-count"))
 
 
 @derived
@@ -103,7 +110,7 @@ def written_by_hand(letter: Letter) -> Failure | None:
     return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
 
 
-def _parked(
+def parked(
     letter: Letter,
     evidence: str | None,
     attempts: int | None = None,
@@ -148,6 +155,12 @@ def _shown(letter: Letter, *names: str) -> str | None:
     )
 
 
+_DELIVERY_ATTEMPT = re.compile(r"\bdeliveryAttempt=(\d{1,9})\b")
+"""In the text of the failed message; retry-count counts how often the binder has parked it."""
+_UNCONVERTED = ("MessageConversionException", "Failed to convert message", "Cannot convert from [")
+_WHOLE_MESSAGE = " for GenericMessage ["
+
+
 def _spring_origin(letter: Letter) -> str | None:
     """The default exchange routes to the queue of that name; any other routing key names no queue."""
     headers = letter.headers
@@ -159,6 +172,15 @@ def _stream_queue(letter: Letter) -> str | None:
     return key if key is not None and letter.dead_letter_queue == f"{key}.dlq" else None
 
 
+def _is_unconverted(letter: Letter) -> bool:
+    return any(mark in (_of_spring(letter) or "") for mark in _UNCONVERTED)
+
+
+def _of_spring(letter: Letter) -> str | None:
+    """The trace, else the message, that Spring leaves."""
+    return first(letter.headers, "x-exception-stacktrace", "x-exception-message")
+
+
 def spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue <destination>.<group>.dlq
     (RabbitMessageChannelBinder)"""
@@ -167,10 +189,15 @@ def spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
         return None
     if headers.get("retry-count") is None and _stream_queue(letter) is None:
         return None
-    return _parked(
+    return None if _is_unconverted(letter) else _of_stream(letter)
+
+
+def _of_stream(letter: Letter) -> Finding:
+    headers = letter.headers
+    return parked(
         letter,
         _shown(letter, "x-exception-message", "x-exception-stacktrace"),
-        attempts=plus(whole(headers.get("retry-count")), 1),
+        attempts=whole(part(_DELIVERY_ATTEMPT, headers.get("x-exception-stacktrace"))),
         origin=_stream_queue(letter) or _spring_origin(letter),
         error_message=headers.get("x-exception-message"),
         error_text=headers.get("x-exception-stacktrace"),
@@ -183,15 +210,30 @@ def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
     headers = letter.headers
     if first(headers, "x-exception-message", "x-exception-stacktrace") is None:
         return None
-    if first(headers, "x-original-exchange", "x-original-routingKey") is None:
+    if first(headers, "x-original-exchange", "x-original-routingKey") is None or _is_unconverted(letter):
         return None
-    return _parked(
+    return parked(
         letter,
         _shown(letter, "x-exception-message", "x-exception-stacktrace"),
         origin=_spring_origin(letter),
         error_message=headers.get("x-exception-message"),
         error_text=headers.get("x-exception-stacktrace"),
     )
+
+
+def spring_unread(letter: Letter, _: Facts) -> Finding | None:
+    """x-exception-* of Spring with a MessageConversionException: the listener was not called, since it could
+    not make of the message what it takes"""
+    if _of_spring(letter) is None or not _is_unconverted(letter):
+        return None
+    found = _of_stream(letter)
+    return found._replace(error_text=(found.error_text or "").partition(_WHOLE_MESSAGE)[0] or None)
+
+
+def whole_trace(text: str | None) -> str | None:
+    """A stack trace that says something; people cut it to its first frame, or to dots."""
+    first_line = (text or "").lstrip().partition("\n")[0]
+    return None if first_line.startswith(("at ", "...", "\u2026")) and ": " not in first_line else text
 
 
 def _masstransit_origin(letter: Letter) -> str | None:
@@ -221,14 +263,14 @@ def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
     # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
     retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
     rounds = (whole(headers.get("MT-Redelivery-Count")) or 0) + 1
-    return _parked(
+    return parked(
         letter,
         _shown(letter, "MT-Fault-Message", "MT-Fault-ExceptionType", "MT-Reason"),
         attempts=retried * rounds,
         origin=_masstransit_origin(letter),
         error_class=headers.get("MT-Fault-ExceptionType"),
         error_message=headers.get("MT-Fault-Message"),
-        error_text=headers.get("MT-Fault-StackTrace"),
+        error_text=whole_trace(headers.get("MT-Fault-StackTrace")),
     )
 
 
@@ -237,13 +279,13 @@ def nservicebus(letter: Letter, _: Facts) -> Finding | None:
     headers = letter.headers
     if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or superseded(letter):
         return None
-    return _parked(
+    return parked(
         letter,
         _shown(letter, *_NSERVICEBUS, "NServiceBus.FailedQ"),
         origin=(headers.get("NServiceBus.FailedQ") or "").partition("@")[0],
         error_class=headers.get("NServiceBus.ExceptionInfo.ExceptionType"),
         error_message=headers.get("NServiceBus.ExceptionInfo.Message"),
-        error_text=headers.get("NServiceBus.ExceptionInfo.StackTrace"),
+        error_text=whole_trace(headers.get("NServiceBus.ExceptionInfo.StackTrace")),
     )
 
 
@@ -257,7 +299,11 @@ def easynetq(letter: Letter, _: Facts) -> Finding | None:
     error = body_field(letter, "Exception") if is_error else None
     if error is None:
         return None
-    return _parked(letter, error, origin=body_field(letter, "Queue"), error_text=error)
+    # Its older versions name where the message was published, and no queue.
+    key, exchange = body_field(letter, "RoutingKey"), body_field(letter, "Exchange")
+    queue = body_field(letter, "Queue") or (key if exchange == "" else None)
+    place = f"published to {exchange}/{key}: " if exchange and key and not queue else ""
+    return parked(letter, f"{place}{error}", origin=queue, error_text=error)
 
 
 def rebus(letter: Letter, _: Facts) -> Finding | None:
@@ -265,7 +311,7 @@ def rebus(letter: Letter, _: Facts) -> Finding | None:
     headers = letter.headers
     if headers.get("rbs2-error-details") is None:
         return None
-    return _parked(
+    return parked(
         letter,
         _shown(letter, "rbs2-error-details"),
         attempts=plus(whole(headers.get("rbs2-delivery-count")), 1),
@@ -280,7 +326,7 @@ def wolverine(letter: Letter, _: Facts) -> Finding | None:
     if headers.get("exception-type") is None or headers.get("exception-message") is None:
         return None
     address = (headers.get("original-destination") or "").partition("?")[0]
-    return _parked(
+    return parked(
         letter,
         _shown(letter, "exception-message"),
         attempts=whole(headers.get("attempts")),
@@ -291,13 +337,25 @@ def wolverine(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
+def watermill_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """reason_poisoned says that the message could not be unmarshalled: the handler was not called"""
+    is_unread = _UNMARSHALLED.search(letter.headers.get("reason_poisoned") or "")
+    return watermill(letter, facts) if is_unread else None
+
+
 def watermill(letter: Letter, _: Facts) -> Finding | None:
     """reason_poisoned with topic_poisoned or handler_poisoned (Watermill's PoisonQueue)"""
     headers = letter.headers
     reason, topic = headers.get("reason_poisoned"), headers.get("topic_poisoned")
     if reason is None or first(headers, "topic_poisoned", "handler_poisoned") is None:
         return None
-    found = _parked(letter, _shown(letter, "reason_poisoned"), origin=topic, error_message=reason)
+    found = parked(
+        letter,
+        _shown(letter, "reason_poisoned"),
+        origin=topic,
+        error_message=reason.partition(STACK_FOLLOWS)[0],
+        error_text=reason,
+    )
     return found._replace(origin_kind="topic") if topic else found
 
 
@@ -325,7 +383,7 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
     # The last stamp is that of the parking, and counts from 0 again.
     counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
     retried = max((count for count in counts if isinstance(count, int)), default=None)
-    return _parked(
+    return parked(
         letter,
         f"Symfony's failure transport, {message or 'no message'}",
         attempts=plus(retried, 1),
@@ -353,7 +411,7 @@ def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
     """Its error queue is called `<queue>-error`, where no option says otherwise."""
     said_of = {name: whole_characters(text) for name, text in failure.items() if isinstance(text, str)}
     attempts = failure["num_attempts"]
-    return _parked(
+    return parked(
         letter,
         said("retry_info: ", said_of.get("error", "no error")),
         attempts=attempts if isinstance(attempts, int) else None,
@@ -383,7 +441,7 @@ def brighter(letter: Letter, _: Facts) -> Finding | None:
     reason, topic = properties.get("rejectionReason"), properties.get("originalTopic")
     if reason is None or topic is None:
         return None
-    found = _parked(
+    found = parked(
         letter,
         said("rejectionReason: ", reason),
         attempts=plus(whole(properties.get("HandledCount")), 1),
@@ -412,7 +470,7 @@ def dramatiq(letter: Letter, _: Facts) -> Finding | None:
     trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
     if trace is None:
         return None
-    found = _parked(
+    found = parked(
         letter,
         f"traceback of the attempt before the last: {trace}",
         attempts=_dramatiq_attempts(letter),
@@ -427,7 +485,7 @@ def camel(letter: Letter, _: Facts) -> Finding | None:
     shown = _shown(letter, "CamelExceptionCaught", "CamelFailureEndpoint", "CamelFailureRouteId")
     if shown is None:
         return None
-    return _parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
+    return parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
 
 
 def _of_parts(failure: Failure, parts: Sequence[str]) -> str | None:
@@ -453,7 +511,7 @@ def _hand_written(letter: Letter, failure: Failure) -> Finding:
     name, value = next(iter(failure.errors.values()))
     topic = failure.origins.get("topic") or failure.origins.get("channel")
     counted = plus(retries(letter), 1)
-    found = _parked(
+    found = parked(
         letter,
         said(name, ": ", value),
         attempts=whole(failure.attempts) if counted is None else counted,
@@ -482,7 +540,7 @@ def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
     if failure is None or not count or count < 0 or letter.deaths:
         return None
     evidence = f"x-retry-count: {count}" if "x-retry-count" in letter.headers else f"retries: {count}"
-    return _parked(letter, evidence, attempts=count + 1, origin=failure.origins.get("queue"))
+    return parked(letter, evidence, attempts=count + 1, origin=failure.origins.get("queue"))
 
 
 def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -567,12 +625,14 @@ def coordinated(letter: Letter) -> tuple[str | None, str | None] | None:
 RULES: tuple[Rule, ...] = (
     Rule(spring_cloud_stream, "application_error", "framework"),
     Rule(spring_amqp, "application_error", "framework"),
+    Rule(spring_unread, "unreadable", "deserialization"),
     Rule(masstransit_skipped, "unroutable", "framework"),
     Rule(masstransit_fault, "application_error", "framework"),
     Rule(nservicebus, "application_error", "framework"),
     Rule(easynetq, "application_error", "framework"),
     Rule(rebus, "application_error", "framework"),
     Rule(wolverine, "application_error", "framework"),
+    Rule(watermill_unread, "unreadable", "deserialization"),
     Rule(watermill, "application_error", "framework"),
     Rule(symfony, "application_error", "framework"),
     Rule(sneakers, "application_error", "framework"),
@@ -580,8 +640,14 @@ RULES: tuple[Rule, ...] = (
     Rule(brighter, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
+)
+
+BY_HAND: tuple[Rule, ...] = (
     Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
+)
+
+REJECTS: tuple[Rule, ...] = (
     Rule(dramatiq_reject, "poison_ack", "reject"),
     Rule(celery_reject, "poison_ack", "reject"),
     Rule(laravel_reject, "poison_ack", "reject"),

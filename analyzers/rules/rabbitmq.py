@@ -7,7 +7,7 @@ tells why.
 from collections.abc import Mapping
 
 from dlq.analyzers.rules.deaths import death_text, history
-from dlq.analyzers.rules.frameworks import retries, superseded
+from dlq.analyzers.rules.frameworks import counted_deaths, retries, superseded
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, plus
 from dlq.core.record import Death
 
@@ -87,7 +87,8 @@ def reject(letter: Letter, _: Facts) -> Finding | None:
     if last is None or last.reason != "rejected":
         return None
     counts = [n for n in (last.count, plus(retries(letter), 1)) if n is not None]
-    return Finding(death_text(letter), superseded(letter), max(counts, default=None), last.queue)
+    attempts = max(counts, default=counted_deaths(letter))
+    return Finding(death_text(letter), superseded(letter), attempts, last.queue)
 
 
 def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:

@@ -30,6 +30,8 @@ DEFAULT_RESERVED_HOURS = 72
 DEFAULT_RETRIES = 16
 """Of a group and of a push consumer. A dead letter counts one more."""
 _HOUR = 3_600_000_000
+_COMMITTED = 8
+"""TRANSACTION_COMMIT_TYPE in the bits for transactions (12) of a sysFlag (MessageSysFlag)."""
 
 
 class Stored(NamedTuple):
@@ -169,6 +171,16 @@ def half(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(transaction_state="pending")
 
 
+def checked_back(letter: Letter, _: Facts) -> Finding | None:
+    """TRAN_MSG in a topic of the business, and not committed: what its producer is asked about in a check"""
+    flags = letter.flags if letter.flags is not None else whole(letter.headers.get("sysFlag"))
+    is_half = letter.properties.get("TRAN_MSG") == "true" and (flags or 0) & 12 != _COMMITTED
+    if not is_half or letter.dead_letter_queue.startswith(("%", "RMQ_SYS_")):
+        return None
+    found = _found(letter, "TRAN_MSG true, and sysFlag says no commit")
+    return found._replace(transaction_state="pending")
+
+
 def finished(letter: Letter, _: Facts) -> Finding | None:
     """the broker's note that half messages have ended"""
     if letter.dead_letter_queue != OP_TOPIC:
@@ -183,12 +195,11 @@ RULES: tuple[Rule, ...] = (
     Rule(check_skipped, "check_skipped", "check_age"),
     Rule(check_max, "check_max_exceeded", "check"),
     Rule(half, "transaction_pending", "none"),
+    Rule(checked_back, "transaction_pending", "none"),
     Rule(finished, "unknown", "none"),
 )
 
 
-_COMMITTED = 8
-"""TRANSACTION_COMMIT_TYPE in the bits for transactions (12) of a sysFlag (MessageSysFlag)."""
 _ROLES: Mapping[str, str] = {HALF: "half", DISCARDED: "discarded", OP_TOPIC: "finished"}
 
 

@@ -116,8 +116,13 @@ _FIRST_FRAME = re.compile(
 )
 
 
+STACK_FOLLOWS = ", stacktrace:"
+"""What a Go program puts between a panic's words and its goroutine."""
+
+
 def before_frames(part: str) -> str:
     """What a part says before its first frame."""
+    part = part.partition(STACK_FOLLOWS)[0]
     found = _FIRST_FRAME.search(part)
     return part[: found.start()] if found else part
 

@@ -75,7 +75,9 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("spring-amqp", "orders", 3, None, "stock is negative"),
     ),
     (
-        record(headers={**SPRING, "retry-count": "2"}),
+        record(
+            headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}
+        ),
         ("spring-cloud-stream", None, 3, None, "stock is negative"),
     ),
     (

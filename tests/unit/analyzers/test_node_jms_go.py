@@ -1,0 +1,235 @@
+"""What frameworks of Node, over JMS and in Go leave; and texts that say less than their words."""
+
+import json
+from typing import Any
+
+import pytest
+from support.analyzers.letters import imported
+
+from dlq.analyzers.rules import Facts
+
+
+def of(kind: str = "rabbitmq", queue: str = "dead", **headers: Any) -> Any:
+    named = {"topic": queue} if kind == "kafka" else {"queue": queue}
+    return imported({"broker_kind": kind, **named, "headers": headers})
+
+
+def told(row: dict[str, Any], expected: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in expected}
+
+
+RASCAL = {
+    "originalQueue": "orders",
+    "recovery": {"orders": {"republished": 3, "immediateNack": True}},
+    "error": {"message": "no stock", "code": "E_STOCK"},
+}
+GO_PANIC = (
+    "panic occurred: invalid order, stacktrace: \n"
+    "goroutine 41 [running]:\nmain.(*Orders).Handle(0xc000, 0x1)\n\t/srv/app/orders.go:42 +0x1d\n"
+    "github.com/ThreeDotsLabs/watermill/message.(*handler).handle(0xc0)\n\t/go/pkg/mod/w/router.go:7 +0x2\n"
+)
+SCS = {"x-exception-stacktrace": "org.x.MessagingException: boom; headers={deliveryAttempt=5, x=1}"}
+LETTERS = {
+    "Rascal": (
+        of(rascal=RASCAL),
+        {"cause": "application_error", "origin": "orders", "attempts": 4, "exception_message": "no stock"},
+    ),
+    "Moleculer over AMQP": (
+        of(
+            **{
+                "x-original-channel": "order.created",
+                "x-original-group": "billing",
+                "x-redelivered-count": 2,
+                "x-error-message": "no stock",
+                "x-error-name": "StockError",
+            }
+        ),
+        {
+            "cause": "application_error",
+            "origin": "billing.order.created",
+            "attempts": 3,
+            "exception_class": "StockError",
+        },
+    ),
+    "Moleculer over Kafka": (
+        of(
+            "kafka",
+            **{"x-original-channel": "orders", "x-original-group": "billing", "x-error-message": "no"},
+        ),
+        {"cause": "application_error", "origin": "orders", "origin_kind": "topic"},
+    ),
+    "Mats3, thrown": (
+        of(
+            "activemq",
+            "DLQ.mats.orders",
+            mats_dlq_Exception="java.lang.IllegalStateException: no stock\n\tat a.B.c(B.java:1)",
+            mats_dlq_DeliveryCount="7",
+        ),
+        {
+            "cause": "application_error",
+            "attempts": 7,
+            "origin": "mats.orders",
+            "exception_class": "java.lang.IllegalStateException",
+        },
+    ),
+    "Mats3, refused": (
+        of("artemis", "DLQ.mats.orders", mats_dlq_Refused="true", mats_dlq_Exception="x.Refused: no"),
+        {"cause": "poison_ack", "proof": "proven"},
+    ),
+    "Mats3, on the receiving side": (
+        of("activemq", "DLQ.mats.orders", mats_dlq_DeliveryCount="7"),
+        {"cause": "redelivery_exhausted", "attempts": 7},
+    ),
+    "SmallRye over JMS": (
+        of(
+            "artemis",
+            dead_letter_exception_class_name="com.shop.Wrapper",
+            dead_letter_reason="wrapped",
+            dead_letter_cause_class_name="com.shop.NoStock",
+            dead_letter_cause="no stock",
+        ),
+        {
+            "cause": "application_error",
+            "exception_class": "com.shop.NoStock",
+            "exception_message": "no stock",
+        },
+    ),
+    "Spring Cloud Stream counts deliveries in its text": (
+        of(**SCS, **{"retry-count": 1}),
+        {"cause": "application_error", "attempts": 5},
+    ),
+    "Spring Cloud Stream, parked once, says nothing of deliveries": (
+        of(**{"x-exception-message": "boom", "retry-count": 1}),
+        {"cause": "application_error", "attempts": None},
+    ),
+    "Spring, not convertible": (
+        of(
+            **{
+                "x-exception-stacktrace": "o.s.ListenerExecutionFailedException: Failed to convert message\n"
+                "Caused by: org.springframework.amqp.support.converter.MessageConversionException: no type",
+                "x-original-exchange": "",
+                "x-original-routingKey": "orders",
+            }
+        ),
+        {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"},
+    ),
+    "Watermill, not convertible": (
+        of(reason_poisoned="cannot unmarshal message: invalid character 'x'", topic_poisoned="orders"),
+        {"cause": "unreadable", "mechanism": "deserialization", "origin": "orders"},
+    ),
+    "Watermill, a panic": (
+        of(reason_poisoned=GO_PANIC, topic_poisoned="orders"),
+        {
+            "cause": "application_error",
+            "exception_family": "bug",
+            "exception_message": "panic occurred: invalid order",
+        },
+    ),
+    "Camel's documented header": (
+        of("artemis", FailedBecause="java.net.ConnectException: Connection refused", originalQueue="orders"),
+        {"cause": "application_error", "origin": "orders", "exception_class": "java.net.ConnectException"},
+    ),
+    "a class that ends like none": (
+        of(
+            "activemq",
+            dlqDeliveryFailureCause="java.lang.Throwable: Delivery[7] exceeds redelivery policy limit:"
+            "RedeliveryPolicy {maximumRedeliveries = 6}, cause:com.shop.Orders$Inner: no money",
+        ),
+        {"exception_class": "com.shop.Orders$Inner", "exception_message": "no money", "attempts": 7},
+    ),
+    "MassTransit, whose trace was cut": (
+        of(
+            **{
+                "MT-Reason": "fault",
+                "MT-Fault-Message": "no stock",
+                "MT-Fault-StackTrace": "   at ...",
+                "MT-Fault-ExceptionType": "Shop.StockException",
+            }
+        ),
+        {"exception_class": "Shop.StockException", "exception_message": "no stock"},
+    ),
+    "dots in place of a message": (
+        of(**{"x-error-type": "...", "x-error-message": "...", "x-original-queue": "orders"}),
+        {"exception_class": None, "exception_message": None, "origin": "orders"},
+    ),
+    "a time where a class belongs": (
+        of(**{"x-error-type": "2026-11-02T03:12:09Z", "x-error-message": "no stock"}),
+        {"exception_class": None, "exception_message": "no stock"},
+    ),
+    "a home-made count of deaths": (
+        of(**{"x-death": [{"reason": "rejected", "queue": "orders"}], "x-death-count": 4}),
+        {"cause": "poison_ack", "attempts": 4},
+    ),
+}
+
+
+@pytest.mark.parametrize(("letter", "expected"), LETTERS.values(), ids=list(LETTERS))
+def test_each_is_read(judge: Any, letter: Any, expected: dict[str, Any]) -> None:
+    [row] = judge(letter, facts=Facts())
+    assert told(row, expected) == expected
+
+
+def test_old_error_letters_of_easynetq_name_exchange_and_key(judge: Any) -> None:
+    def error(**body: str) -> Any:
+        document = {"Exception": "System.Exception: no stock", **body}
+        line = {"broker_kind": "rabbitmq", "queue": "EasyNetQ_Default_Error_Queue"}
+        return imported({**line, "headers": {}, "body_text": json.dumps(document)})
+
+    direct, routed = judge(
+        error(Exchange="", RoutingKey="orders"), error(Exchange="shop", RoutingKey="order.created")
+    )
+    assert direct["origin"] == "orders"
+    assert (routed["origin"], routed["evidence"].partition(":")[0]) == (
+        None,
+        "published to shop/order.created",
+    )
+
+
+FAMILIES = [
+    ("connection refused", "connection"),
+    ("dial tcp 10.0.0.1:5432: connect: connection refused", "connection"),
+    ("payment refused by the bank", "other"),
+    ("the customer wants to connect a second line", "other"),
+    ("item unavailable in size M", "other"),
+    ("Service Unavailable", "connection"),
+    ("order quota exceeded for customer 7", "other"),
+    ("429 Too Many Requests", "throttled"),
+]
+
+
+@pytest.mark.parametrize(("message", "family"), FAMILIES)
+def test_a_word_of_the_business_is_no_network_error(judge: Any, message: str, family: str) -> None:
+    [row] = judge(of(**{"x-error-message": message, "x-original-queue": "orders"}))
+    assert row["exception_family"] == family
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("com.shop.PaymentRefusedException", "business"),
+        ("com.shop.ItemUnavailableException", "business"),
+        ("java.net.ConnectException", "connection"),
+        ("com.shop.ServiceUnavailableException", "connection"),
+    ],
+)
+def test_a_class_of_the_business_is_no_network_error(judge: Any, name: str, family: str) -> None:
+    [row] = judge(of(**{"x-error-type": name, "x-error-message": "no"}))
+    assert row["exception_family"] == family
+
+
+def test_a_half_message_in_its_check_is_pending(judge: Any) -> None:
+    half = {
+        "broker_kind": "rocketmq",
+        "topic": "orders",
+        "properties": {"TRAN_MSG": "true", "PGROUP": "shop"},
+    }
+    asked, committed = judge(
+        imported({**half, "headers": {"sysFlag": 0}}), imported({**half, "headers": {"sysFlag": 8}})
+    )
+    assert (asked["cause"], asked["transaction_state"]) == ("transaction_pending", "pending")
+    assert committed["cause"] == "unknown"
+
+
+def test_a_duplicate_from_the_store_names_its_queue(judge: Any) -> None:
+    [row] = judge(of("activemq", dlqDeliveryFailureCause="duplicate from store for queue://orders"))
+    assert (row["cause"], row["origin"]) == ("duplicate_from_store", "orders")
