@@ -6,8 +6,11 @@ are completed by it and sent."""
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
-from dlq.connectors.activemq import republishing
+from dlq.connectors.activemq import amqp10_records, republishing
+from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
+from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import inspection
@@ -31,6 +34,7 @@ from dlq.connectors.base import (
     Inspection,
     Outgoing,
     Presence,
+    Publisher,
     Reading,
     ReadRequest,
     SendPreview,
@@ -38,6 +42,7 @@ from dlq.connectors.base import (
     gauge_of,
 )
 from dlq.connectors.chain import ChainReading
+from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import ConfigError
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
@@ -57,10 +62,13 @@ class ActiveMQConnector:
         self._routing = Routing(self._queues.management) if self._queues.management else None
         self._anchor: Checkpoint = NO_CHECKPOINT
         self._unproven: list[str] = []
+        self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
         found = inspection(self._queues, queue_of(source), self.kind, self.version, self._by_openwire)
+        if self._amqp is not None:
+            found = with_amqp(found, self._amqp)
         if self._routing is not None and not self._routing.tells:
             found = replace(found, warnings=[*found.warnings, f"A replay: {UNPROVEN}."])
         return with_openwire(found, self._broker) if self._by_openwire else found
@@ -89,7 +97,7 @@ class ActiveMQConnector:
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.named(queue_of(request.source))
-        scans = [scan_of(self._broker, self._queues, request, name) for name in names]
+        scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
         return ChainReading(scans, request.mode, request.limit)
 
     def target_of(self, record: Record, to: str) -> Target | None:
@@ -103,7 +111,7 @@ class ActiveMQConnector:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
-        known = republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
+        known = self._preview(record, target, provenance, keep_headers)
         if self._routing is None:
             return known
         against = self._against(self._routing, target, record)
@@ -112,6 +120,24 @@ class ActiveMQConnector:
             unless_named["target"] = against
         untold = [] if self._routing.tells else [UNPROVEN]
         return known._replace(unless_named=unless_named, warnings=[*known.warnings, *untold])
+
+    def _preview(
+        self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
+    ) -> SendPreview:
+        if not amqp10_records.is_of_amqp(record):
+            known = republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
+            lost = amqp10_records.why_lost(record)
+            change = amqp10_records.what_would_change(record)
+            unless_named = dict(known.unless_named)
+            if change:
+                unless_named["letter"] = change
+            return known._replace(problem=lost or known.problem, unless_named=unless_named)
+        if self._amqp is None or not self._amqp.is_spoken:
+            hint = self._amqp.trouble if self._amqp else "this is no Artemis"
+            return SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
+        others = republishing.fans_out(target)
+        stripped = amqp10_records.stripped(record, keep_headers)
+        return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
 
     @staticmethod
     def _against(routing: Routing, target: Target, record: Record) -> str | None:
@@ -151,13 +177,17 @@ class ActiveMQConnector:
         known = self._queues.facts(queue)
         return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> TransactionPublisher:
-        """Transactions with markers, by OpenWire where it is configured, else by STOMP."""
+    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+        """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
+        by AMQP 1.0 by that, in a run of its own."""
         del witness  # the markers are one, always
         routing = Routing(self._queues.management) if self._queues.management else None
         publisher = TransactionPublisher(self._sender, plan, window, routing)
         self._anchor = {f"{marker_queue(plan)} {publisher.anchor}": 0}
-        return publisher
+        if self._amqp is None:
+            return publisher
+        by_amqp = partial(TransactionPublisher, partial(Amqp10Sender, self._broker), plan, window, routing)
+        return TwoWayPublisher(publisher, by_amqp, lambda letter: amqp10_records.is_of_amqp(letter.record))
 
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)

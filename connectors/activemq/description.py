@@ -16,6 +16,8 @@ class ActiveMQBroker(Broker):
     """Classic: ask Jolokia for every letter's group and property types, which STOMP hides (slow)."""
     openwire_url: str | None = None
     """Where OpenWire is spoken, which carries every class of message, with types."""
+    amqp_url: str | None = None
+    """Artemis: where AMQP 1.0 is spoken, for messages that came by it; else `openwire_url` is tried."""
     statistics_plugin: bool = False
     """Classic: the broker has its statistics plugin, so that it can be asked for a queue's depth by STOMP."""
 
@@ -42,6 +44,8 @@ ARTEMIS = replace(
     schemes=(),
     rules="dlq.analyzers.rules.artemis",
     line="dlq.connectors.activemq.interchange:artemis_columns",
+    readable="dlq.connectors.activemq.bodies:readable",
+    edit_headers="dlq.connectors.activemq.amqp10_records:edit_headers",
     prints={"artemis-console": "dlq.connectors.activemq.prints:artemis"},
     tells_more=lambda _broker: "",
 )

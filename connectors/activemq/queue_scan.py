@@ -3,8 +3,12 @@
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import Any
 
+from dlq.connectors.activemq.amqp10_reading import OTHERS, Amqp10Scan
+from dlq.connectors.activemq.amqp10_records import record_maker as amqp10_record_maker
+from dlq.connectors.activemq.amqp10_session import Amqp10
 from dlq.connectors.activemq.artemis_browse import browsed
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
@@ -50,10 +54,20 @@ _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not 
 _UNASKED = "Jolokia was not asked: {}."
 
 
-def scan_of(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan | OpenWireScan:
-    """How to read one queue; no connection is made yet, but its size is asked for. Raises HarmRefused."""
-    alone = by_openwire(broker) and not queues.artemis
-    return (_by_openwire if alone else _by_stomp)(broker, queues, request, queue)
+def scan_of(
+    broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, amqp: Amqp10 | None = None
+) -> Scan | OpenWireScan | Amqp10Scan:
+    """How to read one queue; no connection is made yet, but its size is asked for. `amqp`: Artemis', to be
+    asked whether it is spoken. Raises HarmRefused."""
+    if by_openwire(broker) and not queues.artemis:
+        return _by_openwire(broker, queues, request, queue)
+    if amqp is None or not amqp.is_spoken:
+        return _by_stomp(broker, queues, request, queue)
+    facts = queues.facts(queue)
+    address = subscription(queue, True, facts)["destination"]
+    place = Place(queue, "artemis", queues.version, amqp.node)
+    others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
+    return Amqp10Scan(broker, address, others, amqp10_record_maker(request, place))
 
 
 def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:
@@ -91,7 +105,13 @@ def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:
     return max(1, sum(found) // len(found)) if found else 1024
 
 
-def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> Scan:
+def _by_stomp(
+    broker: ActiveMQBroker,
+    queues: Queues,
+    request: ReadRequest,
+    queue: str,
+    selected: Mapping[str, str] = MappingProxyType({}),
+) -> Scan:
     if queues.artemis and request.mode == "copy" and not request.force:
         raise HarmRefused(ARTEMIS_COPY)
     facts = queues.facts(queue)
@@ -116,7 +136,7 @@ def _by_stomp(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queu
         if link.artemis and by_openwire(broker):
             make, lossy = _with_hidden(broker, destination["destination"], limit, make, lossy)
         wake = b"" if browse or link.artemis else nudge(destination, link.token)
-        return Started(link, {**destination, **window}, make, lossy, wake, consumers, cumulative)
+        return Started(link, {**destination, **window, **selected}, make, lossy, wake, consumers, cumulative)
 
     return Scan(
         request=request,

@@ -137,12 +137,13 @@ def _artemis_id(original: str | None, message_id: str | None) -> str:
 
 def _artemis_origins(heads: Heads) -> Column:
     names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
-    return collapsed([*map(_artemis_origin, *map(heads.of, names))])
+    return collapsed([*map(artemis_origin, *map(heads.of, names))])
 
 
-def _artemis_origin(
+def artemis_origin(
     routing: str | None, address: str | None, queue: str | None
 ) -> tuple[str | None, str | None]:
+    """(kind, name) of where a letter died, by what Artemis tells of it."""
     if routing == "0" and address:
         return "topic", address
     name = queue or address

@@ -18,6 +18,7 @@ from dlq.core.errors import ConfigError, ConnectionLost, Unreachable
 
 _STOMP = {"stomp": 61613, "stomp+tls": 61614, "stomp+ssl": 61614}
 _OPENWIRE = {"tcp": 61616, "ssl": 61617}
+_AMQP = {"amqp": 5672, "amqps": 5671}
 """Schemes and their usual ports; the first is without TLS."""
 
 
@@ -57,6 +58,19 @@ def openwire_address_of(broker: ActiveMQBroker) -> Address:
         "tcp://host:61616 or ssl://host1:61617,host2:61617",
     )
     found = _address(place, broker.openwire_url or "", _OPENWIRE, example)
+    if found.user:
+        raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
+    return found._replace(user=address_of(broker).user)
+
+
+def amqp_address_of(broker: ActiveMQBroker) -> Address | None:
+    """Where AMQP 1.0 may be spoken: `amqp_url`, like `amqp://host:5672,host:5672` (or amqps), or the address
+    of `openwire_url`, as an acceptor of Artemis speaks all protocols unless it is told which. The user is
+    that of `url`. Raises ConfigError."""
+    if not broker.amqp_url:
+        return openwire_address_of(broker) if broker.openwire_url else None
+    place, example = f"brokers.{broker.name}.amqp_url", "amqp://host:5672 or amqps://host1:5671,host2:5671"
+    found = _address(place, broker.amqp_url, _AMQP, example)
     if found.user:
         raise ConfigError(f"{place} names a user; the user of url is taken: write it like {example}")
     return found._replace(user=address_of(broker).user)

@@ -171,9 +171,15 @@ def discharge(transaction: bytes, fail: bool) -> bytes:
     return described(VALUE, described(_DISCHARGE, sequence([binary(transaction), boolean(fail)])))
 
 
-def in_transaction(transaction: bytes) -> bytes:
-    """The state of a transfer that belongs to a transaction."""
-    return described(TRANSACTIONAL, sequence([binary(transaction)]))
+def state(outcome: int) -> bytes:
+    """What became of a letter."""
+    return described(outcome, sequence([]))
+
+
+def in_transaction(transaction: bytes, outcome: int | None = None) -> bytes:
+    """The state of a transfer that belongs to a transaction, or of a letter whose outcome does."""
+    became = NULL if outcome is None else state(outcome)
+    return described(TRANSACTIONAL, sequence([binary(transaction), became]))
 
 
 def attach(name: str, handle: int, role: bool, there: bytes) -> bytes:
@@ -209,10 +215,9 @@ def transfer(handle: int, number: int, payload: bytes, more: bool, first: bool, 
     return frame(TRANSFER, [uint(handle), *known, boolean(more), NULL, state], payload)
 
 
-def disposition(first: int, last: int, outcome: int, settled: bool) -> bytes:
-    """What became of letters that we received; one that is not settled is answered."""
-    state = described(outcome, sequence([]))
-    return frame(DISPOSITION, [boolean(RECEIVER), uint(first), uint(last), boolean(settled), state])
+def disposition(first: int, last: int, became: bytes, settled: bool) -> bytes:
+    """What became of letters that we received (`state`); one that is not settled is answered."""
+    return frame(DISPOSITION, [boolean(RECEIVER), uint(first), uint(last), boolean(settled), became])
 
 
 def detach(handle: int) -> bytes:

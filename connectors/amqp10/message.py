@@ -1,9 +1,10 @@
 """A message of AMQP 1.0 in its sections: kept as it came, read, edited and put together again. No I/O.
 
 A message is header, annotations, properties, application properties, body and footer, each a described value
-(OASIS AMQP 1.0, part 3.2). The *block* of a letter is the encoded message without its content: of a body
-that is one data section the octets are taken out and all else stays, the section's size too; any other body
-is taken out whole, and stays encoded. Whatever is not edited stays byte for byte.
+(OASIS AMQP 1.0, part 3.2). The *block* of a letter is the encoded message without its content: of a body that
+is one data section (for Artemis, also one value that is text or binary) the octets are taken out and all else
+stays, the section's size too; any other body is taken out whole, and stays encoded. Whatever is not edited
+stays byte for byte.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -53,6 +54,8 @@ _MARK = b"\x00\x53"
 are set then are reserved."""
 _LISTS, _MAPS = {0x45: 1, 0xC0: 3, 0xD0: 9}, {0xC1: 3, 0xD1: 9}
 """Constructors, and where what they hold begins."""
+_OCTETS = (0xA0, 0xB0, 0xA1, 0xB1)
+"""Constructors of binary and text."""
 _NO_HEADER = described(HEADER, sequence([]))
 
 
@@ -78,10 +81,12 @@ def is_block(block: bytes | None) -> bool:
     return block is not None and block.startswith(_MARK)
 
 
-def split(message: bytes) -> tuple[bytes, bytes, bool]:
-    """(block, body, whether the body is encoded) of a whole message. Raises ValueError."""
+def split(message: bytes, values: bool = False) -> tuple[bytes, bytes, bool]:
+    """(block, body, whether the body is encoded) of a whole message; `values`: of one that is text or binary
+    the octets are taken out, too. Raises ValueError."""
     found = [section for section in _sections(message, whole=True) if section.code in _BODY]
-    if len(found) == 1 and found[0].code == DATA:
+    is_value = values and found and found[0].code == VALUE and message[found[0].value] in _OCTETS
+    if len(found) == 1 and (found[0].code == DATA or is_value):
         begin, end = _content(message, found[0].value), found[0].end
     else:
         begin, end = (found[0].start, found[-1].end) if found else (len(message), len(message))
@@ -94,9 +99,10 @@ def joined(block: bytes, body: bytes) -> bytes:
     """The whole message again; a body that was edited has another size. Raises ValueError."""
     place = len(block)
     for section in _sections(block, whole=False):
-        if section.code == DATA:
+        if section.code in (DATA, VALUE):
             at, size = section.end, _size(block, section.value)
-            known = block[:at] if size == len(body) else block[: section.value] + sized_32(0xB0, len(body))
+            long = sized_32(block[section.value] | 0x10, len(body))
+            known = block[:at] if size == len(body) else block[: section.value] + long
             return known + body + block[at:]
         if section.code == FOOTER:
             place = section.start
@@ -106,7 +112,8 @@ def joined(block: bytes, body: bytes) -> bytes:
 
 
 def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
-    """`whole`: a data section is followed by its octets; in a block it is not."""
+    """`whole`: a data section is followed by its octets; in a block it is not, and neither is a value, which
+    is there only where its octets were taken out."""
     at = 0
     while at < len(data):
         if data[at]:
@@ -114,16 +121,16 @@ def _sections(data: bytes, whole: bool) -> Iterator[_Section]:
         descriptor, begin = read(data, at + 1)
         code = _SYMBOLS.get(descriptor.value, 0) if descriptor.kind == "symbol" else descriptor.value
         code = code if isinstance(code, int) else 0
-        end = _content(data, begin) if code == DATA and not whole else span(data, begin)
+        end = _content(data, begin) if code in (DATA, VALUE) and not whole else span(data, begin)
         yield _Section(code, at, begin, end)
         at = end
 
 
 def _content(data: bytes, at: int) -> int:
     """Where the octets of the binary at `at` begin."""
-    if data[at] not in (0xA0, 0xB0):
+    if data[at] not in _OCTETS:
         raise ValueError("a data section that holds no binary")
-    return at + 1 + (4 if data[at] == 0xB0 else 1)
+    return at + 1 + (4 if data[at] & 0x10 else 1)
 
 
 def _size(data: bytes, at: int) -> int:
@@ -217,22 +224,32 @@ def edit(
     )
 
 
-def to_send(block: bytes, drop_headers: Callable[[str], bool], provenance: Mapping[str, str | int]) -> bytes:
-    """The block of a replay: durable, without expiry, user and what a hop left on it. Raises ValueError."""
+NOT_SENT = ("user_id", "absolute_expiry_time")
+"""Properties that RabbitMQ would refuse, or that end the letter at once."""
+
+
+def to_send(
+    block: bytes,
+    drop_headers: Callable[[str], bool],
+    provenance: Mapping[str, str | int],
+    annotated: Mapping[str, str] = MappingProxyType({}),
+    instead: Mapping[str, bytes] = MappingProxyType(dict.fromkeys(NOT_SENT, NULL)),
+) -> bytes:
+    """The block of a replay: durable, without expiry, user and what a hop left on it; `provenance` and
+    `annotated` are set as application properties and as annotations, `instead` are encoded values of
+    properties that the letter has. Raises ValueError."""
     known = parts(block)
     changes = {
         HEADER: lambda _value: _durable(known.header),
         DELIVERY: lambda _value: b"",
-        ANNOTATIONS: _map_with(ANNOTATIONS, symbol, drop_headers, {}),
+        ANNOTATIONS: _map_with(ANNOTATIONS, symbol, drop_headers, annotated),
         APPLICATION: _map_with(APPLICATION, string, drop_headers, provenance),
     }
-    if any(known.properties.get(name, NOTHING) != NOTHING for name in NOT_SENT):
-        changes[PROPERTIES] = _without_properties
+    if any(known.properties.get(name, NOTHING) != NOTHING for name in instead):
+        changes[PROPERTIES] = lambda value: _with_properties(value, instead)
     return _rebuilt(block, changes)
 
 
-NOT_SENT = ("user_id", "absolute_expiry_time")
-"""Properties that the broker would refuse, or that end the letter at once."""
 _Change = Callable[[bytes], bytes]
 """The encoded value of a section, empty where there is none -> the whole section anew."""
 
@@ -272,7 +289,9 @@ def _durable(header: list[Value]) -> bytes:
     return described(HEADER, sequence([TRUE, ubyte(priority.value) if priority.kind == "ubyte" else NULL]))
 
 
-def _without_properties(value: bytes) -> bytes:
-    names = dict(enumerate(PROPERTY_NAMES))
-    items = [NULL if names.get(n) in NOT_SENT else item for n, item in enumerate(_raw_items(value))]
+def _with_properties(value: bytes, instead: Mapping[str, bytes]) -> bytes:
+    items = [
+        instead.get(name, item) if item != NULL else NULL
+        for name, item in zip(PROPERTY_NAMES, _raw_items(value), strict=False)
+    ]
     return described(PROPERTIES, sequence(items))

@@ -56,13 +56,14 @@ class Delivery(NamedTuple):
 
 class Outcome(NamedTuple):
     """What became of the letters from `first` to `last` that we sent, or of our outcomes of those we got.
-    `fields` are those of the outcome, without types."""
+    `fields` are those of the outcome, without types; `of_sent`: it is about what we sent."""
 
     first: int
     last: int
     code: int
     detail: str
     fields: Sequence[Any] = ()
+    of_sent: bool = True
 
 
 class Link:
@@ -74,6 +75,13 @@ class Link:
         self.credit = 0
         self.drained = False
         """The broker has answered our credit: nothing more comes of it."""
+        self.asked = self.arrived = 0
+        """Letters of the last credit. Where all have arrived, Artemis answers nothing else."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Nothing more comes of the last credit."""
+        return self.drained or self.arrived >= self.asked
 
 
 class Session:
@@ -138,7 +146,7 @@ class Session:
 
     def ask(self, link: Link, letters: int) -> None:
         """Let so many letters come, as far as there are; `link.drained` says that they have."""
-        link.drained = False
+        link.drained, link.asked, link.arrived = False, letters, 0
         wanted = frames.credit(link.handle, link.delivery_count, letters)
         self._send(frames.flow(self._next_incoming, self._next_outgoing, wanted))
 
@@ -149,7 +157,11 @@ class Session:
 
     def settle(self, first: int, last: int, outcome: int) -> None:
         """Say what became of letters; the broker's answer is among the `outcomes`."""
-        self._send(frames.disposition(first, last, outcome, settled=False))
+        self._send(frames.disposition(first, last, frames.state(outcome), settled=False))
+
+    def settle_unanswered(self, first: int, last: int, state: bytes) -> None:
+        """Say what became of letters, perhaps in a transaction; the broker does not answer it."""
+        self._send(frames.disposition(first, last, state, settled=True))
 
     def outcomes(self) -> list[Outcome]:
         """What has been answered since the last time."""
@@ -232,6 +244,7 @@ class Session:
         self._parts.append(frame.payload)
         if not frame.field(5, False):
             parts, self._parts = self._parts, []
+            link.arrived, link.delivery_count = link.arrived + 1, (link.delivery_count + 1) % _WRAP
             self._deliveries.append(Delivery(self._receiving, b"".join(parts)))
 
     def _on_flow(self, frame: Frame) -> None:
@@ -251,7 +264,8 @@ class Session:
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
             code, fields = fields[1]
         detail = _said(fields[0])[1] if fields and isinstance(fields[0], tuple) else ""
-        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail, fields))
+        of_sent = frame.field(0) is frames.RECEIVER
+        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail, fields, of_sent))
 
     def _answer(self, code: int, patience: float = ANSWER_SECONDS) -> Frame:
         """The next frame with this code; letters and outcomes that come before it are kept."""

@@ -23,6 +23,7 @@ from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, re
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
+from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import ConnectionLost, DlqError, NotFound
 from dlq.core.text import for_terminal
 
@@ -201,51 +202,16 @@ class Amqp10Publisher:
         self._session.close()
 
 
-class TwoWayPublisher:
-    """Each run of letters of one kind goes by its protocol; AMQP 1.0 is connected to when there is one."""
-
-    def __init__(
-        self,
-        broker: RabbitBroker,
-        plan: str,
-        window: int,
-        route: Callable[[Target], tuple[str, str]] = address_of,
-    ) -> None:
-        """Connect; raises BrokerError."""
-        self._by_0_9_1 = RabbitPublisher(broker, plan, window, route)
-        self._connect = partial(Amqp10Publisher, broker, plan, window, route)
-        self._by_1_0: Publisher | None = None
-        self._next: Outgoing | None = None
-
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """See `Publisher.publish`."""
-        self._next = next(outgoing, None)
-        try:
-            while self._next is not None:
-                publisher = self._publisher_of(self._next)
-                yield from publisher.publish(self._run(outgoing), writing)
-        except DlqError:
-            if self._next is not None:
-                yield Sent(self._next.number, "in_doubt", _ENDED)
-            raise
-
-    def _publisher_of(self, letter: Outgoing) -> Publisher:
-        if not message.is_block(letter.record.raw_properties):
-            return self._by_0_9_1
-        if self._by_1_0 is None:
-            self._by_1_0 = self._connect()
-        return self._by_1_0
-
-    def _run(self, outgoing: Iterator[Outgoing]) -> Iterator[Outgoing]:
-        """Letters up to the first of the other kind, which waits."""
-        kind = message.is_block(self._next.record.raw_properties) if self._next else False
-        while self._next is not None and message.is_block(self._next.record.raw_properties) is kind:
-            letter, self._next = self._next, None
-            yield letter
-            self._next = next(outgoing, None)
-
-    def close(self) -> None:
-        """See `Publisher.close`."""
-        self._by_0_9_1.close()
-        if self._by_1_0 is not None:
-            self._by_1_0.close()
+def two_ways(
+    broker: RabbitBroker,
+    plan: str,
+    window: int,
+    route: Callable[[Target], tuple[str, str]] = address_of,
+) -> Publisher:
+    """By 0-9-1, and what AMQP 1.0 alone carries by it, when there is any. Connects; raises BrokerError."""
+    by_1_0 = partial(Amqp10Publisher, broker, plan, window, route)
+    return TwoWayPublisher(
+        RabbitPublisher(broker, plan, window, route),
+        by_1_0,
+        lambda letter: message.is_block(letter.record.raw_properties),
+    )

@@ -28,7 +28,7 @@ from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_patt
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, opened
+from dlq.connectors.rabbitmq.amqp10_publisher import opened, two_ways
 from dlq.connectors.rabbitmq.amqp10_reading import TwoWayReading
 from dlq.connectors.rabbitmq.amqp10_stream import StreamLook
 from dlq.connectors.rabbitmq.connection import (
@@ -240,7 +240,7 @@ class RabbitConnector:
     def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
         """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived. What
         only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
-        made_as = rabbitmq_witness.WitnessedPublisher if witness else TwoWayPublisher
+        made_as = rabbitmq_witness.WitnessedPublisher if witness else two_ways
         return made_as(self._broker, plan, window)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:

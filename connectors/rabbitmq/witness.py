@@ -30,7 +30,7 @@ from dlq.connectors.base import Outgoing, Presence, Sent, Target, Writing, unmar
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link
-from dlq.connectors.rabbitmq.amqp10_publisher import TwoWayPublisher, address, opened
+from dlq.connectors.rabbitmq.amqp10_publisher import address, opened, two_ways
 from dlq.connectors.rabbitmq.connection import (
     as_our_error,
     connect,
@@ -73,7 +73,7 @@ def queue_of(plan: str) -> str:
 
 
 class WitnessedPublisher:
-    """A `TwoWayPublisher` whose letters for queues leave proof."""
+    """What `two_ways` gives, whose letters for queues leave proof."""
 
     def __init__(self, broker: RabbitBroker, plan: str, window: int) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
@@ -82,7 +82,7 @@ class WitnessedPublisher:
         with _Channel(broker) as channel:
             channel.exchange_declare(exchange_of(plan), "direct", durable=True)
             channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
-        self._inner = TwoWayPublisher(broker, plan, window, self._route)
+        self._inner = two_ways(broker, plan, window, self._route)
 
     def _route(self, target: Target) -> tuple[str, str]:
         if target.kind == "exchange":

@@ -1,0 +1,173 @@
+"""Replays by AMQP 1.0, of messages that came to Artemis by it: in transactions, each with a marker, as by
+STOMP.
+
+What is given to `letter` and `marker` goes to the socket at once: the size of a frame, and how many the
+broker takes, are the session's. Markers are looked for by STOMP, so what is sent there must be found here.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import TypeVar
+
+from dlq.connectors.activemq.amqp10_records import message_to_send
+from dlq.connectors.activemq.amqp10_session import opened_at, refusal
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.marker import Trail, marker_body, marker_queue, remove, trail
+from dlq.connectors.activemq.refusals import RolledBack
+from dlq.connectors.activemq.stomp_connection import Link as StompLink
+from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.session import Link, Outcome
+from dlq.connectors.amqp10.transactions import Transactions
+from dlq.connectors.amqp10.values import TRUE, binary, described, sequence, symbol
+from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.links import LinkLostError
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
+
+Told = TypeVar("Told")
+_CAPABILITIES = {"queue": symbol("queue"), "topic": symbol("topic")}
+_ANCHORING = "0"
+_CREDIT_SECONDS = 60.0
+
+
+class Amqp10Sender:
+    """One connection; see `dlq.connectors.activemq.senders.Sender`."""
+
+    artemis = True
+
+    def __init__(self, broker: ActiveMQBroker) -> None:
+        """Connects. Raises BrokerError."""
+        self._broker = broker
+        self._session, self.node = opened_at(broker)
+        self.place = f"{broker.name} ({self.node})"
+        self._transactions = self._within(lambda: Transactions(self._session))
+        self._links: dict[Target, Link] = {}
+        self._ids: dict[str, bytes] = {}
+        self._sent: dict[str, list[int]] = {}
+        """Transaction -> its id, and the numbers of what was sent in it and is not answered."""
+        self._awaited: dict[str, list[int]] = {}
+        """Receipt -> the numbers whose outcomes it stands for."""
+        self._refusing: str | None = None
+        self._refused: set[str] = set()
+        self._receipts = 0
+
+    def begin_run(self, plan: str, anchor: str) -> None:
+        """The anchor is left here, and must be found by STOMP. Raises ConfigError."""
+        done = self.new_receipt()
+        self.begin(_ANCHORING)
+        self.marker(plan, marker_body(anchor), _ANCHORING, self.new_receipt())
+        self.commit(_ANCHORING, done)
+        self.wait_for(done)
+        with closing(StompLink(self._broker)) as link:
+            found = trail(link, plan)
+            if not found.shared and anchor not in found.lasting | found.mortal:
+                setting = "amqp_url" if self._broker.amqp_url else "openwire_url"
+                other = f"{self.node} is another broker than {link.node} of url"
+                raise ConfigError(
+                    f"brokers.{self._broker.name}.{setting}: {other}; what is sent there is not found here"
+                )
+
+    def new_receipt(self) -> str:
+        """See `Sender`."""
+        self._receipts += 1
+        return str(self._receipts)
+
+    def begin(self, transaction: str) -> bytes:
+        """A transaction of the broker's, whose id it gives."""
+        self._ids[transaction] = self._within(self._transactions.begin)
+        self._sent[transaction] = []
+        return b""
+
+    def letter(self, letter: Outgoing, transaction: str) -> bytes:
+        """Send the message, its bare message as it was; one that cannot be sent is `why_refused`."""
+        link = self._within(lambda: self._link_to(letter.target))
+        self._refusing = None
+        try:
+            encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers)
+        except ValueError as error:
+            self._refusing = f"it cannot be encoded: {error}"
+            return b""
+        if len(encoded) > link.most_bytes:
+            self._refusing = f"{len(encoded)} bytes are more than {self.place} takes ({link.most_bytes})"
+        else:
+            self._give(link, encoded, transaction)
+        return b""
+
+    def why_refused(self, command: bytes) -> str | None:
+        """Of the last letter."""
+        del command
+        return self._refusing
+
+    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
+        """A persistent message into the plan's queue."""
+        header = described(message.HEADER, sequence([TRUE]))
+        encoded = header + described(message.DATA, binary(body))
+        link = self._within(lambda: self._link_to(Target("queue", marker_queue(plan))))
+        self._give(link, encoded, transaction)
+        self._awaited[receipt] = self._sent.pop(transaction)
+        return b""
+
+    def commit(self, transaction: str, receipt: str) -> bytes:
+        """Ask for the commit."""
+        ended = self._within(lambda: self._transactions.end(self._ids.pop(transaction)))
+        self._awaited[receipt] = [ended]
+        return b""
+
+    def _give(self, link: Link, encoded: bytes, transaction: str) -> None:
+        state = frames.in_transaction(self._ids[transaction])
+        self._sent[transaction].append(self._within(lambda: self._session.send(link, encoded, state)))
+
+    def _link_to(self, target: Target) -> Link:
+        """With credit."""
+        if target not in self._links:
+            there = frames.terminus(frames.SENDER, target.name, _CAPABILITIES[target.kind])
+            self._links[target] = self._session.attach_to(frames.SENDER, there)
+        link = self._links[target]
+        waited = time.monotonic()
+        while link.credit <= 0:
+            self._session.turn(1.0)
+            if time.monotonic() - waited > _CREDIT_SECONDS:
+                raise LinkLostError(f"it takes nothing for {target} for {_CREDIT_SECONDS:.0f} s")
+        return link
+
+    def send(self, data: bytes) -> None:
+        """Everything was sent when it was made."""
+
+    def wait_for(self, receipt: str) -> None:
+        """Until all that the receipt stands for is answered. Raises what the broker refused."""
+        numbers = self._awaited.pop(receipt)
+        outcomes = self._within(lambda: [self._transactions.outcome_of(number) for number in numbers])
+        refused = [outcome for outcome in outcomes if outcome.code != frames.ACCEPTED]
+        if refused:
+            self._refused.add(receipt)
+            raise self._refusal(refused[0])
+
+    def _refusal(self, outcome: Outcome) -> BrokerError:
+        said = outcome.detail or f"outcome {outcome.code:#x}"
+        error = refusal(self.place, str((outcome.fields or [("",)])[0]), said)
+        meaning = AccessDenied if isinstance(error, AccessDenied) else RolledBack
+        return meaning(str(error))
+
+    def was_refused(self, receipt: str) -> bool:
+        """Whether it was the command with this receipt that was refused."""
+        return receipt in self._refused
+
+    def _within(self, step: Callable[[], Told]) -> Told:
+        try:
+            return step()
+        except LinkLostError as error:
+            raise ConnectionLost(f"{self.place}: the connection of AMQP 1.0 ended: {error}") from error
+
+    def trail(self, plan: str) -> Trail:
+        """Over a connection by STOMP."""
+        with closing(StompLink(self._broker)) as link:
+            return trail(link, plan)
+
+    def forget(self, plan: str) -> None:
+        """Acknowledge them, by STOMP."""
+        with closing(StompLink(self._broker)) as link:
+            remove(link, plan)
+
+    def close(self) -> None:
+        """Let go of the connection, and of transactions that are open; never raises."""
+        self._session.close()

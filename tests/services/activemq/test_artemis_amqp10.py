@@ -1,0 +1,193 @@
+"""What came to Artemis by AMQP 1.0 is read by it, as it is, and goes back by it, as it was."""
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, timestamp, ubyte, ulong
+from support.brokers.activemq.amqp import connected, died, encoded, received
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
+from support.brokers.activemq.sending import outgoing, published
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.activemq.bodies import readable
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.amqp10 import message
+from dlq.connectors.base import Target
+from dlq.core.record import Record
+
+pytestmark = [pytest.mark.activemq, on_artemis]
+SEVEN = uuid.UUID(int=7)
+BODIES: list[dict[str, Any]] = [
+    {"body": b'{"order": {"id": 5}}', "inferred": True, "content_type": "application/json"},
+    {"body": "wört"}, {"body": 42}, {"body": None}, {"body": b"\xff\0", "inferred": False},
+    {"body": {"list": [1, SEVEN]}}, {"body": [1, "a", {"k": 5}]}, {"body": [1, 2], "inferred": True},
+    {"body": Array(UNDESCRIBED, Data.INT, 1, 2)}, {"body": SEVEN},
+]  # fmt: skip
+VALUES = [
+    "text", 5, ulong(2**63), 0.5, True, None, b"\xff", float("nan"), decimal64(5), SEVEN, char("c"),
+    timestamp(1_700_000_000_000), symbol("s"), ubyte(7), "null",
+]  # fmt: skip
+IDS = ["text", ulong(7), SEVEN, b"\xff\0"]
+
+
+def of_each_kind() -> list[Message]:
+    """Every body, every type of a property, and every type of an id that AMQP 1.0 has."""
+    made = [Message(durable=True, **each) for each in BODIES]
+    made += [Message(body=b"x", inferred=True, durable=True, properties={"value": each}) for each in VALUES]
+    made += [Message(body=b"x", inferred=True, durable=True, id=i, correlation_id=i) for i in IDS]
+    full = {
+        "user_id": b"someone", "subject": "s", "reply_to": "answers", "content_type": "text/plain",
+        "content_encoding": "gzip", "group_id": "g", "group_sequence": 3, "reply_to_group_id": "r",
+        "creation_time": 1_700_000_000.0, "priority": 7,
+        "properties": {"cloudEvents:id": "1", "cloudEvents:specversion": "1.0"},
+        "annotations": {symbol("x-opt-mine"): SEVEN},
+    }  # fmt: skip
+    made.append(Message(body=bytes(range(256)) * 1200, inferred=True, durable=True))  # a large message
+    return [Message(body="full", durable=True, **full), *made]  # in the order of their priorities
+
+
+@pytest.fixture
+def place(stomp: Place) -> Iterator[Place]:
+    """A queue of this test's own, at an address of its name."""
+    make_queue(stomp, stomp.queue)
+    one = by_openwire(stomp)
+    yield one
+    one.connector.close()
+
+
+def make_queue(place: Place, queue: str) -> None:
+    management = Management(place.settings)
+    settings = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
+    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
+    management._ask(asked, json.dumps([json.dumps(settings), True]))
+    management.close()
+
+
+def of(place: Place, records: list[Record]) -> list[Record]:
+    """Those that died in this test's own queue."""
+    return [record for record in records if record.headers.get("_AMQ_ORIG_QUEUE") == place.queue]
+
+
+def bare(whole: bytes) -> bytes:
+    """The bare message, which begins with the properties."""
+    kept = [s for s in message._sections(whole, whole=True) if s.code >= message.PROPERTIES]
+    return b"".join(whole[section.start : section.end] for section in kept)
+
+
+def without_to(whole: bytes) -> bytes:
+    """The bare message without the place that Artemis writes into it when a letter dies."""
+    block, body, _ = message.split(whole)
+    sent = message.to_send(block, lambda _name: False, {}, {}, {"to": b"\x40"})
+    return bare(message.joined(sent, body))
+
+
+def test_each_kind_of_message_is_archived_once_and_goes_back_byte_for_byte(place: Place) -> None:
+    messages = of_each_kind()
+    died(place, place.queue, *messages)
+    place.send(b"by stomp", queue="DLQ")
+    before = encoded(place, "DLQ", len(messages) + 1)
+    records, left, reading = place.pull("drain", "DLQ")
+    assert (left, reading.complete, reading.settled()) == ([], True, len(records))
+    assert place.pull("drain", "DLQ")[0] == []
+    own = of(place, records)
+    assert len(own) == len(messages)
+    assert [r.body for r in records if r not in own] == [b"by stomp"]
+    target = place.connector.target_of(own[0], "origin")
+    assert target == Target("queue", place.queue)
+    letters = outgoing(own, target)
+    previews = [place.connector.preview(o.record, o.target, o.provenance, False) for o in letters]
+    assert {(one.problem, tuple(one.unless_named)) for one in previews} == {(None, ())}
+    assert {s.outcome for s in published(place, place.queue, letters)} == {"confirmed"}
+    after = encoded(place, place.queue, len(messages))
+    assert sorted(map(without_to, after)) == sorted(without_to(one) for one in before[: len(messages)])
+    back = received(place, place.queue, len(messages))
+    for was, now in zip(messages, back, strict=True):
+        assert (now.id, now.correlation_id, now.address) == (was.id, was.correlation_id, was.address)
+        assert (now.content_type, now.user_id, now.durable) == (was.content_type, was.user_id, True)
+    assert (back[0].priority, back[0].annotations["x-opt-mine"]) == (7, SEVEN)
+    assert back[0].annotations["dlq_replay_of"] == own[0].record_id
+
+
+def test_columns_show_the_message_and_not_its_encoding(place: Place) -> None:
+    died(place, place.queue, *[Message(durable=True, **each) for each in BODIES])
+    own = of(place, place.drain("DLQ"))
+    assert [r.body for r in own[:2]] == [b'{"order": {"id": 5}}', "wört".encode()]
+    assert (own[0].body_size, own[0].content_type) == (20, "application/json")
+    assert (own[0].origin, own[0].dead_letter_queue) == (place.queue, "DLQ")
+    assert (own[0].physical_id or "").isdecimal()
+    shown = [readable(r.body, r.properties) for r in own]
+    assert [one and one[0] for one in shown[:4]] == [None, None, 42, None]
+    assert (shown[5] or ("",))[0] == {"list": [1, str(SEVEN)]}
+
+
+def test_a_letter_dies_again_with_what_its_replay_left_on_it(place: Place) -> None:
+    died(place, place.queue, Message(body="x", durable=True, ttl=3600))
+    [record] = of(place, place.drain("DLQ"))
+    [letter] = outgoing([record], Target("queue", place.queue))
+    assert [s.outcome for s in published(place, place.queue, [letter])] == ["confirmed"]
+    died(place, place.queue)
+    with connected(place) as connection:
+        receiver = connection.create_receiver(place.queue)
+        assert receiver.receive(timeout=20).expiry_time == 0
+        receiver.reject()
+    [again] = of(place, place.drain("DLQ"))
+    assert again.headers["dlq_replay_of"] == record.record_id
+    assert again.headers["_AMQ_ORIG_QUEUE"] == place.queue
+
+
+def test_a_copy_changes_nothing(place: Place) -> None:
+    died(place, place.queue, *[Message(body=b"%d" % n, inferred=True, durable=True) for n in range(5)])
+    copied = of(place, place.pull("copy", "DLQ", force=True)[0])
+    taken = of(place, place.drain("DLQ"))
+    assert [r.record_id for r in copied] == [r.record_id for r in taken]
+    assert [r.body for r in taken] == [b"%d" % n for n in range(5)]
+
+
+def test_a_limit_counts_both_kinds(place: Place) -> None:
+    died(place, place.queue, *[Message(body=b"x", durable=True) for _ in range(3)])
+    place.send(*[b"y"] * 3, queue="DLQ")
+    assert [len(place.drain("DLQ", limit=4)), len(place.drain("DLQ"))] == [4, 2]
+
+
+def test_a_subscription_gets_back_what_died_in_it(place: Place) -> None:
+    news, sub = f"{place.queue}.news", f"{place.queue}.sub"
+    management = Management(place.settings)
+    settings = {"name": sub, "address": news, "routing-type": "MULTICAST", "durable": True}
+    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
+    management._ask(asked, json.dumps([json.dumps(settings), True]))
+    management.close()
+    with connected(place) as connection:
+        connection.create_sender(news).send(Message(body=b"x", durable=True))
+        receiver = connection.create_receiver(f"{news}::{sub}")
+        receiver.receive(timeout=20)
+        receiver.reject()
+    [record] = [r for r in place.drain("DLQ") if r.headers.get("_AMQ_ORIG_QUEUE") == sub]
+    target = place.connector.target_of(record, "origin")
+    assert target == Target("queue", f"{news}::{sub}")
+    assert [s.outcome for s in published(place, news, outgoing([record], target))] == ["confirmed"]
+    assert [bytes(one.body) for one in received(place, f"{news}::{sub}", 1)] == [b"x"]
+
+
+def test_without_amqp_what_was_read_by_it_stays_and_says_why(place: Place, stomp: Place) -> None:
+    died(place, place.queue, Message(body=b"x", durable=True))
+    [record] = of(place, place.drain("DLQ"))
+    preview = stomp.connector.preview(record, Target("queue", place.queue), {}, False)
+    assert preview.problem == "it came by AMQP 1.0, and goes back only by it: set amqp_url"
+
+
+def test_an_amqp_url_is_enough(stomp: Place) -> None:
+    make_queue(stomp, stomp.queue)
+    settings = replace(stomp.settings, amqp_url=f"amqp://127.0.0.1:{stomp.broker.amqp}")
+    place = replace(stomp, settings=settings, connector=ActiveMQConnector(settings))
+    died(place, place.queue, Message(body=b"x", durable=True, properties={"id": SEVEN}))
+    [record] = of(place, place.drain("DLQ"))
+    assert record.headers["id"] == str(SEVEN)
+    assert [
+        s.outcome for s in published(place, place.queue, outgoing([record], Target("queue", place.queue)))
+    ] == ["confirmed"]
+    assert received(place, place.queue, 1)[0].properties == {"id": SEVEN}
+    place.connector.close()

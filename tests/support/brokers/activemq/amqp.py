@@ -1,0 +1,67 @@
+"""Artemis by AMQP 1.0, as a client of other hands speaks it: messages that die, and what comes back."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from proton import Message
+from proton.utils import BlockingConnection
+from support.brokers.activemq.fixtures import Place
+
+from dlq.connectors.activemq.amqp10_session import opened
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.session import Delivery
+
+
+@contextmanager
+def connected(place: Place) -> Iterator[Any]:
+    """A connection of python-qpid-proton."""
+    server = f"amqp://127.0.0.1:{place.broker.amqp}"
+    user, password = place.broker.user, place.broker.password
+    with closing(
+        BlockingConnection(server, user=user, password=password, allowed_mechs="PLAIN", timeout=20)
+    ) as connection:
+        yield connection
+
+
+def died(place: Place, queue: str, *messages: Message) -> None:
+    """Send them to a queue, whose consumer rejects each."""
+    with connected(place) as connection:
+        sender = connection.create_sender(queue)
+        for message in messages:
+            sender.send(message)
+        receiver = connection.create_receiver(queue)
+        for _ in messages:
+            receiver.receive(timeout=20)
+            receiver.reject()
+
+
+def received(place: Place, queue: str, number: int) -> list[Message]:
+    """What a consumer of a queue gets and accepts."""
+    with connected(place) as connection:
+        receiver = connection.create_receiver(queue)
+        found = []
+        for _ in range(number):
+            found.append(receiver.receive(timeout=20))
+            receiver.accept()
+        return found
+
+
+def encoded(place: Place, queue: str, number: int) -> Sequence[bytes]:
+    """The messages of a queue byte for byte; they stay there."""
+    session = opened(place.settings)
+    try:
+        link = session.attach(frames.RECEIVER, queue)
+        found: list[Delivery] = []
+        deadline = time.monotonic() + 20
+        while len(found) < number and time.monotonic() < deadline:
+            session.ask(link, number - len(found))
+            while not link.is_answered:
+                session.turn(0.2)
+            found += session.take()
+        for one in found:
+            session.settle_unanswered(one.number, one.number, frames.state(frames.RELEASED))
+        return [one.message for one in found]
+    finally:
+        session.close()
