@@ -1,7 +1,6 @@
 """The rules of the user's configuration, carried out in this process: conditions over a record's columns and
 its verdict, which Spark understands the same (`spark.user_rules`)."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dlq.analyzers.asked import Asked
+from dlq.analyzers.conditions import condition
 from dlq.archive.schema import SEGMENT
 from dlq.core.causes import proof_of
 from dlq.core.errors import ArchiveError, ConfigError
@@ -30,8 +30,8 @@ def applied(letters: pa.Table, asked: Asked) -> pa.Table:
     if not rules:
         return letters.append_column("user_rule", pa.nulls(len(letters), pa.string()))
     with closing(_connected(letters)) as connection:
-        condition = _conditions(connection, rules)
-        found = {identity: rules[number] for identity, number in _held(connection, condition, asked)}
+        number_of = _conditions(connection, rules)
+        found = {identity: rules[number] for identity, number in _held(connection, number_of, asked)}
     names = zip(*(letters[name].to_pylist() for name in IDENTITY), strict=True)
     mine = [found.get(name) for name in names]
     for name, said in _SAID.items():
@@ -51,18 +51,6 @@ _SAID: Mapping[str, Callable[[Rule], Any]] = {
 """What a rule that names a cause says of a verdict."""
 
 
-_CALLS_JAVA = re.compile(r"(?i)\b(?:java_method|try_reflect|reflect)\b")
-"""Functions of Spark that run any static method of Java. A configuration is the user's own, but rules are
-copied."""
-
-
-def refuse_java(rule: Rule) -> None:
-    """Raises ConfigError for a condition that would run Java."""
-    if forbidden := _CALLS_JAVA.search(rule.where):
-        told = f"{forbidden[0]} runs code of Java's and cannot be part of a rule"
-        raise ConfigError(f"rule {rule.name!r}: {told}")
-
-
 def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
@@ -75,17 +63,14 @@ def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
 def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) -> str:
     """The number of the first rule that holds, as an expression."""
     import duckdb
-    from sqlglot import transpile
-    from sqlglot.errors import SqlglotError
 
     parts = []
     connection.register("records", SEGMENT.empty_table())
     for number, rule in enumerate(rules):
-        refuse_java(rule)
+        where = condition(rule, "duckdb")
         try:
-            (where,) = transpile(rule.where, read="spark", write="duckdb")
             connection.execute(_query(connection, f"({where})"))
-        except (SqlglotError, ValueError, duckdb.Error) as error:
+        except duckdb.Error as error:
             reason = next(line for line in (*str(error).splitlines(), "no reason given") if line.strip())
             told = f"where = {rule.where!r} is no condition over a record's columns: {reason}"
             raise ConfigError(f"rule {rule.name!r}: {told}") from error
@@ -93,7 +78,7 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
     return f"CASE {' '.join(parts)} END"
 
 
-def _query(connection: "duckdb.DuckDBPyConnection", condition: str) -> str:
+def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
     said = [name for name in connection.table("judged").columns if name not in SEGMENT.names]
     plain = [f'r."{name}"' for name in SEGMENT.names if name not in BETTER]
     better = [
@@ -106,11 +91,11 @@ def _query(connection: "duckdb.DuckDBPyConnection", condition: str) -> str:
         [*plain, *better, *(f'j."{name}"' for name in said), "try(decode(r.body)) AS body_text"]
     )
     inner = f"SELECT {columns} FROM records r JOIN judged j USING (source, record_id)"
-    return f"SELECT source, record_id, {condition} AS number FROM ({inner}) WHERE number IS NOT NULL"
+    return f"SELECT source, record_id, {number} AS number FROM ({inner}) WHERE number IS NOT NULL"
 
 
 def _held(
-    connection: "duckdb.DuckDBPyConnection", condition: str, asked: Asked
+    connection: "duckdb.DuckDBPyConnection", number_of: str, asked: Asked
 ) -> Iterator[tuple[tuple[str, str], int]]:
     """Of each letter of which a rule holds its identity and the rule's number; one row group at a time."""
     for manifest in asked.chosen:
@@ -119,7 +104,7 @@ def _held(
                 for number in range(file.num_row_groups):
                     connection.register("records", file.read_row_group(number).cast(SEGMENT))
                     for source, record_id, rule in connection.execute(
-                        _query(connection, condition)
+                        _query(connection, number_of)
                     ).fetchall():
                         yield (source, record_id), rule
         except (OSError, pa.ArrowException) as error:

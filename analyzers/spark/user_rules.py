@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dlq.analyzers.conditions import condition
 from dlq.analyzers.spark.duplicates import IDENTITY
-from dlq.analyzers.user_rules import refuse_java
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
@@ -21,9 +21,8 @@ def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -
     from pyspark.sql import functions as F
 
     asked = _asked(letters, records)
-    for rule in rules:
-        _check(asked, rule)
-    holding = F.coalesce(*(F.when(F.expr(f"({rule.where})"), F.lit(n)) for n, rule in enumerate(rules)))
+    conditions = [_checked(asked, rule) for rule in rules]
+    holding = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))
     held = asked.select(*IDENTITY, holding.alias("number")).filter(F.col("number").isNotNull())
     names = F.array(*(F.lit(rule.name) for rule in rules))[F.col("number")]
     causes = F.array(*(F.lit(rule.cause) for rule in rules))[F.col("number")].cast("string")
@@ -59,14 +58,15 @@ def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
     )
 
 
-def _check(asked: "DataFrame", rule: Rule) -> None:
+def _checked(asked: "DataFrame", rule: Rule) -> str:
     from pyspark.errors import PySparkException
 
-    refuse_java(rule)
+    where = f"({condition(rule)})"
     try:
-        asked.filter(f"({rule.where})").schema  # noqa: B018 - Spark resolves it now
+        asked.filter(where).schema  # noqa: B018 - Spark resolves it now
     except PySparkException as error:
         reason = (error.getMessage() or str(error)).splitlines()[0]
         raise ConfigError(
             f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: {reason}"
         ) from error
+    return where

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp")
-DEPENDING = ("tls", "openwire", "views", "user_sql", "cleartext", "metrics")
+DEPENDING = ("tls", "hostile_ledgers", "conditions", "openwire", "views", "user_sql", "cleartext", "metrics")
 """Words in the names of the test modules that depend most on what a library does."""
 IMPORT_ALL = """
 import dlq.core, importlib, json, pkgutil

@@ -1,0 +1,43 @@
+"""Conditions of rules, and what each is for one letter."""
+
+import pyarrow as pa
+
+from dlq.core.settings import Rule
+
+
+def rule(where: str) -> Rule:
+    return Rule("mine", where, "expired")
+
+
+SAME = {
+    "failure_text like '%504%' or exception_message like '%gateway%'": True,
+    "headers['x-tenant'] = '42'": True,
+    "headers['none'] = '42'": None,
+    "deaths[0].reason = 'expired'": True,
+    "size(deaths) > 1": False,
+    "exists(deaths, d -> d.reason = 'expired')": True,
+    "dead_at > now() - interval 1 day": False,
+    "origin rlike '^o.*s$' and attempts between 1 and 3": True,
+    "lower(upper(origin)) = 'orders' and length(origin) = 6": True,
+    "cast(headers['x-tenant'] as int) > 41": True,
+    "origin in ('orders', 'pay') and not (origin is null)": True,
+    "coalesce(headers['none'], 'x') = 'x' -- a remark */": True,
+    "origin <=> null": False,
+    "get_json_object(body_text, '$.a.b') = 'c'": True,
+    "array_contains(map_keys(headers), 'x-tenant')": True,
+    "origin = 'o\\'rders'": False,
+    "startswith(origin, 'ord') and contains(origin, 'der') and instr(origin, 'd') = 3": True,
+}
+"""Condition -> what it is for the letter below."""
+LETTER = pa.Table.from_pylist([
+    {
+        "origin": "orders", "attempts": 2, "failure_text": "answered 504", "exception_message": None,
+        "headers": [("x-tenant", "42")], "deaths": [{"reason": "expired"}], "body_text": '{"a": {"b": "c"}}',
+        "dead_at": 0,
+    }
+], schema=pa.schema([
+    ("origin", pa.string()), ("attempts", pa.int64()), ("failure_text", pa.string()),
+    ("exception_message", pa.string()), ("headers", pa.map_(pa.string(), pa.string())),
+    ("deaths", pa.list_(pa.struct([("reason", pa.string())]))), ("body_text", pa.string()),
+    ("dead_at", pa.timestamp("us", "UTC")),
+]))  # fmt: skip
