@@ -202,6 +202,7 @@ class _Pull:
             finally:
                 self._last_number = attempt.last_number
             result.partial = result.partial or not reading.complete
+            result.notes += [note for note in reading.notes if note not in result.notes]
         finally:
             if result.snapshot is not None:
                 result.snapshot -= expected - (reading.snapshot or 0)

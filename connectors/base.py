@@ -110,7 +110,8 @@ class Reading(Protocol):
     """What could be learned of the source: queue type, limits, TTL, bindings, retention (JSON-able)."""
 
     notes: Sequence[str]
-    """Plain sentences for the user about this reading (what it changes, what it cannot prove)."""
+    """Plain sentences for the user about this reading (what it changes, what it cannot prove), and after
+    `batches` ended, why it is not complete, where that is known."""
 
     def batches(self) -> Iterator[Batch]:
         """The letters in order, in batches of at most `batch_rows` and about `batch_bytes`.

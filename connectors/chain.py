@@ -1,6 +1,6 @@
 """Several queues read one after the other as one reading: a pattern over individual DLQs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dlq.connectors.base import Batch, Mode
@@ -41,6 +41,10 @@ class Part(Protocol):
         ...
 
 
+WhyIncomplete = Callable[[str, int], Sequence[str]]
+"""Of a queue that gave less than it has, and the letters of it that we hold: sentences for the user."""
+
+
 class Scan(Protocol):
     """One queue that is to be read."""
 
@@ -77,9 +81,15 @@ class ChainReading:
     settles_at_once = False
 
     def __init__(
-        self, scans: Sequence[Scan], mode: Mode, limit: int | None, shared: Mapping[str, Any] | None = None
+        self,
+        scans: Sequence[Scan],
+        mode: Mode,
+        limit: int | None,
+        shared: Mapping[str, Any] | None = None,
+        why_incomplete: WhyIncomplete | None = None,
     ) -> None:
         """`shared` is topology that belongs to no queue alone."""
+        self._why_incomplete = why_incomplete
         self._scans, self._mode, self._limit = scans, mode, limit
         self._open: list[tuple[int, Part]] = []
         depths = [scan.depth for scan in scans if scan.depth is not None]
@@ -106,6 +116,9 @@ class ChainReading:
             base += reading.position
             seen += reading.seen
             complete = complete and reading.complete
+            if not reading.complete and self._why_incomplete is not None:
+                held = reading.seen - (reading.position if self._mode == "drain" else 0)
+                self.notes = [*self.notes, *self._why_incomplete(scan.queue, held)]
             if self._mode == "copy":
                 reading.close()
                 self._open.pop()

@@ -31,6 +31,8 @@ _ATTRIBUTES = {
     "ConsumerCount": "consumerCount",
     "DeliveringCount": "deliveringCount",
     "MessagesAcknowledged": "messagesAcknowledged",
+    "Paused": "paused",
+    "ScheduledCount": "scheduledCount",
 }
 
 

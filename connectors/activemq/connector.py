@@ -13,7 +13,7 @@ from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.inspection import inspection
+from dlq.connectors.activemq.inspection import bridged, inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.marker import Trail, marker_queue
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
@@ -22,6 +22,7 @@ from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
 from dlq.connectors.activemq.senders import Sender, StompSender
+from dlq.connectors.activemq.silence import why_silent
 from dlq.connectors.activemq.sockets import by_openwire, is_openwire
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
@@ -41,7 +42,7 @@ from dlq.connectors.base import (
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import ChainReading
+from dlq.connectors.chain import ChainReading, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import ConfigError
 from dlq.core.failure_headers import Keep
@@ -98,7 +99,16 @@ class ActiveMQConnector:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.named(queue_of(request.source))
         scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
-        return ChainReading(scans, request.mode, request.limit)
+        reading = ChainReading(scans, request.mode, request.limit, why_incomplete=self._why_silent(request))
+        if request.mode == "drain":
+            reading.notes = [*reading.notes, *bridged(self._queues)]
+        return reading
+
+    def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
+        """A browse may end early by itself; what takes letters and gets none meets with something."""
+        if request.mode == "copy" and not request.force:
+            return None
+        return lambda queue, held: why_silent(self._queues, queue, held)
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """Where the letter died; on Artemis the queue of its subscription alone, where it names one. A divert

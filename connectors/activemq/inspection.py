@@ -1,12 +1,13 @@
 """What `dlq doctor` says of an ActiveMQ source."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.activemq.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.queue_scan import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
 from dlq.connectors.activemq.queues import Queues
+from dlq.connectors.activemq.silence import obstacles_of
 from dlq.connectors.base import Inspection
 from dlq.core.errors import BrokerError
 
@@ -29,6 +30,10 @@ _NO_PLUGIN = (
 )
 _OR_JOLOKIA = f"{NO_MANAGEMENT}; or set jolokia_url"
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
+BRIDGED = (
+    "this broker has bridges to others ({}): a consumer here is given their letters of the same queue, too, "
+    "about 1,000 for each pull; a drain takes them, and they are no more on the others"
+)
 _LEFT_ON_ARTEMIS = (
     "A pull that is killed counts one delivery for each letter it held; after max-delivery-attempts (10) "
     "a letter moves from the DLQ to the DLQ and its origin is lost."
@@ -51,8 +56,22 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
         warnings=[
             *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
             *([] if by_openwire else [_EMPTY_BODIES]),
+            *bridged(queues),
+            *(f"{name} gives nothing: {why}." for name, why in _obstacles(found)),
         ],
     )
+
+
+def bridged(queues: Queues) -> list[str]:
+    """What a network of brokers does to a drain."""
+    bridges = queues.bridges()
+    return [BRIDGED.format(", ".join(bridges))] if bridges else []
+
+
+def _obstacles(found: Mapping[str, QueueFacts | None]) -> Iterator[tuple[str, str]]:
+    for name, facts in found.items():
+        for why in obstacles_of(facts.facts) if facts is not None and facts.depth else ():
+            yield name, why
 
 
 def _facts(found: Mapping[str, QueueFacts | None], known: Sequence[QueueFacts]) -> dict[str, Any]:

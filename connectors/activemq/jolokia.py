@@ -26,6 +26,7 @@ _CLASSIC_READ = (
     "ConsumerCount",
     "DequeueCount",
     "MemoryPercentUsage",
+    "CursorPercentUsage",
     "MaxPageSize",
     "DLQ",
     "Paused",
@@ -34,6 +35,13 @@ _ARTEMIS = (
     "org.apache.activemq.artemis:"
     "broker=*,component=addresses,address=*,subcomponent=queues,routing-type=*,queue=*"
 )
+_CLIENTS = (
+    "org.apache.activemq:type=Broker,brokerName=*,connector=clientConnectors,"
+    "connectorName=*,connectionViewType=clientId,connectionName=*"
+)
+_BRIDGES = "org.apache.activemq:type=Broker,brokerName=*,connector=networkConnectors,networkConnectorName=*"
+_BRIDGED = re.compile(r".*_(?:outbound|inbound_.*)")
+"""The client ids of other brokers' bridges (DemandForwardingBridgeSupport)."""
 _BROKER_NAME = re.compile(r"brokerName=[^,]+")
 _ARTEMIS_READ = (
     "Name",
@@ -99,6 +107,20 @@ class Jolokia:
             }
         except (KeyError, ValueError, TypeError, OverflowError) as error:
             raise self._no_jolokia() from error
+
+    def bridges(self) -> list[str]:
+        """The bridges to and from other brokers that a Classic broker has now, by their names."""
+        clients = [str(one.get("ClientId")) for one in self._read(_CLIENTS, ("ClientId",)).values()]
+        own = [str(one.get("Name")) for one in self._read(_BRIDGES, ("Name",)).values()]
+        return sorted({*own, *(name for name in clients if _BRIDGED.fullmatch(name))})
+
+    def exclusive_consumers(self, queue: str) -> int:
+        """How many consumers of a Classic queue are exclusive: one of them gets all."""
+        mbean = self._mbean(queue)
+        if mbean is None:
+            return 0
+        consumers = self._read(f"{mbean},endpoint=Consumer,clientId=*,consumerId=*", ("Exclusive",))
+        return sum(one.get("Exclusive") is True for one in consumers.values())
 
     def message(self, queue: str, message_id: str) -> Mapping[str, Any] | None:
         """One message of a Classic queue as JMX shows it; None when it may not or cannot be looked up."""

@@ -90,6 +90,14 @@ class Queues:
         """What Artemis tells of how letters get where they lie (`artemis.Management`); empty of others."""
         return self.management.ways_of_the_dead() if self.management else {}
 
+    def bridges(self) -> list[str]:
+        """A Classic broker's bridges to and from others; empty where nothing tells."""
+        return [] if self.artemis else self._by_jolokia(Jolokia.bridges) or []
+
+    def exclusive_consumers(self, queue: str) -> int:
+        """Of a Classic queue; 0 where nothing tells."""
+        return 0 if self.artemis else self._by_jolokia(lambda one: one.exclusive_consumers(queue)) or 0
+
     def why_dropped(self, queue: str) -> str | None:
         """Why the broker may have dropped a message to this queue, and said that it took it; None where it
         does not. Classic drops none of a queue's."""

@@ -1,0 +1,75 @@
+"""A queue that has letters and gives none says why; and a drain may take other brokers' letters."""
+
+import pytest
+from services.activemq.test_bridge import bridged  # noqa: F401
+from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis, on_classic
+
+from dlq.connectors.activemq.jolokia import Jolokia
+
+pytestmark = pytest.mark.activemq
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("stomp_consumer", "openwire_consumer"):
+        monkeypatch.setattr(f"dlq.connectors.activemq.{module}.STALLED_END", 1.0)
+
+
+def do(place: Place, operation: str) -> None:
+    """Something that the queue's managers may do."""
+    jolokia = Jolokia(place.settings, artemis=False)
+    jolokia._ask({"type": "exec", "mbean": jolokia._mbean(place.queue), "operation": operation})
+
+
+@on_classic
+def test_a_queue_that_is_paused_says_so(stomp: Place) -> None:
+    stomp.send(b"a", b"b")
+    do(stomp, "pause")
+    for place in (stomp, by_openwire(stomp)):
+        records, _, reading = place.pull("drain")
+        assert (records, reading.complete) == ([], False)
+        assert f"{stomp.queue} has 2 letter(s) and gives none: it is paused" in reading.notes
+        warnings = place.connector.inspect(place.request().source).warnings
+        assert f"{stomp.queue} gives nothing: it is paused." in warnings
+    do(stomp, "resume")
+    assert len(stomp.drain()) == 2
+
+
+@on_classic
+@pytest.mark.parametrize("exclusive", ["true", "false"])
+def test_letters_in_flight_at_another_consumer_are_said_to_be_there(stomp: Place, exclusive: str) -> None:
+    stomp.send(b"a", b"b", b"c")
+    other = stomp.link()
+    how = {"ack": "client-individual", "activemq.exclusive": exclusive}
+    other.request("SUBSCRIBE", {**stomp.destination(), "id": other.token, **how})
+    other.ping()
+    records, _, reading = stomp.pull("drain")
+    assert records == []
+    said = f"{stomp.queue} has 3 letter(s) and gives none: 3 are in flight at other consumers, unacknowledged"
+    more = "; an exclusive consumer gets all of them" if exclusive == "true" else ""
+    assert said + more in reading.notes
+    other.close()
+
+
+@on_artemis
+def test_artemis_says_which_letters_are_held_elsewhere(stomp: Place) -> None:
+    stomp.send(b"a", b"b", b"c")
+    other = stomp.link()
+    how = {"ack": "client-individual", "subscription-type": "ANYCAST"}
+    other.request("SUBSCRIBE", {"destination": stomp.queue, "id": other.token, **how})
+    other.ping()
+    records, _, reading = stomp.pull("drain")
+    said = f"{stomp.queue} has 3 letter(s) and gives none: 3 are in flight at other consumers, unacknowledged"
+    assert (records, said in reading.notes) == ([], True)
+    other.close()
+
+
+def test_a_drain_of_a_broker_with_bridges_is_said_to_take_the_others_letters(
+    bridged: tuple[Place, Place],  # noqa: F811
+) -> None:
+    for place, name in zip(bridged, ("NC", "NC_test_outbound"), strict=True):
+        place.send(b"a")
+        warnings = place.connector.inspect(place.request().source).warnings
+        assert any(f"has bridges to others ({name})" in warning for warning in warnings)
+        _, _, reading = place.pull("drain")
+        assert any("has bridges to others" in note for note in reading.notes)
