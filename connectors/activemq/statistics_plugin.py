@@ -1,7 +1,8 @@
 """Classic's statistics plugin, asked over STOMP: a queue's depth where there is no Jolokia.
 
 A request to a broker without the plugin becomes a message in a real queue, so it is asked only where the
-configuration says that the plugin is there; such a request is not persistent and expires by itself.
+configuration says that the plugin is there; such a request is not persistent and expires by itself, by the
+broker's own clock: a message to ourselves tells its time.
 The answer needs XStream and Jettison on the broker's classpath (its distribution has them); without it: None.
 """
 
@@ -12,9 +13,8 @@ from typing import Any
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
-from dlq.connectors.activemq.stomp import encode
+from dlq.connectors.activemq.stomp import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 
 _WAIT = 3.0
@@ -47,17 +47,28 @@ def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
 def _asked(link: Link, queue: str) -> Mapping[str, Any]:
     subscription = {"id": link.token, "destination": _REPLY, "ack": "auto"}
     link.request("SUBSCRIBE", {**subscription, "transformation": "jms-map-json"})
+    link.send(encode("SEND", {"destination": _REPLY}))
+    told = _answer(link)
+    sent_at = headers_of(told.head).get("timestamp", "") if told else ""
+    if not sent_at.isdecimal():
+        return {}
     question = {
         "destination": f"/queue/ActiveMQ.Statistics.Destination.{queue}",
         "reply-to": _REPLY,
-        "expires": str(now() // 1000 + round(_WAIT * 1000)),
+        "expires": str(int(sent_at) + round(_WAIT * 1000)),
     }
     link.send(encode("SEND", question))
+    answer = _answer(link)
+    return values_of(answer.body) if answer else {}
+
+
+def _answer(link: Link) -> Frame | None:
+    """What comes to our temporary queue."""
     deadline = time.monotonic() + _WAIT
     while time.monotonic() < deadline:
         for frame in link.receive(0.02):
-            return values_of(frame.body)
-    return {}
+            return frame
+    return None
 
 
 def values_of(body: bytes) -> dict[str, Any]:

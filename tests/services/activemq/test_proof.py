@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from support import shifted_clock
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis
 from support.brokers.activemq.sending import outgoing, place_on, published
@@ -163,3 +164,56 @@ def test_a_classic_broker_that_gives_every_message_a_time_to_live_proves_what_is
         assert told(place, letters, before) == ({"sent"}, {"not_sent"}, [])
         with holding(place) as (_, frames):
             assert all(b"\nexpires:0\n" not in b"\n" + frame.head + b"\n" for frame in frames)
+
+
+_ASK = """
+import json, sys
+from support.archives import letter
+from dlq.connectors.activemq.connector import ActiveMQConnector
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.core.settings import Source
+
+settings, queue = json.loads(sys.argv[1]), sys.argv[2]
+connector = ActiveMQConnector(ActiveMQBroker(**settings))
+kind = connector.kind
+letters = [
+    Outgoing(
+        n, letter(n, broker_kind=kind, body=b"%d" % n, body_size=3), Target("queue", queue),
+        {"dlq_replay_id": f"{queue}-{n}"},
+    )
+    for n in range(150)
+]
+publisher = connector.publisher(queue, 1000)
+before = connector.bounds([Target("queue", queue)])
+said = {sent.outcome for sent in publisher.publish(iter(letters[:120]))}
+publisher.close()
+found = connector.find(queue, letters, 0, None, before)
+gauge = connector.gauge(Source("s", "legacy", queue=queue))
+reading = connector.read(ReadRequest(Source("s", "legacy", queue=queue), "drain", "pull-1"))
+taken = 0
+for batch in reading.batches():
+    taken += len(batch.records)
+    reading.acknowledge(batch.position)
+reading.settled()
+reading.close()
+connector.close()
+print(json.dumps([sorted(said), [found[n] for n in range(150)], gauge.depth, taken, reading.complete]))
+"""
+
+
+@on_all
+@by_both_ways
+@pytest.mark.parametrize("hours", [-7, 7])
+def test_with_our_clock_hours_off_nothing_else_is_said(stomp: Place, way: str, hours: int) -> None:
+    place = WAYS[way](stomp)
+    given = ("name", "kind", "url", "openwire_url", "password_env")
+    settings = {name: getattr(place.settings, name) for name in given}
+    settings["statistics_plugin"] = not stomp.broker.artemis
+    said, found, depth, taken, complete = json.loads(
+        shifted_clock.run(hours, _ASK, json.dumps(settings), f"{stomp.queue}.back")
+    )
+    assert said == ["confirmed"]
+    assert found == ["sent"] * 120 + ["not_sent"] * 30
+    assert (taken, complete) == (120, True)
+    assert depth == 120, "its statistics plugin, or its management"
