@@ -117,7 +117,10 @@ class Kind:
     """Columns of a record that are sent beside its id and `raw_properties`; None: all."""
     edit_headers: str = ""
     """Names the function (raw_properties, drops, changed) -> raw_properties, in which what stays keeps its
-    bytes; raises ValueError."""
+    bytes, and what is changed (values of JSON) its type; raises ValueError."""
+    edit_properties: str = ""
+    """Names the function (raw_properties, properties) -> raw_properties with these properties and no others;
+    raises ValueError."""
     transaction: str = ""
     """Names the function (record) -> the transaction that it is a half message of, or None."""
     tells_more: Callable[[Any], str] = lambda _broker: ""

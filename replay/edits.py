@@ -7,6 +7,7 @@ change; a line that changes nothing is no edit.
 import difflib
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from hashlib import sha256
 from itertools import islice
 from typing import Any
@@ -50,13 +51,10 @@ class Edits:
         body = body_of(document) if {"body_text", "body_base64"} & document.keys() else record.body
         if body != record.body:
             changes |= {"body": body, "body_size": len(body), "body_sha256": sha256(body).hexdigest()}
-        block = record.raw_properties
-        for name in ("headers", "properties"):
-            wanted = {key: to_text(value) for key, value in document.get(name, {}).items()}
-            if name in document and wanted != dict(getattr(record, name)):
-                block = _with_headers(record, document[name]) if name == "headers" else None
-                changes |= {name: wanted, "raw_properties": block}
-        return record._replace(**changes)
+        try:
+            return record._replace(**changes, **_maps(record, document))
+        except UsageError as error:
+            raise UsageError(f"the edit of letter {record.record_id[:12]} cannot be sent: {error}") from error
 
     def check_used(self, used: Collection[str]) -> None:
         """Every edit belongs to a letter of the plan; raises UsageError for one that does not."""
@@ -76,22 +74,52 @@ class Edits:
         return sha256(self.content(used)).hexdigest() if used else None
 
 
-def _with_headers(record: Record, wanted: Mapping[str, Any]) -> bytes | None:
+def _maps(record: Record, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed headers and properties of a record, and its block with them. Raises UsageError."""
+    changes: dict[str, Any] = {}
+    block = record.raw_properties
+    for name, edit in (("headers", _with_headers), ("properties", _with_properties)):
+        given = document.get(name, {})
+        wanted = {key: to_text(value) for key, value in given.items()}
+        is_void = any(value is None and getattr(record, name).get(key) != "" for key, value in given.items())
+        if name in document and (is_void or wanted != dict(getattr(record, name))):
+            block = edit(record, block, given)
+            changes |= {name: wanted, "raw_properties": block}
+    return changes
+
+
+def _with_headers(record: Record, block: bytes | None, wanted: Mapping[str, Any]) -> bytes | None:
     """The property block with these headers, or None where only the connector can make it."""
     edit = kind_of(record.broker_kind).edit_headers
-    if not edit or record.raw_properties is None:
-        return None
     known = record.headers
     changed = {
-        name: value if type(value) is int else to_text(value)
-        for name, value in wanted.items()
-        if known.get(name) != to_text(value)
+        name: value for name, value in wanted.items() if value is None or known.get(name) != to_text(value)
     }
-    try:
-        edited: bytes = resolve(edit)(record.raw_properties, lambda name: name not in wanted, changed)
-    except ValueError:
+    if not edit or block is None:
+        _only_texts("header", changed)
         return None
-    return edited
+    with suppress(ValueError):  # damaged
+        edited: bytes = resolve(edit)(block, lambda name: name not in wanted, changed)
+        return edited
+    return None
+
+
+def _with_properties(record: Record, block: bytes | None, wanted: Mapping[str, Any]) -> bytes | None:
+    edit = kind_of(record.broker_kind).edit_properties
+    _only_texts("property", wanted)
+    if not edit or block is None:
+        return None
+    with suppress(ValueError):  # damaged
+        edited: bytes = resolve(edit)(block, {name: to_text(value) for name, value in wanted.items()})
+        return edited
+    return None
+
+
+def _only_texts(what: str, values: Mapping[str, Any]) -> None:
+    """Here a value is a text; a number or a truth value is written as one."""
+    for name, value in values.items():
+        if value is None or isinstance(value, dict | list):
+            raise UsageError(f"{what} {name!r}: a text is needed, not {json.dumps(value)[:60]}")
 
 
 NO_EDITS = Edits({})

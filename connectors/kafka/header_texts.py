@@ -6,6 +6,7 @@ escape with which colours begin: an error's message stays readable. Null is empt
 the newest counts. What the record holds to the byte is in its block (`raw_record`).
 """
 
+import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any
 
 from dlq.connectors.kafka.raw_record import Alike, Headers, decode, encode
 from dlq.core.columns import Column, Constant, Maps, map_column, map_distinct
+from dlq.core.errors import UsageError
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
 BASE64 = "base64:"
@@ -126,4 +128,13 @@ def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, objec
 
 def _edited(headers: Headers, drops: Callable[[str], bool], changed: Mapping[str, object]) -> Headers:
     kept = [(name, value) for name, value in headers if not (_shown(name) in changed or drops(_shown(name)))]
-    return [*kept, *((name, bytes_of(str(value))) for name, value in changed.items())]
+    return [*kept, *((name, _bytes_of(name, value)) for name, value in changed.items())]
+
+
+def _bytes_of(name: str, value: object) -> bytes | None:
+    """null is null; what is no text is its JSON, as consumers of such headers expect it."""
+    if name in BINARY_NUMBERS:
+        raise UsageError(f"header {name!r}: Spring writes it in binary, and it cannot be edited as text")
+    if value is None or isinstance(value, str):
+        return None if value is None else bytes_of(value)
+    return json.dumps(value, ensure_ascii=False).encode()

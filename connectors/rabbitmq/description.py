@@ -63,5 +63,6 @@ RABBITMQ = Kind(
     readable="dlq.connectors.rabbitmq.amqp10_records:readable",
     sent_columns=("body", "body_size"),
     edit_headers="dlq.connectors.rabbitmq.republishing:edit_headers",
+    edit_properties="dlq.connectors.rabbitmq.republishing:edit_properties",
     tells_more=lambda broker: "" if broker.management_url else "management_url would",
 )

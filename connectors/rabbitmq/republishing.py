@@ -13,7 +13,8 @@ from functools import lru_cache
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import NOTHING, as_text
 from dlq.connectors.base import SendPreview, Target
-from dlq.connectors.rabbitmq.amqp import edits, table
+from dlq.connectors.rabbitmq.amqp import edits, table, typed
+from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
 from dlq.connectors.rabbitmq.amqp10_records import headers_of
 from dlq.core.clock import from_iso
 from dlq.core.errors import UsageError
@@ -133,10 +134,48 @@ def _block_10(record: Record, provenance: Mapping[str, str], keep_headers: Keep)
     return message.to_send(block, _dropper(_is_broker_owned_10, taken.gone), {**provenance, **zero})
 
 
-def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, str | int]) -> bytes:
-    """The block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError."""
-    edited_as = message.edit if message.is_block(block) else edits.edit
-    return edited_as(block, drop, changed)
+def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
+    """The block with other headers, in the types that they had (`dlq.core.brokers.Kind.edit_headers`). Raises
+    UsageError that names the header, ValueError for a damaged block."""
+    if message.is_block(block):
+        return message.edit(block, drop, {name: _simple(name, value) for name, value in changed.items()})
+    before = dict(reversed(list(typed.named_fields(edits.header_table(block)))))
+    return edits.edit(block, drop, {name: _typed(name, value, before) for name, value in changed.items()})
+
+
+def _typed(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
+    try:
+        return typed.encoded(value, before.get(name))
+    except ValueError as error:
+        raise UsageError(f"header {name!r}: {error}") from error
+
+
+def _simple(name: str, value: object) -> str | int:
+    """What an edit can say in AMQP 1.0."""
+    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+        return value
+    raise UsageError(f"header {name!r}: of AMQP 1.0 only texts and whole numbers can be edited")
+
+
+def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
+    """The block with these properties and no others, its headers as they are. Raises UsageError."""
+    if message.is_block(block):
+        raise UsageError("properties of AMQP 1.0 cannot be edited")
+    known = table.decode(block).properties
+    unknown = sorted(properties.keys() - BIT.keys())
+    if unknown:
+        raise UsageError(f"AMQP has no property {unknown[0]!r}")
+    changed = {name: value for name, value in properties.items() if known.get(name) != value}
+    return edits.edit(
+        block, drop_properties=known.keys() - properties.keys(), set_properties=_numbers(changed)
+    )
+
+
+def _numbers(properties: Mapping[str, str]) -> dict[str, str | int]:
+    try:
+        return {name: value if KIND[name] is SHORT else int(value) for name, value in properties.items()}
+    except ValueError as error:
+        raise UsageError(f"a property is no whole number: {error}") from error
 
 
 _PERSISTENT: Mapping[str, str | int] = {"delivery_mode": 2}

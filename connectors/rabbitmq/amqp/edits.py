@@ -27,17 +27,17 @@ _u32_of = struct.Struct(">I").pack
 def edit(
     block: bytes,
     drop_headers: Callable[[str], bool] = lambda _name: False,
-    set_headers: Mapping[str, str | int] = MappingProxyType({}),
+    set_headers: Mapping[str, str | int | bytes] = MappingProxyType({}),
     drop_properties: Iterable[str] = (),
     set_properties: Mapping[str, str | int] = MappingProxyType({}),
     mend_headers: Mapping[str, Inside] = MappingProxyType({}),
 ) -> bytes:
     """The block with some headers and properties taken out or set; all others byte for byte.
 
-    A header that is set replaces all of its name and stands last: text as a long string, a number
-    as a signed 64-bit one. One that is mended stands last, too, and keeps its type. A header table
-    that has no header left is left out. Raises ValueError for a block that is damaged as far as it
-    is read, and when a property is too long for its type or a name is longer than 255 bytes.
+    A header that is set replaces all of its name and stands last: text as a long string, a number as a signed
+    64-bit one, bytes as the encoded field that they are. One that is mended stands last, too, and keeps its
+    type. A header table that has no header left is left out. Raises ValueError for a block that is damaged as
+    far as it is read, and when a property is too long for its type or a name is longer than 255 bytes.
     """
     try:
         flags = _u16(block)[0]
@@ -132,6 +132,16 @@ def _doomed(drop: Callable[[str], bool], replaced: frozenset[str]) -> Callable[[
 _FIXED = [SIZES.get(kind) for kind in range(256)]
 
 
+def header_table(block: bytes) -> bytes:
+    """The fields of the header table, without its size; empty where there is none. Raises ValueError."""
+    try:
+        found = ((start, stop) for name, start, stop in parts(block) if name == "headers")
+        start, stop = next(found, (0, 0))
+    except (IndexError, struct.error) as error:
+        raise ValueError(f"a damaged property block: {error!r}") from error
+    return block[start + 4 : stop]
+
+
 def text_header(block: bytes, header: str) -> str | None:
     """The last header of a name, when it is a string; the others are not looked into. Raises ValueError."""
     found = None
@@ -168,7 +178,9 @@ def _short(text: str) -> bytes:
 _name = lru_cache(maxsize=1024)(_short)
 
 
-def _value(value: str | int) -> bytes:
+def _value(value: str | int | bytes) -> bytes:
+    if isinstance(value, bytes):
+        return value
     if isinstance(value, int):
         return b"l" + struct.pack(">q", value)
     encoded = value.encode("utf-8", "surrogateescape")
