@@ -217,3 +217,22 @@ def test_with_our_clock_hours_off_nothing_else_is_said(stomp: Place, way: str, h
     assert found == ["sent"] * 120 + ["not_sent"] * 30
     assert (taken, complete) == (120, True)
     assert depth == 120, "its statistics plugin, or its management"
+
+
+_QUESTION = """
+import json, sys
+from dlq.connectors.activemq import statistics_plugin
+from dlq.connectors.activemq.description import ActiveMQBroker
+
+assert statistics_plugin.facts(ActiveMQBroker("legacy", "activemq", url=sys.argv[1]), "orders") is None
+"""
+
+
+def test_a_question_that_no_plugin_answers_expires_by_the_brokers_clock() -> None:
+    with ActiveMq(CLASSIC[-1]) as broker:
+        place = place_on(broker)
+        shifted_clock.run(7, _QUESTION, broker.url)
+        asked = "ActiveMQ.Statistics.Destination.orders"
+        place.send(b"so that the queue is there", queue=asked)
+        frames = [head for head in place.pull("copy", asked)[0] if head.expires_at is not None]
+        assert all(record.expires_at - record.published_at <= 3_100_000 for record in frames)  # type: ignore[operator]
