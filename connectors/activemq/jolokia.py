@@ -77,7 +77,12 @@ def why_dead_letters(name: str, facts: QueueFacts) -> str:
     """Why a queue looks like one of dead letters; "" for one that does not (DestinationViewMBean.isDLQ)."""
     if facts.facts.get("DLQ") is True:
         return "the broker dead-lettered there"
-    return "its name says so" if _DEAD_LETTERS.fullmatch(name) else ""
+    return "its name says so" if is_dead_letter_name(name) else ""
+
+
+def is_dead_letter_name(name: str) -> bool:
+    """Whether a queue is called like those of dead letters."""
+    return _DEAD_LETTERS.fullmatch(name) is not None
 
 
 class Jolokia:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF
+from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF, is_dead_letter_name
 from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
@@ -179,7 +179,7 @@ def preview(
     if not typed:
         stripped += user_properties(record)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
-    others = fans_out(target)
+    others = fans_out(target) or _carried_away(record, target)
     return SendPreview(
         stripped,
         _problem(record, headers, number, body, typed),
@@ -258,6 +258,16 @@ def _warnings(record: Record, headers: Mapping[str, str], typed: bool) -> Sequen
     if not record.persistent and "originalDeliveryMode" not in record.headers:
         warnings.append("it was not persistent; it is sent persistent, else the next failure would lose it")
     return warnings
+
+
+def _carried_away(record: Record, target: Target) -> str | None:
+    """Why the place that a letter names is not where it failed: somebody moved it out of a dead-letter queue,
+    and Classic then names that."""
+    if _was_carried(record) and target.name == record.origin and is_dead_letter_name(target.name):
+        return (
+            f"{target.name} is the dead-letter queue out of which it was moved: where it failed is not known"
+        )
+    return None
 
 
 def _was_carried(record: Record) -> bool:

@@ -136,6 +136,24 @@ def test_a_letter_whose_queue_the_broker_did_not_keep_goes_to_no_topic_unless_it
     assert "each queue of a virtual topic" in preview.unless_named["target"]
 
 
+@on_classic
+def test_a_letter_that_was_moved_out_of_a_dead_letter_queue_does_not_go_back_there(stomp: Place) -> None:
+    own, parked = f"ActiveMQ.DLQ.{stomp.queue}", f"parked.{stomp.queue}"
+    stomp.send(b"a", queue=own)
+    jolokia = Jolokia(stomp.settings, artemis=False)
+    moved = {
+        "operation": "moveMatchingMessagesTo(java.lang.String,java.lang.String)",
+        "arguments": ["", parked],
+    }
+    jolokia._ask({"type": "exec", "mbean": jolokia._mbean(own), **moved})
+    [record] = stomp.drain(parked)
+    assert record.origin == own
+    target = stomp.connector.target_of(record, "origin")
+    assert target is not None
+    preview = stomp.connector.preview(record, target, {}, False)
+    assert "out of which it was moved: where it failed is not known" in preview.unless_named["target"]
+
+
 @pytest.fixture(scope="module")
 def narrow() -> Iterator[ActiveMq]:
     """A broker that takes no frame above 100,000 bytes."""
