@@ -9,8 +9,9 @@ of AMQP 1.0 have the property `_AMQ_AD`, in which Artemis keeps their address.
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dlq.connectors.activemq.amqp10_session import opened
 from dlq.connectors.activemq.description import ActiveMQBroker
@@ -55,7 +56,7 @@ class Amqp10Scan:
         return self.others.depth
 
     @property
-    def topology(self):  # type: ignore[no-untyped-def]
+    def topology(self) -> Mapping[str, Any]:
         """See `Scan`."""
         return self.others.topology
 

@@ -74,6 +74,26 @@ class Management:
         places = {a: [s.get("deadLetterAddress"), s.get("expiryAddress")] for a, s in settings.items() if s}
         return {"diverts": diverts if isinstance(diverts, list) else [], "places_of_the_dead": places}
 
+    def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
+        """What is listed of the messages that a selector means, without bodies; None where the user may not
+        ask."""
+        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
+        try:
+            told = json.loads(self._ask(asked, json.dumps([selector])) or "null")
+        except (TypeError, ValueError):
+            return None
+        return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
+
+    def copy(self, queue: str, message_id: int, target: str) -> bool:
+        """Copy one message to another queue; False where it is not there, or the user may not."""
+        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "copyMessage"}
+        return self._ask(asked, json.dumps([message_id, target])) is True
+
+    def empty(self, queue: str) -> None:
+        """Remove all that is in a queue of our own."""
+        asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "removeMessages"}
+        self._ask(asked, json.dumps([""]))
+
     def address_settings(self, address: str) -> Mapping[str, Any]:
         """The settings that hold for an address, by Artemis' names; empty when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from dlq.connectors.activemq.amqp10_reading import OTHERS, Amqp10Scan
+from dlq.connectors.activemq.amqp10_reading import OF_AMQP, OTHERS, Amqp10Scan
 from dlq.connectors.activemq.amqp10_records import record_maker as amqp10_record_maker
 from dlq.connectors.activemq.amqp10_session import Amqp10
+from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.artemis_browse import browsed
+from dlq.connectors.activemq.artemis_isolated import IsolatedScan
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
 from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis, lossy_on_classic
@@ -51,19 +54,25 @@ _TAKE_BACK = "The letters are taken and given back: marked as redelivered, and i
 TAKE_BACK_ARTEMIS = "The letters are taken and given back by UNSUBSCRIBE, which counts no delivery."
 DRAIN = "Letters are removed once they are durable; none is ever refused (a NACK would destroy it)."
 _UNPROVEN = "The queue's size is unknown, so its end is taken from silence, not proven; {}."
+_UNLISTED = (
+    "Messages that came by AMQP 1.0, if there are any, stay in the queue: STOMP might not show them, and "
+    "management does not list them to this user; set amqp_url."
+)
 _UNASKED = "Jolokia was not asked: {}."
 
 
 def scan_of(
     broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, amqp: Amqp10 | None = None
-) -> Scan | OpenWireScan | Amqp10Scan:
+) -> Scan | OpenWireScan | Amqp10Scan | IsolatedScan:
     """How to read one queue; no connection is made yet, but its size is asked for. `amqp`: Artemis', to be
     asked whether it is spoken. Raises HarmRefused."""
     if by_openwire(broker) and not queues.artemis:
         return _by_openwire(broker, queues, request, queue)
-    if amqp is None or not amqp.is_spoken:
+    if amqp is None or queues.management is None:
         return _by_stomp(broker, queues, request, queue)
     facts = queues.facts(queue)
+    if not amqp.is_spoken:
+        return _isolated(broker, queues, request, queue, queues.management)
     address = subscription(queue, True, facts)["destination"]
     place = Place(queue, "artemis", queues.version, amqp.node)
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
@@ -92,6 +101,25 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
         notes=[_of_mode(False, browse, request), *_of_size(queues, facts is not None)],
         modified=bool(queues.version) and not _is_mended(queues.version),
     )
+
+
+def _isolated(
+    broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str, management: Management
+) -> Scan | IsolatedScan:
+    """Where what came by AMQP 1.0 cannot be listed, it stays."""
+    others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
+    messages = management.messages(queue, OF_AMQP)
+    if messages is None:
+        return replace(others, notes=[*others.notes, _UNLISTED])
+    if not messages:
+        return others
+
+    def how(link: Link) -> tuple[Maker, Callable[[Frame], str | None]]:
+        make = record_maker(request, Place(queue, "artemis", link.version, link.node))
+        return make, _lossy(queues, request, queue, None)
+
+    destination = subscription(queue, True, queues.facts(queue))
+    return IsolatedScan(broker, management, others, destination, how)
 
 
 def _letters(mean_size: int) -> int:

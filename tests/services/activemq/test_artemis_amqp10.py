@@ -191,3 +191,35 @@ def test_an_amqp_url_is_enough(stomp: Place) -> None:
     ] == ["confirmed"]
     assert received(place, place.queue, 1)[0].properties == {"id": SEVEN}
     place.connector.close()
+
+
+def test_by_stomp_alone_what_it_cannot_show_is_named_and_harms_no_other(place: Place, stomp: Place) -> None:
+    """Once more than Artemis' max-delivery-attempts for the others, had they been in flight."""
+    kinds = [{"value": SEVEN}, {"n": 1}, {"value": timestamp(1)}, {"n": 2}]
+    messages = [
+        Message(body=b"%d" % n, inferred=True, durable=True, properties=p) for n, p in enumerate(kinds)
+    ]
+    died(place, place.queue, *messages)
+    stomp.send(b"by stomp", queue="DLQ")
+    for _ in range(11):
+        copied, left, reading = stomp.pull("copy", "DLQ", force=True)
+        assert ([r.body for r in of(place, copied)], len(left), reading.complete) == ([b"1", b"3"], 2, False)
+        assert all("AMQP 1.0 that STOMP cannot show" in reason for reason in left)
+    records, left, _ = stomp.pull("drain", "DLQ")
+    assert sorted(r.body for r in records) == [b"1", b"3", b"by stomp"]
+    assert stomp.drain("DLQ") == []
+    queues = Management(stomp.settings).queues() or []
+    assert not [name for name in queues if "probe" in name]
+    assert [r.body for r in of(place, place.drain("DLQ"))] == [b"0", b"2"]
+
+
+def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: Place, stomp: Place) -> None:
+    died(place, place.queue, Message(body=b"{}", inferred=True, durable=True, id=SEVEN, content_type="a/b"))
+    [record] = of(place, stomp.drain("DLQ"))
+    preview = stomp.connector.preview(record, Target("queue", place.queue), {}, False)
+    assert preview.unless_named["letter"] == (
+        "it came by AMQP 1.0 and was read by STOMP: it would go back without its message-id, content-type, "
+        "with all properties as text, and its data section becomes a value of JMS"
+    )
+    warnings = stomp.connector.inspect(stomp.request(queue="DLQ").source).warnings
+    assert any("leaves them out as risky" in warning for warning in warnings)
