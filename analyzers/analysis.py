@@ -23,12 +23,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.judging import Part, Terms
-from dlq.archive import analyses, manifests
+from dlq.archive import analyses, manifests, parquet
 from dlq.archive.analyses import TABLES, Analysis, written
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.store import Store
@@ -54,7 +53,8 @@ def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str |
 
 def _values(store: Store, files: Iterable[str], column: str) -> Iterator[Any]:
     for name in files:
-        with pq.ParquetFile(store.parquet(name), read_dictionary=[column]) as file:
+        with parquet.readable(name):
+            file = parquet.opened(store.parquet(name), read_dictionary=[column])
             yield from (batch.column(0) for batch in file.iter_batches(columns=[column]))
 
 
@@ -78,7 +78,8 @@ def _names(store: Store, files: Iterable[str]) -> dict[str, set[str]]:
     """Fingerprint -> itself and those that its letters had in the version before."""
     found: dict[str, set[str]] = {}
     for name in files:
-        with pq.ParquetFile(store.parquet(name)) as file:
+        with parquet.readable(name):
+            file = parquet.opened(store.parquet(name))
             for batch in file.iter_batches(columns=["fingerprint", "former_fingerprint"]):
                 pairs = pa.Table.from_batches([batch]).group_by(batch.schema.names).aggregate([])
                 for row in pairs.to_pylist():
@@ -197,8 +198,11 @@ def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analy
 
 def _rows_of(store: Store, names: Sequence[str]) -> int:
     """How many rows these Parquet files have; their footers tell."""
-    files = (pq.read_metadata(store.parquet(name)) for name in names)
-    return sum(int(file.num_rows) for file in files)
+    rows = 0
+    for name in names:
+        with parquet.readable(name):
+            rows += int(parquet.opened(store.parquet(name)).metadata.num_rows)
+    return rows
 
 
 def _new_name(micros: int, last: Analysis | None) -> str:

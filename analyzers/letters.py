@@ -10,9 +10,9 @@ from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dlq.analyzers.rules import Letter
+from dlq.archive import parquet
 from dlq.archive.schema import check_columns, maps_of, to_deaths
 from dlq.core.record import COLUMNS, Record
 
@@ -34,9 +34,9 @@ class Group(NamedTuple):
     table: pa.Table
 
 
-def read(source: str | IO[bytes] | pa.NativeFile) -> Iterator[Group]:
+def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) -> Iterator[Group]:
     """The letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
-    with pq.ParquetFile(source) as file:
+    with parquet.opened(source, most_rows) as file:
         check_columns(file.schema_arrow, (*READ, "body"))
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, columns=list(READ))

@@ -19,6 +19,7 @@ from dlq.analyzers.groups.conclusions import NOTHING, Change, conclude
 from dlq.analyzers.groups.judged import Identity, Judged
 from dlq.analyzers.judging import Part, Terms, judge_share, shares
 from dlq.analyzers.rules.rocketmq import Stored
+from dlq.archive import analyses
 from dlq.archive.analyses import BURSTS, CLIENT_LOG, INCIDENTS, TRANSACTIONS, VERDICTS
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError, UsageError
@@ -60,7 +61,7 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part]) -> Done:
 
 def _judged_letters(asked: Asked, parts: Iterable[Part]) -> pa.Table:
     """All letters after step 1, and what the user's rules say of them."""
-    table = pa.concat_tables(pq.read_table(asked.store.parquet(part.file)) for part in parts)
+    table = pa.concat_tables(analyses.table(asked.store, part.file) for part in parts)
     if asked.since is not None:
         since = pa.scalar(asked.since, table.schema.field("captured_at").type)
         table = table.filter(pc.greater_equal(table["captured_at"], since))
@@ -141,7 +142,7 @@ def _told(asked: Asked) -> dict[stores.Asked, dict[str, list[Fact]] | None]:
             continue
         of_key = found.setdefault(of_store, {})
         for file in snapshot.files:
-            table = pq.read_table(asked.store.parquet(file))
+            table = analyses.table(asked.store, file)
             for fact in map(Fact._make, zip(*(_values(table[name]) for name in Fact._fields), strict=True)):
                 if of_key is not None:
                     of_key.setdefault(fact.key, []).append(fact)

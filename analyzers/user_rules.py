@@ -6,13 +6,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dlq.analyzers.asked import Asked
 from dlq.analyzers.conditions import condition
+from dlq.archive import parquet, segments
 from dlq.archive.schema import SEGMENT
 from dlq.core.causes import proof_of
-from dlq.core.errors import ArchiveError, ConfigError
+from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
@@ -99,13 +99,9 @@ def _held(
 ) -> Iterator[tuple[tuple[str, str], int]]:
     """Of each letter of which a rule holds its identity and the rule's number; one row group at a time."""
     for manifest in asked.chosen:
-        try:
-            with pq.ParquetFile(asked.store.parquet(manifest.segment)) as file:
-                for number in range(file.num_row_groups):
-                    connection.register("records", file.read_row_group(number).cast(SEGMENT))
-                    for source, record_id, rule in connection.execute(
-                        _query(connection, number_of)
-                    ).fetchall():
-                        yield (source, record_id), rule
-        except (OSError, pa.ArrowException) as error:
-            raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error
+        with parquet.readable(manifest.segment):
+            file = segments.opened(asked.store, manifest, SEGMENT.names)
+            for number in range(file.num_row_groups):
+                connection.register("records", file.read_row_group(number).cast(SEGMENT))
+                found = connection.execute(_query(connection, number_of)).fetchall()
+                yield from (((source, record_id), rule) for source, record_id, rule in found)

@@ -5,14 +5,13 @@ The schemas are the contract between the Spark jobs that write and the views and
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from dlq.archive import manifests
+from dlq.archive import manifests, parquet
 from dlq.archive.manifests import Manifest
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
@@ -177,11 +176,15 @@ def written(store: Store, prefix: str) -> tuple[str, ...]:
     """The Parquet files that an engine has written, durable by now."""
     names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
     if isinstance(store, LocalStore):
-        for path in map(store.url, names):
-            descriptor = os.open(path, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.close(descriptor)
+        for name in names:
+            store.folder.sync(name)
     return names
+
+
+def table(store: Store, name: str) -> pa.Table:
+    """A file of an analysis, whole. Raises ArchiveError."""
+    with parquet.readable(name):
+        return parquet.opened(store.parquet(name)).read()
 
 
 def unread(store: Store) -> list[Manifest]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests, segments
+from dlq.archive import manifests, parquet, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT, to_table
 from dlq.archive.store import Store
@@ -202,11 +202,8 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 def _checked(store: Store, manifest: Manifest) -> pa.Table:
     if not manifest.segment:
         return SEGMENT.empty_table()
-    try:
-        with store.open(manifest.segment) as file:
-            table = pq.read_table(file, schema=SEGMENT)
-    except (OSError, pa.ArrowException) as error:
-        raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
+    with parquet.readable(manifest.segment):
+        table = segments.read(store, manifest, SEGMENT.names).select(SEGMENT.names)
     if digest_of_ids(table["record_id"].to_pylist()) != manifest.digest:
         raise ArchiveError(f"segment {manifest.stem} is not what its manifest says; see dlq verify")
     return table

@@ -1,20 +1,19 @@
-"""Writing a file whole or not at all, also in a folder where others may write.
+"""Writing a file of the user's whole or not at all, also in a folder where others may write.
 
-Every file that `dlq` writes goes through here. The bytes go under a random name that nobody can have
-taken before, with its rights from the first moment; renaming replaces a link and never follows it.
+Every file that `dlq` writes outside of an archive goes through here, those inside through `folder`. The bytes
+go under a random name that nobody can have taken before, with its rights from the first moment; renaming
+replaces a link and never follows it.
 """
 
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from secrets import token_hex
 from typing import BinaryIO
 
-TEMPORARY = ".tmp-"
-PRIVATE = 0o600
-"""For what holds letters."""
+from dlq.archive.folder import PRIVATE, Folder
+
 SHARED = 0o666
 """Less the umask: for what everybody may read."""
 _STREAMS = ("/dev/stdout", "/dev/stderr", "/dev/null", "/dev/fd/", "/proc/self/fd/")
@@ -30,47 +29,8 @@ def replacing(path: str | Path, mode: int = PRIVATE) -> Iterator[BinaryIO]:
         with open(path, "wb") as pipe:
             yield pipe
         return
-    target = Path(path)
-    temporary = target.with_name(f"{TEMPORARY}{token_hex(12)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        with open(descriptor, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-    fsync_folder(target.parent)
-
-
-def make_private(path: Path) -> None:
-    """An empty file where there is none, its owner's alone, before a library makes it with the umask's.
-    Where that cannot be done, the library says why."""
-    with suppress(OSError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE))
-
-
-def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it that are not there, each its owner's alone; those that are there keep
-    their rights. Raises OSError."""
-    if folder.is_dir():
-        return
-    make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    fsync_folder(folder.parent)
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make the names in a folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with Folder(Path(path).parent).replacing(Path(path).name, mode) as file:
+        yield file
 
 
 def _is_stream(path: str | Path) -> bool:

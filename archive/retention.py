@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dlq.archive.compaction import size_of
 from dlq.archive.manifests import Manifest
-from dlq.archive.segments import readable
+from dlq.archive.parquet import readable
+from dlq.archive.segments import read
 from dlq.archive.store import Store
 from dlq.core import units
 from dlq.core.settings import Retain
@@ -51,8 +51,8 @@ class _Letters:
         """Record ids and capture times of what may leave this segment."""
         if not (manifest.settled and manifest.rows):
             return pa.table({name: [] for name in _COLUMNS})
-        with readable(manifest.segment), self._store.open(manifest.segment) as file:
-            letters = pq.read_table(file, columns=_COLUMNS)
+        with readable(manifest.segment):
+            letters = read(self._store, manifest, _COLUMNS)
         ids = letters["record_id"]
         replayed = pc.is_in(ids, value_set=self._replayed.combine_chunks())
         dismissed = pc.and_not(pc.is_in(ids, value_set=self._dismissed.combine_chunks()), replayed)

@@ -4,7 +4,6 @@ Both names appear only when their bytes are durable; the third step, the acknowl
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
@@ -12,13 +11,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests
+from dlq.archive import manifests, parquet
 from dlq.archive.manifests import Manifest
+from dlq.archive.parquet import readable
 from dlq.archive.schema import check_columns, to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
-from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
@@ -95,34 +94,35 @@ def commit(
     return manifest
 
 
-@contextmanager
-def readable(name: str) -> Iterator[None]:
-    """What goes wrong in reading this Parquet file of the archive is an ArchiveError that names it."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        reason = str(error).partition("\n")[0]
-        raise ArchiveError(
-            f"cannot read {name} in the archive: {reason}; dlq verify shows the damage"
-        ) from error
-
-
 def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     """The record ids of one segment, in row order, as an Arrow string column."""
     if not manifest.segment:
         return pa.chunked_array([], pa.string())
     with readable(manifest.segment):
-        return _file(store, manifest.segment, ["record_id"]).read(columns=["record_id"])["record_id"]
+        return read(store, manifest, ["record_id"])["record_id"]
 
 
-def batches(store: Store, segment: str, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def read(store: Store, manifest: Manifest, columns: Sequence[str]) -> pa.Table:
+    """Some columns of a segment. Raises OSError, pa.ArrowException (`readable`)."""
+    return opened(store, manifest, columns).read(columns=list(columns))
+
+
+def opened(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq.ParquetFile:
+    """A segment that has these columns, as they should be. Raises OSError, pa.ArrowException (`readable`)."""
+    return _file(store, manifest.segment, columns, manifest.rows)
+
+
+def batches(
+    store: Store, segment: str, columns: Sequence[str], most_rows: int = parquet.MOST_ROWS
+) -> Iterator[pa.RecordBatch]:
     """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
     with readable(segment):
-        yield from _file(store, segment, columns).iter_batches(_BATCH_ROWS, columns=list(columns))
+        file = _file(store, segment, columns, most_rows)
+        yield from file.iter_batches(_BATCH_ROWS, columns=list(columns))
 
 
-def _file(store: Store, segment: str, columns: Sequence[str]) -> pq.ParquetFile:
-    file = pq.ParquetFile(store.parquet(segment))
+def _file(store: Store, segment: str, columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
+    file = parquet.opened(store.parquet(segment), most_rows)
     check_columns(file.schema_arrow, columns)
     return file
 
@@ -132,7 +132,8 @@ def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:
     kinds: set[str] = set()
     for manifest in committed:
         with readable(manifest.segment):
-            file = pq.ParquetFile(store.parquet(manifest.segment), read_dictionary=["broker_kind"])
+            source = store.parquet(manifest.segment)
+            file = parquet.opened(source, manifest.rows, read_dictionary=["broker_kind"])
             for chunk in file.read(columns=["broker_kind"])["broker_kind"].chunks:
                 kinds.update(chunk.dictionary.to_pylist())
     return kinds
@@ -142,8 +143,9 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
     """The ids of the letters that retention has removed from one segment."""
     if not manifest.purged_ids:
         return pa.chunked_array([], pa.string())
-    with readable(manifest.purged_ids), store.open(manifest.purged_ids) as file:
-        return pq.read_table(file)["record_id"]
+    with readable(manifest.purged_ids):
+        file = _file(store, manifest.purged_ids, ["record_id"], manifest.purged)
+        return file.read(columns=["record_id"])["record_id"]
 
 
 def uncommitted(store: Store, source: str) -> list[str]:

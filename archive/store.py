@@ -4,16 +4,18 @@ Names are relative, with `/`. A name appears whole or not at all, and only after
 durable: a reader never sees half a file, and a crash leaves nothing but a temporary name.
 """
 
+import errno
 import fcntl
 import os
+import resource
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, Any, Protocol, TypeVar
 
-from dlq.archive import bounded_json, files
+from dlq.archive import bounded_json, parquet
+from dlq.archive.folder import TEMPORARY, Folder
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
@@ -59,8 +61,13 @@ class Store(Protocol):
         """How Spark and DuckDB open `name`."""
         ...
 
-    def parquet(self, name: str) -> str | IO[bytes]:
-        """What pyarrow reads `name` from; it, or this, raises OSError when there is none."""
+    def lend(self, name: str, until: ExitStack) -> str:
+        """How DuckDB, in this process, opens just the file that `name` is now, until that ends. Raises
+        ArchiveError."""
+        ...
+
+    def parquet(self, name: str) -> Any:
+        """What pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError when there is none."""
         ...
 
     def lock(self, name: str) -> Any:
@@ -129,23 +136,15 @@ class LocalStore:
 
     def __init__(self, location: str) -> None:
         self.location = os.path.abspath(location)
-        self._root = Path(self.location)
+        self.folder = Folder(self.location)
 
     def put(self, name: str, data: bytes | memoryview) -> None:
-        path = self._path(name)
-        try:
-            files.make_folder(path.parent)
-            with files.replacing(path) as file:
-                file.write(data)
-        except OSError as error:
-            raise self._unwritable(name, error) from error
+        with self._told("write", name), self.folder.replacing(self._inside(name), make=True) as file:
+            file.write(data)
 
     def get(self, name: str) -> bytes:
-        try:
-            with self.open(name) as file:
-                return file.read(bounded_json.LARGEST + 1)
-        except OSError as error:
-            raise self._unreadable(name, error) from error
+        with self._told("read", name), self.open(name) as file:
+            return file.read(bounded_json.LARGEST + 1)
 
     def get_many(self, names: Sequence[str]) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -155,70 +154,89 @@ class LocalStore:
         return found
 
     def open(self, name: str) -> IO[bytes]:
-        try:
-            return self._path(name).open("rb")
-        except (FileNotFoundError, NotADirectoryError) as error:
-            raise UsageError(f"there is no {name} in the archive {self.location}") from error
-        except OSError as error:
-            raise self._unreadable(name, error) from error
-
-    def _unwritable(self, name: str, error: OSError) -> ArchiveError:
-        return ArchiveError(f"cannot write {name} in the archive {self.location}: {error.strerror}")
-
-    def _unreadable(self, name: str, error: OSError) -> ArchiveError:
-        return ArchiveError(f"cannot read {name} in the archive {self.location}: {error.strerror}")
+        with self._told("read", name):
+            return self.folder.open(self._inside(name))
 
     def list(self, prefix: str) -> list[str]:
         above = prefix.rpartition("/")[0]
-        folder = self._path(above) if above else self._root
-        names = (str(path.relative_to(self._root)) for path in folder.rglob("*") if path.is_file())
-        return sorted(n for n in names if n.startswith(prefix) and files.TEMPORARY not in n)
+        with self._told("list", prefix):
+            names = list(self.folder.names(self._inside(above) if above else ""))
+        return sorted(n for n in names if n.startswith(prefix) and TEMPORARY not in n)
 
     def delete(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        with self._told("delete", name):
+            self.folder.delete(self._inside(name))
 
     def url(self, name: str) -> str:
-        return str(self._path(name))
+        with self._told("read", name), suppress(FileNotFoundError):
+            self.folder.open(self._inside(name)).close()
+        return os.path.join(self.location, name)
 
-    def parquet(self, name: str) -> str:
-        return self.url(name)
+    def lend(self, name: str, until: ExitStack) -> str:
+        with parquet.readable(name):
+            try:
+                file = self.folder.open(self._inside(name))
+            except OSError as error:
+                if error.errno != errno.EMFILE or not _allow_more_files():
+                    raise
+                file = self.folder.open(self._inside(name))
+        return f"/proc/self/fd/{until.enter_context(file).fileno()}"
+
+    def parquet(self, name: str) -> Any:
+        with self.folder.open(self._inside(name)) as file:
+            return parquet.native(file)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:
         """flock: the kernel lets go when the holder dies, however it dies."""
-        path = self._path(f"locks/{name}")
-        try:
-            files.make_folder(path.parent)
-            files.make_folder(self._root / _BY_SPARK)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, files.PRIVATE)
-        except OSError as error:
-            raise self._unwritable(f"locks/{name}", error) from error
-        with open(descriptor, "r+") as file:
+        name_of_file = self._inside(f"locks/{name}")
+        with self._told("write", name_of_file):
+            self.folder.make(_BY_SPARK)
+            descriptor = self.folder.open_in_place(name_of_file)
+        with open(descriptor, "rb+", buffering=0) as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise Busy(f"{name} is locked by {_holder(file)}") from error
             file.truncate(0)
-            file.write(f"pid {os.getpid()} on {socket.gethostname()}")
-            file.flush()
+            file.write(f"pid {os.getpid()} on {socket.gethostname()}".encode())
             try:
                 yield
             finally:
                 file.truncate(0)
 
-    def _path(self, name: str) -> Path:
-        """Where `name` lies; raises ArchiveError for one that leads out of the archive, also by a link."""
-        path = self._root / checked_name(name, self.location)
-        if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self._root)):
-            raise ArchiveError(f"{name} in the archive {self.location} is a link that leads out of it")
-        return path
+    def _inside(self, name: str) -> str:
+        return checked_name(name, self.location)
+
+    @contextmanager
+    def _told(self, doing: str, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if doing != "read":
+                raise self._failed(doing, name, error) from error
+            raise UsageError(f"there is no {name} in the archive {self.location}") from error
+        except OSError as error:
+            raise self._failed(doing, name, error) from error
+
+    def _failed(self, doing: str, name: str, error: OSError) -> ArchiveError:
+        return ArchiveError(f"cannot {doing} {name} in the archive {self.location}: {error.strerror}")
 
 
-def _holder(lock: IO[str]) -> str:
+_LONGEST_HOLDER = 512
+
+
+def _allow_more_files() -> bool:
+    """Let this process open as many files as it may at most; False when it may already."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return soft != hard
+
+
+def _holder(lock: IO[bytes]) -> str:
     """Who a lock says holds it; waits a moment for one that has taken it and not yet written its name."""
     for _ in range(20):
-        if said := lock.read().strip():
+        if said := os.pread(lock.fileno(), _LONGEST_HOLDER, 0).decode(errors="replace").strip():
             return said
         time.sleep(0.05)
-        lock.seek(0)
     return "another run"

@@ -12,17 +12,17 @@ The SQL of users runs on the same connection. It can read these views and nothin
 archive's committed files are open to it, and the configuration is locked.
 """
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from contextlib import ExitStack
+from functools import partial
 from itertools import chain
+from weakref import finalize
 
 import duckdb
 import pyarrow as pa
 
-from dlq.archive import analyses, manifests, user_sql
+from dlq.archive import analyses, manifests, scratch, user_sql
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError
@@ -57,6 +57,7 @@ Page = Mapping[str, Set[str]]
 Queued = Mapping[str, Collection[str]]
 """Stem of a segment whose letters still lie in their queue -> the ids of those that do not."""
 
+_SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
 _NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC, record_id"
 """Letters of which nothing says when they died come last."""
 _BATCH_ROWS = 10_000
@@ -80,26 +81,26 @@ def connect(
     come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
-    files = {m.stem: store.url(m.segment) for m in manifests.every(store) if m.rows}
-    segments = [*files.values()]
-    tables = {
-        name: [store.url(file) for file in (chosen.tables.get(name, ()) if chosen else ())]
-        for name in analyses.TABLES
-    }
-    earlier = [store.url(file) for file in analyses.load(store, before).tables["verdicts"]] if before else []
-    connection = _configured(store)
+    earlier = analyses.load(store, before).tables["verdicts"] if before else ()
+    connection, held = _configured(store), ExitStack()
+    finalize(connection, held.close)
+    lend = partial(store.lend, until=held)
+    files = {m.stem: lend(m.segment) for m in manifests.every(store) if m.rows}
+    segments, former = [*files.values()], [*map(lend, earlier)]
+    tables = {name: [*map(lend, chosen.tables.get(name, ()) if chosen else ())] for name in analyses.TABLES}
     with user_sql.guarded(connection):
+        _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
         if before:
-            _table(connection, "verdicts_before", analyses.VERDICTS, earlier)
+            _table(connection, "verdicts_before", analyses.VERDICTS, former)
         _given(connection, "replays", REPLAYS if replays is None else replays)
         _audit(connection, audit)
         _judged(connection, chosen.analysis if chosen else None)
         left = {files[stem]: out for stem, out in (queued or {}).items() if stem in files}
         _letters(connection, _still_queued(connection, left))
-        _lock(connection, [*segments, *earlier, *chain.from_iterable(tables.values())])
+        _lock(connection, [*segments, *former, *chain.from_iterable(tables.values())])
     return connection
 
 
@@ -114,7 +115,7 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
         config={
             "memory_limit": _MEMORY,
             "threads": min(8, os.cpu_count() or 1),
-            "temp_directory": os.path.join(_own_folder(store), f".tmp-duckdb-{os.getpid()}"),
+            "temp_directory": str(scratch.folder("duckdb")),
             "python_enable_replacements": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
@@ -128,19 +129,6 @@ def _configured(store: Store) -> duckdb.DuckDBPyConnection:
     connection.execute("SET enable_progress_bar = false")
     connection.execute("SET parquet_metadata_cache = true")
     return connection
-
-
-def _own_folder(store: Store) -> str:
-    """A folder that nobody else can read: what is spilled there are letters."""
-    if store.filesystem is None and _is_private(store.location):
-        return store.location
-    folder = tempfile.mkdtemp(prefix="dlq-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _is_private(folder: str) -> bool:
-    return not os.path.isdir(folder) or not os.stat(folder).st_mode & 0o077
 
 
 def _given(connection: duckdb.DuckDBPyConnection, name: str, content: pa.Table | pa.Schema) -> None:
@@ -305,7 +293,8 @@ def segment_rows(
     Raises UsageError for a bad condition or column, at the first batch.
     """
     sql = f"""
-        SELECT {_quoted(columns)}, parse_filename(segment_file, true) AS stem, segment_row AS row
-        FROM _placed WHERE {user_sql.condition(where)} ORDER BY stem, row"""
+        SELECT {_quoted(columns)}, stem, segment_row AS row
+        FROM _placed JOIN _segments USING (segment_file)
+        WHERE {user_sql.condition(where)} ORDER BY stem, row"""
     with user_sql.guarded(connection):
         yield from connection.sql(sql).to_arrow_reader(_BATCH_ROWS)

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dlq.archive import manifests
+from dlq.archive import manifests, parquet, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import to_records
 from dlq.archive.store import Store
@@ -96,11 +96,9 @@ class Loader:
         return list(to_records(self._table.take(rows)))
 
     def _read(self, manifest: Manifest) -> pa.Table:
-        try:
-            file = pq.ParquetFile(self._store.parquet(manifest.segment))
+        with parquet.readable(manifest.segment):
+            file = segments.opened(self._store, manifest, self._columns)
             return (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
-        except (OSError, pa.ArrowException) as error:
-            raise ArchiveError(f"cannot read segment {manifest.stem} of the archive: {error}") from error
 
     def _is_there(self, manifest: Manifest) -> bool:
         if not manifest.segment:

@@ -16,16 +16,17 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from glob import escape
 from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 
-from dlq.archive import files
+from dlq.archive import bounded_json
+from dlq.archive.folder import Folder
 from dlq.archive.store import LocalStore, Store
 from dlq.replay.ledger.contract import Ledger, is_dead
 from dlq.replay.states import State
 
+_LOCKS = "locks"
 _OWNER_BYTES = 512
 _WRITTEN, _CONFIRMED = 1, 2
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -43,7 +44,8 @@ class Mark:
 
     def __init__(self, store: Store, plan: str, owner: str, letters: int) -> None:
         """`owner`: who claims, as the ledger calls it; `letters`: how many the plan has."""
-        self._path = _folder(store) / f"{plan}.{owner.rpartition('/')[2]}.mark"
+        self._folder = _folder(store)
+        self._name = f"{_LOCKS}/{plan}.{owner.rpartition('/')[2]}.mark"
         self._owner, self._letters = owner, letters
         self._reached: mmap.mmap | None = None
 
@@ -56,15 +58,13 @@ class Mark:
         return self
 
     def _made(self, content: bytes) -> mmap.mmap:
-        files.make_folder(self._path.parent)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(self._path, flags, files.PRIVATE), "w+b") as file:
+        with open(self._folder.create(self._name), "w+b") as file:
             try:
                 file.write(content)
                 file.flush()
                 return mmap.mmap(file.fileno(), len(content))
             except OSError:
-                self._path.unlink()
+                self._folder.delete(self._name)
                 raise
 
     def writing(self, numbers: Sequence[int]) -> None:
@@ -86,7 +86,7 @@ class Mark:
             self._reached.close()
             self._reached = None
             if kind is None:
-                self._path.unlink(missing_ok=True)
+                self._folder.delete(self._name)
 
 
 def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
@@ -94,7 +94,8 @@ def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
     went to each state. The caller holds the plan's lock, so that nobody sends them meanwhile."""
     ledger.expire()
     moved: Counter[State] = Counter()
-    for path, owner, reached in _of_the_dead(store, plan):
+    folder = _folder(store)
+    for name, owner, reached in _of_the_dead(folder, plan):
         shown: dict[tuple[State, str], list[str]] = {}
         for entry in ledger.entries(plan, "in_doubt"):
             told = _SHOWN.get(reached[entry.number : entry.number + 1])
@@ -102,30 +103,33 @@ def expire(store: Store, ledger: Ledger, plan: str) -> Counter[State]:
                 shown.setdefault(told, []).append(entry.key)
         for (state, why), keys in shown.items():
             moved[state] += ledger.resolve(keys, state, why)
-        path.unlink(missing_ok=True)
+        folder.delete(name)
     return moved
 
 
-def _of_the_dead(store: Store, plan: str) -> Iterator[tuple[Path, str, bytes]]:
+def _of_the_dead(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
     """(its file, owner, a byte per letter) of each mark that counts here, and whose process is no more."""
-    for path in _folder(store).glob(f"{escape(plan)}.*.mark"):
+    for name in sorted(folder.names(_LOCKS)):
+        if not (name.startswith(f"{_LOCKS}/{plan}.") and name.endswith(".mark")):
+            continue
         try:
-            content = path.read_bytes()
-            head = json.loads(content[:_OWNER_BYTES])
+            with folder.open(name) as file:
+                head = bounded_json.loads(file.read(_OWNER_BYTES))
+                reached = file.read(bounded_json.LARGEST)
             owner = str(head["owner"])
             counts = head["boot"] == _boot_id() and is_dead(owner)
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, LookupError, TypeError):
             continue
         if counts:
-            yield path, owner, content[_OWNER_BYTES:]
+            yield name, owner, reached
 
 
-def _folder(store: Store) -> Path:
-    """In an archive that is a folder, else the user's own on this host."""
+def _folder(store: Store) -> Folder:
+    """An archive that is a folder, else the user's own on this host."""
     if isinstance(store, LocalStore):
-        return Path(store.location) / "locks"
+        return store.folder
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "dlq" / sha256(store.location.encode()).hexdigest()[:16]
+    return Folder(Path(state) / "dlq" / sha256(store.location.encode()).hexdigest()[:16])
 
 
 def _boot_id() -> str | None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from dlq.archive import manifests, segments
 from dlq.archive.manifests import Manifest
+from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError, Busy, UsageError
@@ -28,6 +29,7 @@ from dlq.replay import still_queued
 _OPEN = ("sending", "in_doubt")
 _NAMED = 3
 _NO_IDS = pa.array([], pa.string())
+_READ = ("record_id", "body", "body_sha256")
 _NO_SOURCE = "(unknown)"
 _NO_MANIFEST = (
     "segment {stem} has no manifest, so its letters are in no books: a crash left it, and the next pull "
@@ -161,7 +163,7 @@ def _check_orphan(store: Store, segment: str, known: pa.ChunkedArray, books: Boo
 
 def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
     """The ids that are really there; what is not as the manifest or a digest says is a problem."""
-    ids, changed = _read(store, manifest.segment) if manifest.segment else (_NO_IDS, [])
+    ids, changed = _read(store, manifest.segment, manifest.rows) if manifest.segment else (_NO_IDS, [])
     if ids is None:
         books.problems.append(f"segment {manifest.stem} cannot be read")
         return _NO_IDS
@@ -175,12 +177,12 @@ def _checked_ids(store: Store, manifest: Manifest, books: Books) -> pa.Array:
     return ids
 
 
-def _read(store: Store, segment: str) -> tuple[pa.Array | None, list[str]]:
+def _read(store: Store, segment: str, most_rows: int = MOST_ROWS) -> tuple[pa.Array | None, list[str]]:
     """The ids in a segment (None: it cannot be read), and those of letters whose body has another digest."""
     ids: list[str] = []
     changed: list[str] = []
     try:
-        for batch in segments.batches(store, segment, ("record_id", "body", "body_sha256")):
+        for batch in segments.batches(store, segment, _READ, most_rows):
             some, bodies, digests = (column.to_pylist() for column in batch.columns)
             ids += some
             made = (sha256(body or b"").hexdigest() for body in bodies)

@@ -133,7 +133,7 @@ def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans
 
 def _segments(store: Store, connection: "duckdb.DuckDBPyConnection") -> Rows:
     """Where these letters lie in the archive, with the digests by which `dlq verify` knows a change."""
-    sql = "SELECT DISTINCT parse_filename(segment_file, true) AS stem FROM _stored"
+    sql = "SELECT DISTINCT stem FROM _stored JOIN _segments USING (segment_file)"
     stems = {row["stem"] for row in _rows(connection, sql)}
     for manifest in manifests.every(store):
         if manifest.stem in stems:

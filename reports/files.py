@@ -3,10 +3,11 @@
 from pathlib import Path
 
 from dlq.archive import files
+from dlq.archive.folder import PRIVATE
 from dlq.core.errors import UsageError
 
 
-def write_text(path: str, text: str, mode: int = files.PRIVATE, parents: bool = True) -> None:
+def write_text(path: str, text: str, mode: int = PRIVATE, parents: bool = True) -> None:
     """Write `text` durably, making the folders above only with `parents`. Raises UsageError."""
     target = Path(path)
     try:

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dlq.archive import analyses, manifests, user_sql, views
-from dlq.archive.files import PRIVATE, SHARED
+from dlq.archive.files import SHARED
+from dlq.archive.folder import PRIVATE
 from dlq.archive.store import Store
 from dlq.archive.views import Queued
 from dlq.core.clock import now

@@ -1,6 +1,5 @@
 """The archive's files as Spark and its Python workers see them: explicit lists of files, explicit schemas."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -9,6 +8,8 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from dlq.archive import parquet
+from dlq.archive.folder import Folder
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore, Store
 
@@ -32,26 +33,21 @@ class Files(NamedTuple):
         return fs.S3FileSystem(**(self.s3 or {}))
 
     def read(self, name: str) -> Any:
-        """`name` as pyarrow reads it: the path, or a stream."""
-        return (
-            f"{self.root}/{name}"
-            if self.s3 is None
-            else self._filesystem().open_input_file(f"{self.root}/{name}")
-        )
+        """`name` as pyarrow reads it. Raises OSError."""
+        if self.s3 is not None:
+            return self._filesystem().open_input_file(f"{self.root}/{name}")
+        with Folder(self.root).open(name) as file:
+            return parquet.native(file)
 
     @contextmanager
     def write(self, name: str) -> Iterator[IO[bytes] | Any]:
         """A stream into `name`, which is durable at the end."""
-        path = f"{self.root}/{name}"
-        if self.s3 is not None:
-            with self._filesystem().open_output_stream(path) as stream:
+        if self.s3 is None:
+            with Folder(self.root).replacing(name, make=True) as file:
+                yield file
+        else:
+            with self._filesystem().open_output_stream(f"{self.root}/{name}") as stream:
                 yield stream
-            return
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
 
 
 def files_of(store: Store, s3a: Mapping[str, str]) -> Files:

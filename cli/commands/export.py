@@ -111,7 +111,8 @@ def _bundle(
 
 
 def _written(file: str, content: Content, mask: bool) -> int:
-    from dlq.archive.files import PRIVATE, SHARED
+    from dlq.archive.files import SHARED
+    from dlq.archive.folder import PRIVATE
 
     try:
         with _opened(file, SHARED if mask else PRIVATE) as sink:

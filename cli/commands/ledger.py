@@ -1,5 +1,7 @@
 """`dlq ledger`: the store that remembers what was sent."""
 
+from typing import Annotated
+
 import typer
 
 from dlq.cli.context import Context
@@ -17,7 +19,13 @@ def _about() -> None:
     """The store that remembers what was sent."""
 
 
-def move(ctx: typer.Context) -> None:
+_OUTSIDE = Annotated[
+    str | None,
+    typer.Option("--from", metavar="FILE", help="The ledger's file, where it lies outside of the archive."),
+]
+
+
+def move(ctx: typer.Context, outside: _OUTSIDE = None) -> None:
     """Move the archive's own ledger (SQLite) to where ledger.url in the configuration says: a server.
 
     The old file is kept as ledger.db.moved. Running it again adds nothing twice.
@@ -29,6 +37,6 @@ def move(ctx: typer.Context) -> None:
 
     context: Context = ctx.obj
     warn_of_ledger(context)
-    total, new = move_ledger(context.settings.ledger, context.store)
+    total, new = move_ledger(context.settings.ledger, context.store, outside)
     text = f"{total:,} replays moved, {total - new:,} of them were there already"
     context.emit({"replays": total, "new": new}, lambda: context.console.print(text))

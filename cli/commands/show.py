@@ -48,7 +48,8 @@ def show(
 
     Example: dlq show 1f0c2d3e4b5a
     """
-    from dlq.archive.files import PRIVATE, SHARED
+    from dlq.archive.files import SHARED
+    from dlq.archive.folder import PRIVATE
     from dlq.cli.views import open_views
     from dlq.reports import letter as letters
     from dlq.reports.masking import Masker

@@ -1,19 +1,18 @@
 """Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` and `redis` do it."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 
-from dlq.archive.files import make_private
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
-from dlq.replay.ledger import location
+from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
 
@@ -22,7 +21,7 @@ _REDIS = ("redis://", "rediss://")
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
-    """The ledger that `[ledger]` names. Raises UsageError, ArchiveError.
+    """The ledger that `[ledger]` names, to be written. Raises UsageError, ArchiveError.
 
     Another ledger is refused while the archive has one of its own: what that one knows would be sent twice.
     """
@@ -37,25 +36,32 @@ def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
 
 
 def _connected(settings: LedgerSettings, store: Store) -> Ledger:
+    if not is_server(settings):
+        path = file_of(settings, store)
+        file.make(path, lambda template: _in_file(template, settings).close())
+        return _written(path, settings)
     if settings.url.startswith(_REDIS):
         try:
             from dlq.replay.ledger.redis import RedisLedger
         except ImportError as error:
             raise UsageError("a ledger in Redis needs its client: pip install 'dlq[redis]'") from error
         return RedisLedger(settings)
-    if is_server(settings):
-        from dlq.replay.ledger.sql import server_url
+    from dlq.replay.ledger.sql import SqlLedger, server_url
 
-        return _sql(server_url(settings), settings)
-    path = file_of(settings, store)
-    make_private(path)
-    return _sql(f"sqlite:///{path}", settings)
+    return SqlLedger(server_url(settings), seconds(settings.lease))
 
 
-def _sql(url: Any, settings: LedgerSettings) -> Ledger:
-    from dlq.replay.ledger.sql import SqlLedger
+def _written(path: Path, settings: LedgerSettings) -> Ledger:
+    """The ledger in a file, to be written."""
+    with ExitStack() as held:
+        held.enter_context(file.written(path))
+        return _in_file(path, settings, held.pop_all().close)
 
-    return SqlLedger(url, seconds(settings.lease))
+
+def _in_file(path: Path, settings: LedgerSettings, at_close: Callable[[], None] | None = None) -> Ledger:
+    from dlq.replay.ledger.sql import SqlLedger, file_url
+
+    return SqlLedger(file_url(path), seconds(settings.lease), at_close=at_close)
 
 
 def exists(settings: LedgerSettings, store: Store) -> bool:
@@ -67,24 +73,26 @@ def exists(settings: LedgerSettings, store: Store) -> bool:
     except UsageError:
         return False
     location.check_stays(path)
-    return path.exists()
+    return location.is_there(path)
 
 
-def move(settings: LedgerSettings, store: Store) -> tuple[int, int]:
+def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> tuple[int, int]:
     """The archive's SQLite ledger into the one that `[ledger]` names; returns (replays, new there).
 
-    Afterwards the file is kept under another name: two ledgers of one archive would send twice. Raises
-    UsageError when there is nothing to move, Busy while letters are being sent.
+    `outside`: the ledger's file, where it does not lie in the archive; what that says of itself is not enough
+    to write there. Afterwards the file is kept under another name: two ledgers of one archive would send
+    twice. Raises UsageError when there is nothing to move, Busy while letters are being sent.
     """
     if settings.url == "sqlite":
         raise UsageError("[ledger] url is sqlite; set it to the server first, e.g. postgresql://user@host/db")
     path = own_file(store)
-    if path is None or not path.exists():
+    if path is None or not location.is_there(path):
         raise UsageError(f"there is no {FILE} in the archive {store.location}")
+    location.check_named(store, path, outside)
     if not is_server(settings) and file_of(settings, store) == path:
         raise UsageError(f"the ledger is {path} already")
     total = new = 0
-    with closing(_sql(f"sqlite:///{path}", settings)) as old, closing(_connected(settings, store)) as server:
+    with closing(_written(path, settings)) as old, closing(_connected(settings, store)) as server:
         old.expire()
         for rows in old.everything():
             if any("sending" in row for row in rows):
@@ -114,7 +122,7 @@ def warnings(settings: LedgerSettings, store: Store) -> Sequence[str]:
         location.check_none(store)
         return ()
     location.check(settings, store)
-    with closing(_connected(settings, store)) as ledger:
+    with _looked_at(settings, store) as ledger:
         return ledger.warnings()
 
 
@@ -129,7 +137,18 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
         location.check_none(store)
         yield None
         return
-    with opened(settings, store) as ledger:
+    location.check(settings, store)
+    with _looked_at(settings, store) as ledger:
+        yield ledger
+
+
+@contextmanager
+def _looked_at(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
+    if is_server(settings):
+        with closing(_connected(settings, store)) as ledger:
+            yield ledger
+        return
+    with file.looked_at(file_of(settings, store)) as shown, closing(_in_file(shown, settings)) as ledger:
         yield ledger
 
 

@@ -4,11 +4,15 @@ Every operation is atomic between processes, and between hosts where the ledger 
 """
 
 import os
+import re
 import secrets
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from dlq.archive import bounded_json
+from dlq.core.documents import value
+from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
 from dlq.replay.letters import Letter
 from dlq.replay.states import State
@@ -18,6 +22,9 @@ COLUMNS = (
     "updated_at", "detail",
 )  # fmt: skip
 """All that a ledger holds of a replay, in the order of `everything` and `adopt`."""
+
+
+_OWNER = re.compile(r"(.+)/([0-9]{1,9})/[^/]*", re.DOTALL)
 
 
 class Result(NamedTuple):
@@ -117,6 +124,15 @@ class Ledger(Protocol):
         ...
 
 
+def event_of(text: str | bytes) -> Event:
+    """An event as ledgers keep it. Raises ArchiveError."""
+    try:
+        kinds = tuple[str, int, str, str, str, str, str]
+        return Event._make(value(kinds, bounded_json.loads(text.encode() if isinstance(text, str) else text)))
+    except ValueError as error:
+        raise ArchiveError(f"the ledger is damaged: of an event, {error}") from error
+
+
 def new_owner() -> str:
     """Who holds a claim: `host/pid/random`, host, process, and a word of its own for each ledger opened."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
@@ -124,11 +140,11 @@ def new_owner() -> str:
 
 def is_dead(owner: str) -> bool:
     """Whether the owner was a process of this host and is no more; what other hosts do is not known here."""
-    host, pid, _ = owner.rsplit("/", 2)
-    if host != socket.gethostname():
+    found = _OWNER.fullmatch(owner)
+    if found is None or found[1] != socket.gethostname():
         return False
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(found[2]), 0)
     except ProcessLookupError:
         return True
     except PermissionError:

@@ -6,11 +6,13 @@ archive's own file, a file of one host, or a server.
 """
 
 import json
+import shlex
 import socket
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
+from dlq.archive.folder import Folder
 from dlq.archive.store import Store, built
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
@@ -49,7 +51,7 @@ def file_of(settings: Ledger, store: Store) -> Path:
             f"the archive {store.location} needs a ledger on a server: set [ledger] url; or, where only this "
             'host replays from it, to a file of this host: url = "sqlite:////var/lib/dlq/ledger.db"'
         )
-    return Path(store.url(FILE))
+    return Path(store.location, FILE)
 
 
 def own_file(store: Store) -> Path | None:
@@ -63,13 +65,13 @@ def own_file(store: Store) -> Path | None:
 
 def _own_file(store: Store, noted: _Note | None) -> Path | None:
     own = _in_folder(store)
-    if own is not None and own.exists():
+    if own is not None and is_there(own):
         return own
     if noted is None or noted.server:
         return None
     if not noted.path:
         return own
-    is_shared = own is not None and Path(noted.path).exists()
+    is_shared = own is not None and is_there(Path(noted.path))
     if noted.host != socket.gethostname() and not is_shared:
         raise UsageError(
             f"the ledger of the archive {store.location} is {noted.path} on {noted.host}: "
@@ -80,7 +82,7 @@ def _own_file(store: Store, noted: _Note | None) -> Path | None:
 
 def _in_folder(store: Store) -> Path | None:
     """Where an archive in a folder has its own ledger, if it has one."""
-    return Path(store.url(FILE)) if store.filesystem is None else None
+    return Path(store.location, FILE) if store.filesystem is None else None
 
 
 def _noted(store: Store) -> _Note | None:
@@ -98,7 +100,7 @@ def check(settings: Ledger, store: Store) -> None:
     configured = None if is_server(settings) else file_of(settings, store)
     if configured is not None:
         check_stays(configured)
-    is_gone = own is not None and not own.exists()
+    is_gone = own is not None and not is_there(own)
     if noted is not None and (is_gone or (noted.server and configured is not None)):
         raise _out_of_reach(store, noted)
     if own is not None and own != configured:
@@ -106,6 +108,23 @@ def check(settings: Ledger, store: Store) -> None:
             f"the archive {store.location} has its own {own.name}, unknown to the one in [ledger] url; "
             "move it there once with `dlq ledger move`"
         )
+
+
+def check_named(store: Store, path: Path, outside: str | None) -> None:
+    """Raises UsageError for a ledger outside of the archive that the user has not named."""
+    if path != _in_folder(store) and (outside is None or Path(outside) != path):
+        raise UsageError(
+            f"{_NOTE} in the archive {store.location} says that its ledger is {path}, outside of it: "
+            f"if that is so, run `dlq ledger move --from {shlex.quote(str(path))}`"
+        )
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything lies there, be it a link, which is not followed."""
+    try:
+        return Folder(path.parent).has(path.name)
+    except (OSError, ValueError):
+        return False
 
 
 def check_none(store: Store) -> None:
@@ -128,7 +147,7 @@ def _out_of_reach(store: Store, noted: _Note) -> UsageError:
 def check_stays(path: Path) -> None:
     """Raises UsageError when the ledger has moved away from here: a new one would send all again."""
     moved = Path(f"{path}{_MOVED}")
-    if moved.exists():
+    if is_there(moved):
         raise UsageError(
             f"the ledger {path} was moved: set [ledger] url to where it is now "
             f"(or, to go back to what it knew then, rename {moved.name} to {path.name})"
@@ -153,8 +172,8 @@ def note(settings: Ledger, store: Store) -> None:
 
 def retire(store: Store, path: Path) -> None:
     """The file is no longer the ledger: it is kept under another name."""
+    folder = Folder(path.parent)
     for end in ("", "-wal", "-shm"):
-        part = Path(f"{path}{end}")
-        if part.exists():
-            part.rename(f"{part}{_MOVED}")
+        if folder.has(f"{path.name}{end}"):
+            folder.rename(f"{path.name}{end}", f"{path.name}{end}{_MOVED}")
     store.delete(_NOTE)

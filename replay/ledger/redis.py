@@ -25,7 +25,7 @@ from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.units import seconds
-from dlq.replay.ledger.contract import COLUMNS, Entry, Result, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, STATES, State
 
@@ -392,7 +392,7 @@ class RedisLedger:
 
     def events(self) -> list[Event]:
         """One list, read whole."""
-        return [Event(*json.loads(text)) for text in self._run(EVENTS)]
+        return [event_of(text) for text in self._run(EVENTS)]
 
     def append(self, events: Sequence[Event]) -> None:
         """A script for each chunk; an id that is known is left alone."""

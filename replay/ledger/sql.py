@@ -6,11 +6,13 @@ anything is sent, and what became of it is written together with the next claim.
 """
 
 import json
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain, groupby
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, get_args
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
@@ -23,12 +25,14 @@ from dlq.core.errors import ArchiveError, ConfigError, LedgerUnreachable
 from dlq.core.failures import Event
 from dlq.core.settings import Ledger
 from dlq.core.suggestions import suggest
-from dlq.replay.ledger.contract import COLUMNS, Entry, Result, is_dead, new_owner
+from dlq.replay.ledger.contract import COLUMNS, Entry, Result, event_of, is_dead, new_owner
 from dlq.replay.letters import Letter
 from dlq.replay.states import BY_OWNER, BY_RECONCILE, MAY_SEND, MAY_SEND_AGAIN, State
 
 _SQLITE_BUSY_SECONDS = 60
 _SQLITE_SETTINGS = (
+    "trusted_schema = OFF",
+    "cell_size_check = ON",
     "journal_mode = WAL",
     "synchronous = FULL",
     "cache_size = -65536",
@@ -57,6 +61,11 @@ def server_url(settings: Ledger) -> sa.URL:
     return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
 
 
+def file_url(path: Path) -> sa.URL:
+    """The URL of an SQLite database, whatever characters are in its path."""
+    return sa.URL.create("sqlite", database=str(path))
+
+
 class Database:
     """An engine, and transactions on it. Raises ArchiveError for whatever the database refuses."""
 
@@ -73,13 +82,15 @@ class Database:
             try:
                 with self.engine.execution_options(reading=reading).begin() as connection:
                     return work(connection)
+            except sqlite3.Error as error:  # while the driver's own rows are fetched
+                raise self._failure(error) from error
             except sa.exc.SQLAlchemyError as error:
                 if not isinstance(error, sa.exc.OperationalError) or time.monotonic() > until:
                     raise self._failure(error) from error
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _failure(self, error: sa.exc.SQLAlchemyError) -> ArchiveError:
+    def _failure(self, error: Exception) -> ArchiveError:
         reason = str(getattr(error, "orig", None) or error).splitlines()[0]
         shown = self.engine.url.set(query={}).render_as_string()
         if isinstance(error, sa.exc.OperationalError) and not self.is_file:
@@ -200,6 +211,10 @@ RECLAIM = (
 )
 
 
+_LONGEST = 2**20
+"""Characters of a text in a file; a broker's reason is the longest."""
+_LATEST = 253_402_300_799_999_999
+"""The last microsecond that a calendar has; no number of a ledger is larger."""
 _CHUNK = 2_000
 """SQLite takes 32,766 values in a statement, and a new row has eleven."""
 _CHUNK_OF_ROWS = 50_000
@@ -212,8 +227,15 @@ class _SomeAreKnownError(Exception):
 class SqlLedger:
     """`dlq.replay.ledger.Ledger` on any database that SQLAlchemy speaks and INSERT_IF_NEW knows."""
 
-    def __init__(self, url: str | sa.URL, lease: float, clock: Clock = now) -> None:
+    def __init__(
+        self,
+        url: str | sa.URL,
+        lease: float,
+        clock: Clock = now,
+        at_close: Callable[[], None] | None = None,
+    ) -> None:
         """`lease` in seconds. Creates the tables where there are none; raises ArchiveError."""
+        self._at_close = at_close
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = new_owner()
@@ -225,6 +247,9 @@ class SqlLedger:
         self._make_table()
 
     def _make_table(self) -> None:
+        if self._database.is_file:
+            self._database.run(_check_schema, reading=True)
+            self._database.run(_check_cells, reading=True)
         try:
             self._database.run(TABLE.metadata.create_all, patient=False)
         except ArchiveError:
@@ -357,7 +382,7 @@ class SqlLedger:
         """One query, by number."""
         wanted = sa.select(EVENTS.c.event).order_by(EVENTS.c.number)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
-        return [Event(*json.loads(row.event)) for row in rows]
+        return [event_of(row.event) for row in rows]
 
     def append(self, events: Sequence[Event]) -> None:
         """One transaction of inserts that leave known events alone."""
@@ -380,6 +405,8 @@ class SqlLedger:
     def close(self) -> None:
         """Closes the pool of connections."""
         self._database.engine.dispose()
+        if self._at_close:
+            self._at_close()
 
     def _insert_new(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         keys = [letter.key for letter in letters]
@@ -431,6 +458,50 @@ class SqlLedger:
         return sum(
             connection.execute(RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
         )
+
+
+def _check_schema(connection: sa.Connection) -> None:
+    """Raises ArchiveError for tables, views or triggers that are not ours: they could do anything."""
+    from sqlalchemy.schema import CreateTable
+
+    ours = {_plain(str(CreateTable(table).compile(connection))) for table in TABLE.metadata.sorted_tables}
+    for kind, name, sql in connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master"):
+        is_index = kind == "index" and sql is None  # of a primary key or a unique column
+        if not is_index and (type(sql) is not str or _plain(sql) not in ours):
+            raise ArchiveError(
+                f"{connection.engine.url.database} is no ledger of dlq: it has a {kind} {name!r}"
+            )
+
+
+def _check_cells(connection: sa.Connection) -> None:
+    """Raises ArchiveError for a value that we would not have written: SQLite takes any into any column."""
+    known = {row[0] for row in connection.exec_driver_sql("SELECT name FROM sqlite_master")}
+    for table in TABLE.metadata.sorted_tables:
+        odd = " OR ".join(map(_oddity, table.c))
+        found = f"SELECT rowid FROM {table.name} WHERE {odd} LIMIT 1"
+        if table.name in known and (row := connection.exec_driver_sql(found).first()):
+            file = connection.engine.url.database
+            raise ArchiveError(
+                f"the ledger {file} is damaged: row {row[0]} of {table.name} holds what no dlq writes"
+            )
+
+
+def _oddity(column: sa.Column[Any]) -> str:
+    """The SQL condition that a cell is none of ours."""
+    name = f'"{column.name}"'
+    if isinstance(column.type, sa.String):
+        odd = f"typeof({name}) <> 'text' OR length({name}) > {_LONGEST}"
+    else:
+        most = _LATEST if isinstance(column.type, sa.BigInteger) else 2**31 - 1
+        odd = f"typeof({name}) <> 'integer' OR {name} NOT BETWEEN 0 AND {most}"
+    if column.name == "state":
+        odd += f" OR {name} NOT IN ({', '.join(map(repr, get_args(State)))})"
+    return f"({name} IS NOT NULL AND ({odd}))" if column.nullable else f"({odd})"
+
+
+def _plain(sql: str) -> str:
+    """Without what versions of SQLAlchemy write differently."""
+    return "".join(sql.replace('"', "").split())
 
 
 def _first_of(table: sa.Table) -> Callable[[sa.Connection], object]:

@@ -70,8 +70,8 @@ def test_a_link_in_the_archive_does_not_lead_out_of_it(tmp_path: Path, store: Lo
     victim.mkdir()
     (victim / "file").write_text("precious")
     (tmp_path / "archive" / "out").symlink_to(victim)
-    for use in ("get", "open", "put", "delete", "url", "parquet"):
-        with pytest.raises(ArchiveError, match="leads out of it"):
+    for use in ("get", "open", "put", "delete", "url"):
+        with pytest.raises(ArchiveError, match="it is a link, or lies behind one"):
             USES[use](store, "out/file")
     assert (victim / "file").read_text() == "precious"
 

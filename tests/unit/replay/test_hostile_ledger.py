@@ -1,0 +1,357 @@
+"""A ledger that came with somebody else's archive is looked at without touching anything, or refused."""
+
+import json
+import os
+import shutil
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from support.archives import letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.connectors.base import Target
+from dlq.core.errors import ArchiveError
+from dlq.core.settings import Ledger
+from dlq.replay.ledger import as_arrow, opened
+from dlq.replay.ledger.contract import Result
+from dlq.replay.letters import Letter
+
+LOOKS = (
+    ["ls"],
+    ["verify"],
+    ["report"],
+    ["query", "select * from replays"],
+    ["failures"],
+    ["replay", "status"],
+)
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+PAGE, SECTOR = 4096, 512
+
+Dlq = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    store = LocalStore(str(tmp_path / "archive"))
+    write_segment(store, "p-0", [letter(1)])
+    with opened(Ledger(), store) as ledger:
+        ledger.claim("plan", [replay(1)])
+        ledger.record_results([Result(replay(1).key, "confirmed")])
+    return store
+
+
+def replay(number: int) -> Letter:
+    key = f"{number:032x}"
+    return Letter(number, key, key, 1, "shop", "p-0", 0, Target("queue", "orders"))
+
+
+@pytest.fixture
+def file(store: LocalStore) -> Path:
+    return Path(store.location, "ledger.db")
+
+
+@pytest.fixture
+def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Dlq:
+    """Runs a command in the archive's folder; its exit code, and what it complained of."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run(arguments)
+        return code, capfd.readouterr().err
+
+    return call
+
+
+def forged_journal(file: Path, victim: Path) -> bytes:
+    """A hot journal of no pages, whose super-journal is the victim (sqlite.org/fileformat2.html, pager.c)."""
+    head = JOURNAL_MAGIC + b"".join(
+        n.to_bytes(4, "big") for n in (0, 1, file.stat().st_size // PAGE, SECTOR, PAGE)
+    )
+    name = str(victim).encode()
+    numbers = (len(name), sum(name) & 0xFFFFFFFF)
+    place = (2**30 // PAGE + 1).to_bytes(4, "big")
+    return (
+        head.ljust(SECTOR, b"\0")
+        + place
+        + name
+        + b"".join(n.to_bytes(4, "big") for n in numbers)
+        + JOURNAL_MAGIC
+    )
+
+
+@pytest.mark.parametrize("command", LOOKS, ids=lambda words: words[0])
+def test_a_forged_journal_deletes_no_file(dlq: Dlq, file: Path, tmp_path: Path, command: list[str]) -> None:
+    victim = tmp_path / "precious"
+    victim.write_text("precious")
+    Path(f"{file}-journal").write_bytes(forged_journal(file, victim))
+    code, said = dlq(*command)
+    assert (code, victim.exists(), "ledger.db-journal" in said) == (3, True, True)
+
+
+def test_the_forged_journal_does_what_it_is_feared_for(file: Path, tmp_path: Path) -> None:
+    victim = tmp_path / "precious"
+    victim.write_text("precious")
+    Path(f"{file}-journal").write_bytes(forged_journal(file, victim))
+    with closing(sqlite3.connect(file)) as by_path:
+        by_path.execute("SELECT * FROM replays").fetchall()
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("command", LOOKS, ids=lambda words: words[0])
+def test_looking_changes_nothing_in_the_archive(dlq: Dlq, store: LocalStore, command: list[str]) -> None:
+    before = everything(store)
+    assert dlq(*command)[0] in (0, 6)
+    assert everything(store) == before
+
+
+def everything(store: LocalStore) -> dict[str, tuple[int, int]]:
+    found = (path for path in Path(store.location).rglob("*"))
+    return {str(path): (path.stat().st_mtime_ns, path.stat().st_size) for path in found}
+
+
+def test_who_may_only_read_an_archive_sees_its_ledger(store: LocalStore, file: Path) -> None:
+    for path in Path(store.location).rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o444)
+    Path(store.location).chmod(0o555)
+    assert as_arrow(Ledger(), store).num_rows == 1  # type: ignore[union-attr]
+
+
+ODD: dict[str, Callable[[Path], None]] = {
+    "a link": lambda path: path.symlink_to("/etc/passwd"),
+    "a pipe": lambda path: os.mkfifo(path),
+    "a folder": lambda path: path.mkdir(),
+}
+
+
+@pytest.mark.parametrize("end", ["", "-wal", "-shm", "-journal"])
+@pytest.mark.parametrize("what", ODD)
+def test_what_is_no_ordinary_file_is_refused(dlq: Dlq, file: Path, end: str, what: str) -> None:
+    place = Path(f"{file}{end}")
+    place.unlink(missing_ok=True)
+    ODD[what](place)
+    code, said = dlq("ls")
+    assert (code, "ledger.db" in said, "unexpected" in said) == (3, True, False)
+
+
+SCHEMAS = {
+    "a view": "ALTER TABLE replays RENAME TO x; CREATE VIEW replays AS SELECT * FROM x",
+    "a trigger": "CREATE TRIGGER t AFTER UPDATE ON replays BEGIN DELETE FROM events; END",
+    "an index on what a function says": "CREATE INDEX i ON replays (length(zeroblob(lap)))",
+    "a virtual table": "CREATE VIRTUAL TABLE v USING fts4(x)",
+    "another column": "ALTER TABLE replays ADD COLUMN extra GENERATED ALWAYS AS (lap * 2)",
+}
+
+
+@pytest.mark.parametrize("command", [["ls"], ["dismiss", f"{1:032x}", "--reason", "x"]], ids=lambda w: w[0])
+@pytest.mark.parametrize("what", SCHEMAS)
+def test_a_schema_that_is_not_ours_is_refused(dlq: Dlq, file: Path, what: str, command: list[str]) -> None:
+    with closing(sqlite3.connect(file)) as forging:
+        forging.executescript(SCHEMAS[what])
+    code, said = dlq(*command)
+    assert (code, "no ledger of dlq" in said) == (3, True)
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 10_000, b"SQLite format 3\0" + b"\0" * 4080])
+@pytest.mark.parametrize("command", [["ls"], ["dismiss", f"{1:032x}", "--reason", "x"]], ids=lambda w: w[0])
+def test_what_is_no_database_in_wal_mode_is_refused(
+    dlq: Dlq, file: Path, content: bytes, command: list[str]
+) -> None:
+    for path in file.parent.glob("ledger.db*"):
+        path.unlink()
+    file.write_bytes(content)
+    code, said = dlq(*command)
+    assert (code, "no ledger of dlq" in said, file.read_bytes()) == (3, True, content)
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from dlq.connectors.base import Target
+from dlq.replay.ledger.sql import SqlLedger, file_url
+from dlq.replay.letters import Letter
+from dlq.replay.ledger.contract import Result
+ledger = SqlLedger(file_url(Path(sys.argv[1])), 3600)
+with ledger._database.engine.connect() as connection:
+    connection.exec_driver_sql("PRAGMA wal_autocheckpoint = 20")
+for start in range(10, 10**9, 10):
+    keys = [f"{n:032x}" for n in range(start, start + 10)]
+    to = Target("queue", "q")
+    ledger.claim("plan", [Letter(n, k, k, 1, "shop", "p", 0, to) for n, k in enumerate(keys)])
+    print(start, flush=True)
+"""
+
+
+@pytest.fixture
+def writer(file: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", _WRITER, str(file)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process
+        process.kill()
+
+
+def test_a_ledger_that_another_process_writes_is_read_as_it_was_at_one_moment(
+    store: LocalStore, writer: subprocess.Popen[str]
+) -> None:
+    """Ten replays are claimed at a time: what is seen has all of them or none, and never less than before."""
+    assert writer.stdout is not None
+    seen = 0
+    for _ in range(20):
+        written = int(writer.stdout.readline())
+        table = as_arrow(Ledger(), store)
+        assert table is not None
+        assert (table.num_rows - 1) % 10 == 0
+        assert table.num_rows - 1 >= max(seen, written)
+        seen = table.num_rows - 1
+
+
+def test_a_ledger_that_was_killed_while_writing_is_read_with_what_it_wrote(
+    store: LocalStore, file: Path, writer: subprocess.Popen[str]
+) -> None:
+    assert writer.stdout is not None
+    written = [int(writer.stdout.readline()) for _ in range(5)][-1]
+    writer.kill()
+    writer.wait()
+    assert Path(f"{file}-wal").exists()
+    table = as_arrow(Ledger(), store)
+    assert table is not None
+    assert table.num_rows - 1 >= written
+
+
+def test_looking_takes_no_lock_from_who_writes_in_the_same_process(store: LocalStore, file: Path) -> None:
+    with opened(Ledger(), store) as ledger:
+        ledger.claim("plan", [replay(2)])
+        assert as_arrow(Ledger(), store).num_rows == 2  # type: ignore[union-attr]
+        code = f"""
+import fcntl, os
+with open({str(file)!r}, "r+b") as f:
+    fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000000 + 2)
+"""
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "BlockingIOError" in other.stderr
+
+
+def note(store: LocalStore, path: Path) -> None:
+    said = {"format": 1, "host": socket.gethostname(), "path": str(path)}
+    Path(store.location, "ledger.json").write_text(json.dumps(said))
+
+
+def test_a_note_does_not_make_a_move_write_outside_of_the_archive(
+    dlq: Dlq, store: LocalStore, file: Path, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "foreign.db"
+    file.rename(foreign)
+    note(store, foreign)
+    content = foreign.read_bytes()
+    (tmp_path / "dlq.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/new.db"\n')
+    code, said = dlq("ledger", "move")
+    assert (code, f"dlq ledger move --from {foreign}" in said) == (2, True)
+    assert (foreign.read_bytes(), list(tmp_path.glob("foreign*"))) == (content, [foreign])
+    assert dlq("ledger", "move", "--from", str(foreign))[0] == 0
+    assert [path.name for path in tmp_path.glob("foreign*")] == ["foreign.db.moved"]
+
+
+def test_a_foreign_database_is_not_taken_for_a_ledger(
+    dlq: Dlq, store: LocalStore, file: Path, tmp_path: Path
+) -> None:
+    foreign = tmp_path / "foreign.db"
+    with closing(sqlite3.connect(foreign)) as other:
+        other.executescript("PRAGMA journal_mode = WAL; CREATE TABLE mails (x)")
+    content = foreign.read_bytes()
+    file.unlink()
+    note(store, foreign)
+    (tmp_path / "dlq.toml").write_text(f'[ledger]\nurl = "sqlite:///{tmp_path}/new.db"\n')
+    code, said = dlq("ledger", "move", "--from", str(foreign))
+    assert (code, "no ledger of dlq" in said) == (3, True)
+    assert foreign.read_bytes() == content
+
+
+def test_a_ledger_is_whole_from_its_first_moment(tmp_path: Path) -> None:
+    """However a process is killed that makes one, no empty file and no journal stays behind."""
+    code = """
+import os, sys
+from dlq.archive.store import LocalStore
+from dlq.core.settings import Ledger
+from dlq.replay.ledger import opened
+from dlq.replay.ledger import sql
+def end(connection, record):
+    os._exit(9)
+sql._open_sqlite = end
+with opened(Ledger(), LocalStore(sys.argv[1])): pass
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "archive")], check=False)
+    assert not list(tmp_path.glob("archive/ledger.db*"))
+    store = LocalStore(str(tmp_path / "archive"))
+    with opened(Ledger(), store) as ledger:
+        ledger.claim("plan", [replay(1)])
+
+
+ROWS = {
+    "key": (b"x",),
+    "record_id": (b"\xff", "x" * 2_000_000),
+    "target": (b"x",),
+    "lap": ("x", 2**40, b"x", 1e300),
+    "state": ("sent!", b"x"),
+    "updated_at": ("x", 1e300),
+    "number": ("x", b"x"),
+    "owner": (b"x",),
+    "lease_until": ("x", 1.5),
+    "sent_at": ("x",),
+    "plan": (b"x",),
+    "detail": (b"x",),
+}
+
+
+@pytest.mark.parametrize(("column", "odd"), [(name, odd) for name, values in ROWS.items() for odd in values])
+def test_an_odd_row_ends_no_command(dlq: Dlq, file: Path, column: str, odd: object) -> None:
+    spoil(file, f"UPDATE replays SET {column} = ?", odd)
+    for command in LOOKS[:2]:
+        code, said = dlq(*command)
+        assert (code, "ledger" in said) == (3, True), (command, said)
+
+
+@pytest.mark.parametrize(
+    "event", ["", "{", "5", "null", "[]", "[1,2,3,4,5,6,7]", '["a",1e999,"c","d","note","",""]', 5, b"\xff"]
+)
+def test_an_odd_event_ends_no_command(dlq: Dlq, file: Path, event: object) -> None:
+    spoil(file, "INSERT INTO events (id, event) VALUES ('x', ?)", event)
+    for command in (LOOKS[0], LOOKS[4]):
+        code, said = dlq(*command)
+        assert code in (0, 3, 6), (command, said)
+        assert code == 3 or command[0] in ("verify", "replay"), (command, said)
+
+
+def spoil(file: Path, sql: str, odd: object) -> None:
+    """By a copy without the checks of its columns, as anybody can make one."""
+    with closing(sqlite3.connect(file)) as forging:
+        forging.execute("PRAGMA ignore_check_constraints = ON")
+        forging.execute(sql, [odd])
+        forging.commit()
+
+
+def test_a_huge_ledger_is_not_copied(store: LocalStore, file: Path) -> None:
+    os.truncate(file, shutil.disk_usage("/tmp").free + 2**40)
+    with pytest.raises(ArchiveError, match="no room"):
+        as_arrow(Ledger(), store)
+
+
+@pytest.mark.parametrize("owner", ["x", "//", "a/b/c/d", f"{socket.gethostname()}/{10**30}/x", ""])
+def test_an_owner_of_no_known_shape_leaves_its_claim_to_its_lease(
+    store: LocalStore, file: Path, owner: str
+) -> None:
+    spoil(file, "UPDATE replays SET state = 'sending', lease_until = 1, owner = ?", owner)
+    with opened(Ledger(), store) as ledger:
+        assert ledger.expire() == 1
+
+
+def test_a_text_that_is_no_utf_8_is_damage(dlq: Dlq, file: Path) -> None:
+    spoil(file, "UPDATE replays SET target = CAST(? AS TEXT)", b"\xff")
+    code, said = dlq("ls")
+    assert (code, "ledger" in said, "unexpected" in said) == (3, True, False)
