@@ -103,6 +103,20 @@ class Management:
             return {}
         return told if isinstance(told, dict) else {}
 
+    def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
+        """A queue's properties, and the settings of its address; None when it is not there, or the user may
+        not ask."""
+        asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
+        wanted = json.dumps(
+            {"field": "NAME", "operation": "EQUALS", "value": queue, "sortField": "", "sortOrder": ""}
+        )
+        try:
+            [found] = json.loads(self._ask(asked, json.dumps([wanted, 1, 2])) or "{}")["data"]
+            properties = {str(name): str(value) for name, value in found.items()}
+        except (TypeError, ValueError, KeyError, AttributeError):
+            return None
+        return properties, self.address_settings(properties.get("address", queue))
+
     def why_dropped(self, address: str) -> str | None:
         """Why a message to this address may be dropped with a receipt; None where it is never."""
         policy = self.address_settings(address).get("addressFullMessagePolicy")

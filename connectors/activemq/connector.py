@@ -18,6 +18,7 @@ from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.marker import Trail, marker_queue
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
+from dlq.connectors.activemq.queue_effects import harm
 from dlq.connectors.activemq.queue_scan import scan_of
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.records import bare_destination
@@ -44,7 +45,7 @@ from dlq.connectors.base import (
 )
 from dlq.connectors.chain import ChainReading, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
-from dlq.core.errors import ConfigError
+from dlq.core.errors import ConfigError, HarmRefused
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
@@ -98,6 +99,9 @@ class ActiveMQConnector:
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.named(queue_of(request.source))
+        for name in () if request.force else names:
+            if why := harm(self._queues, name, request.mode):
+                raise HarmRefused(f"{why}. Insist with --force")
         scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
         reading = ChainReading(scans, request.mode, request.limit, why_incomplete=self._why_silent(request))
         if request.mode == "drain":

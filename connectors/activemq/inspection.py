@@ -5,10 +5,11 @@ from typing import Any
 
 from dlq.connectors.activemq.artemis import NO_MANAGEMENT
 from dlq.connectors.activemq.jolokia import QueueFacts
+from dlq.connectors.activemq.queue_effects import effects, harm
 from dlq.connectors.activemq.queue_scan import ARTEMIS_COPY, BROWSE, DRAIN, TAKE_BACK_ARTEMIS
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.silence import obstacles_of
-from dlq.connectors.base import Inspection
+from dlq.connectors.base import Inspection, Mode
 from dlq.core.errors import BrokerError
 
 _SHOWN = {
@@ -52,14 +53,28 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
         depth=sum(facts.depth for facts in known) if len(known) == len(found) else None,
         facts=_facts(found, known),
         changes=changes,
-        harm={"copy": ARTEMIS_COPY} if artemis else {},
+        harm=_harm(queues, names, artemis),
         warnings=[
             *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
             *([] if by_openwire else [_EMPTY_BODIES]),
             *bridged(queues),
+            *_effects(queues, names),
             *(f"{name} gives nothing: {why}." for name, why in _obstacles(found)),
         ],
     )
+
+
+def _harm(queues: Queues, names: Sequence[str], artemis: bool) -> dict[str, str]:
+    found: dict[Mode, list[str]] = {"copy": [ARTEMIS_COPY] if artemis else [], "drain": []}
+    for mode, said in found.items():
+        said += [why for name in names if (why := harm(queues, name, mode))]
+    return {mode: "; ".join(said) for mode, said in found.items() if said}
+
+
+def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
+    """What both modes do that takes no insisting."""
+    found = [f"{name}: {why}." for name in names for why in effects(queues, name, "drain", harms=False)]
+    return list(dict.fromkeys(found))
 
 
 def bridged(queues: Queues) -> list[str]:

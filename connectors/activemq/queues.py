@@ -98,6 +98,10 @@ class Queues:
         """Of a Classic queue; 0 where nothing tells."""
         return 0 if self.artemis else self._by_jolokia(lambda one: one.exclusive_consumers(queue)) or 0
 
+    def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
+        """An Artemis queue's properties and its address' settings; None where nothing tells."""
+        return self.management.traits(queue.rpartition("::")[2]) if self.management else None
+
     def why_dropped(self, queue: str) -> str | None:
         """Why the broker may have dropped a message to this queue, and said that it took it; None where it
         does not. Classic drops none of a queue's."""

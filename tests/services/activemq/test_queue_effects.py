@@ -1,0 +1,111 @@
+"""What a consumer's coming and going does to a queue of Artemis: refused or said before, and really so."""
+
+import json
+import time
+
+import pytest
+from support.brokers.activemq.fixtures import Place, on_artemis
+
+from dlq.connectors.activemq.artemis import Management
+from dlq.connectors.base import Mode
+from dlq.core.errors import HarmRefused
+
+pytestmark = [pytest.mark.activemq, on_artemis]
+
+
+def do(place: Place, operation: str, *arguments: object) -> None:
+    """Something that the broker's managers may do."""
+    management = Management(place.settings)
+    asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
+    management._ask(asked, json.dumps(arguments))
+    management.close()
+
+
+def make(place: Place, settings: dict[str, object] | None = None, **traits: object) -> None:
+    """The place's queue with these properties, and three letters in it."""
+    if settings:
+        do(place, "addAddressSettings", place.queue, json.dumps(settings))
+    queue = {"name": place.queue, "address": place.queue, "routing-type": "ANYCAST"}
+    do(
+        place,
+        "createQueue",
+        json.dumps({**queue, **{name.replace("_", "-"): v for name, v in traits.items()}}),
+    )
+    place.send(b"a", b"b", b"c")
+
+
+def refused(place: Place, mode: Mode) -> str:
+    """Why the mode is refused, as the reading and `dlq doctor` say."""
+    with pytest.raises(HarmRefused) as raised:
+        place.connector.read(place.request(mode))
+    harm = place.connector.inspect(place.request().source).harm[mode]
+    said = str(raised.value).removesuffix(". Insist with --force")
+    assert said in harm
+    return said
+
+
+def depth(place: Place) -> int | None:
+    return place.connector.gauge(place.request().source).depth
+
+
+@pytest.mark.parametrize("mode", ["copy", "drain"])
+def test_a_queue_that_is_purged_when_its_consumers_go_is_left_alone(stomp: Place, mode: Mode) -> None:
+    make(stomp, purge_on_no_consumers=True)
+    other = stomp.link()
+    how = {"ack": "client-individual", "subscription-type": "ANYCAST", "consumer-window-size": "1"}
+    other.request("SUBSCRIBE", {"destination": stomp.queue, "id": other.token, **how})
+    stomp.send(b"a", b"b", b"c")
+    assert "deletes all that is in the queue (purge-on-no-consumers)" in refused(stomp, mode)
+    assert depth(stomp) == 3
+    reading = stomp.connector.read(stomp.request(mode, force=True, limit=1))
+    batches = reading.batches()
+    next(batches)
+    other.close()
+    reading.close()
+    deadline = time.monotonic() + 10
+    while depth(stomp):
+        assert time.monotonic() < deadline, "what is said is so"
+
+
+def test_a_queue_that_goes_when_it_is_empty_is_not_drained(stomp: Place) -> None:
+    make(stomp, {"autoDeleteQueues": True}, auto_delete=True, auto_created=True)
+    assert "deletes the queue once it is empty (auto-delete)" in refused(stomp, "drain")
+    assert depth(stomp) == 3
+
+
+def test_a_queue_that_goes_with_its_letters_is_left_alone(stomp: Place) -> None:
+    make(stomp, {"autoDeleteQueuesMessageCount": -1}, auto_delete=True, auto_delete_message_count=-1)
+    for mode in ("copy", "drain"):
+        assert "deletes the queue with all that is in it" in refused(stomp, mode)
+    assert depth(stomp) == 3
+
+
+def test_where_one_delivery_is_the_last_nothing_is_taken(stomp: Place) -> None:
+    make(stomp, {"maxDeliveryAttempts": 1})
+    for mode in ("copy", "drain"):
+        assert "max-delivery-attempts is 1" in refused(stomp, mode)
+
+
+def test_what_is_given_back_to_a_ring_may_be_dropped(stomp: Place) -> None:
+    make(stomp, ring_size=3)
+    assert "it is a ring" in refused(stomp, "copy")
+    assert [record.body for record in stomp.drain()] == [b"a", b"b", b"c"]
+
+
+def test_a_queue_from_which_nothing_is_removed_is_not_drained(stomp: Place) -> None:
+    make(stomp, {"defaultNonDestructive": True})
+    assert "removes nothing from it (non-destructive)" in refused(stomp, "drain")
+
+
+@pytest.mark.parametrize(
+    ("traits", "said"),
+    [
+        ({"exclusive": True}, "it is exclusive: while we read nobody else is given a letter"),
+        ({"max_consumers": 1}, "it allows few consumers (max-consumers)"),
+        ({"consumers_before_dispatch": 2}, "it gives nothing before more consumers are there"),
+    ],
+)
+def test_what_harms_no_letter_is_said_and_done(stomp: Place, traits: dict[str, object], said: str) -> None:
+    make(stomp, **traits)
+    warnings = stomp.connector.inspect(stomp.request().source).warnings
+    assert any(said in warning for warning in warnings)
