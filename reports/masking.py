@@ -1,10 +1,10 @@
 """Masking: personal data and secrets taken out of everything that leaves (`--mask`).
 
-Works on documents (what `export`, `show` and `report` write): every text in them is searched for
-e-mail addresses, payment cards, tokens and phone numbers, and for the user's own `[[mask]]` rules.
-Text inside base64, at any depth, is masked too. What cannot be masked byte by byte
-(`raw_properties_base64`, a binary block with lengths in it) is left out. No letter can end or stall it:
-what packs more, or nests deeper, than is looked into is withheld.
+Works on documents (what `export`, `show`, `report` and bundles write): every text in them is searched for
+e-mail addresses, payment cards, tokens and phone numbers, and for the user's own `[[mask]]` rules. What is
+shown was understood to the end: what is no plain text, or is the encoding of a text in which something is
+found (`hidden`), is withheld and counted. What cannot be masked byte by byte (`raw_properties_base64`, a
+binary block with lengths in it) is left out. No letter can end or stall it.
 """
 
 import base64
@@ -13,59 +13,26 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from dlq.core.masks import compiled, steps
-from dlq.core.provenance import REPLAY_ID, REPLAY_OF
 from dlq.core.settings import Mask
+from dlq.reports.hidden import CLOSED, TOKEN, Beyond, is_read, is_zlib, layers, text_of
+from dlq.reports.unpacking import members
 
-_PACKED: Sequence[tuple[bytes, int, Callable[[bytes], bytes]]] = (
-    (b"\x1f\x8b", 31, lambda plain: gzip.compress(plain, mtime=0)),
-    (b"\x78", 15, zlib.compress),  # RocketMQ's clients
-)
-CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x03\x04")
-"""Zstandard, LZ4, bzip2, xz, zip: not looked into, so masked whole."""
 MOST_UNPACKED = 4 * 2**20
-"""Bytes: the largest message that RocketMQ takes by default. A search takes about half a second a MiB."""
-DEEPEST = 4
-"""Layers around one body, which is twice what any producer has been seen to make."""
+"""Bytes of one letter: the largest message that RocketMQ takes by default."""
+DEEPEST = 8
+"""Layers around one body; no producer has been seen to make more than two."""
+_GZIP = b"\x1f\x8b"
 _WIDE: Sequence[tuple[str, bytes, slice]] = (
     ("utf-16-le", b"\xff\xfe", slice(1, None, 2)),
     ("utf-16-be", b"\xfe\xff", slice(0, None, 2)),
 )
 """UTF-16, its mark, and where Latin letters have their zero bytes."""
-
-
-class Beyond(Exception):
-    """A letter holds more than is unpacked of one, or packed more often."""
-
-
-class Room:
-    """What may still be unpacked of one letter: a few bytes can hold gigabytes, in any number of layers."""
-
-    def __init__(self) -> None:
-        self._left = MOST_UNPACKED
-
-    def unpacked(self, body: bytes, layers: int) -> tuple[bytes, Callable[[bytes], bytes]] | None:
-        """What is in a body with so many layers around it, and what packs it again; None when it is not
-        packed. Raises Beyond."""
-        for magic, wbits, pack in _PACKED:
-            if body.startswith(magic) and (plain := self._inflated(body, wbits, layers)) is not None:
-                return plain, pack
-        return None
-
-    def _inflated(self, body: bytes, wbits: int, layers: int) -> bytes | None:
-        stream = zlib.decompressobj(wbits=wbits)
-        try:
-            plain = stream.decompress(body, self._left + 1)
-        except zlib.error:
-            return None
-        if len(plain) > self._left or layers >= DEEPEST or not stream.eof:
-            raise Beyond
-        self._left -= len(plain)
-        return plain
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
 def wide(body: bytes) -> str | None:
@@ -75,6 +42,23 @@ def wide(body: bytes) -> str | None:
         if len(body) % 2 == 0 and (body.startswith(mark) or zeros > len(body) // 4 >= body.count(0) - zeros):
             return encoding
     return None
+
+
+def _encoding_of(body: bytes) -> str | None:
+    """How bytes are a plain text; None where they are none. Eight bits that are mostly ASCII are Latin."""
+    if text_of(body) is not None:
+        return "utf-8"
+    if (encoding := wide(body)) is not None:
+        try:
+            text = body.decode(encoding)
+        except UnicodeDecodeError:
+            return None
+        return encoding if text_of(text.encode("utf-8")) is not None else None
+    high = sum(map(body.count, range(0xA0, 0x100))) if len(body) < 1024 else len(body.translate(None, _ASCII))
+    return "latin-1" if not _CONTROLS.search(body) and high <= len(body) // 4 else None
+
+
+_ASCII = bytes(range(0x80))
 
 
 MASKED = "[masked]"
@@ -102,11 +86,8 @@ _OUR_IDS = {
     "former_fingerprint", "former_fingerprints", "incident_id", "duplicate_group", "body_sha256", "pull_id",
     "plan", "analysis",
 }  # fmt: skip
-_OUR_HEADERS = {REPLAY_ID, REPLAY_OF}
-_ID = re.compile(r"[0-9A-Za-z_-]+")
+_ID = re.compile(r"[0-9a-zT_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
-_ASCII_RUN = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
-_WIDE_RUN = re.compile(rb"(?:[\t\n\r\x20-\x7e]\x00){6,}")
 
 
 def _passes_luhn(digits: str) -> bool:
@@ -141,6 +122,7 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         r"\1[token]",
     ),
     (re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){8,15}(?![\w-])"), _card),
+    (re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ ./_-]{1,3}\d{2,6}){2,5}(?![\w-])"), _card),
     (re.compile(r"(?<![\w.])\+\d(?:[ ()./-]{0,2}\d){7,14}(?!\w)"), _phone),
     (
         re.compile(r"(?<![\w.:+-])(?:\(\d{2,5}\)|0\d{1,4}|\d{3})[ ./-]\d{3,4}[ ./-]\d{3,6}(?![\w:.-]\w)"),
@@ -149,11 +131,10 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
 )
 """What leaves is searched for these, in order."""
 
-WITHHELD = "[masked: withheld, because it unpacks to more, or nests deeper, than masking looks into]"
-_SHORTEST_JSON = 7
-"""Characters: `{"a":1}`. A shorter line hides nothing, and a letter may have a million of them."""
+WITHHELD = "[masked: withheld, because it is no plain text, or hides more than masking looks into]"
+_HIDDEN = "[withheld]"
+"""In the place of a word."""
 _BEFORE_JSON = " \t\r\n\ufeff"
-_BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{16,}={0,2}(?![\w+/=])")
 
 
 class Masker:
@@ -162,16 +143,17 @@ class Masker:
     def __init__(self, rules: Sequence[Mask] = ()) -> None:
         self._headers = [rule.header.lower() for rule in rules if rule.header]
         self._paths = [steps(rule.json) for rule in rules if rule.json]
+        self._members = [re.compile(rf"[\"'\\]{re.escape(name)}[\"'\\]") for name in _last_names(self._paths)]
         own = [(compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
-        self._room = Room()
+        self._left = MOST_UNPACKED
         self.withheld = 0
-        """Bodies and letters so far that hold more than is looked into, so that it was withheld."""
+        """Bodies, texts and words so far that were not understood to their end, and are not shown."""
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A letter, or another JSON-able object, with everything masked; its shape stays, but for what is
         left out. Of one that nests too deep, only the ids and numbers stay."""
-        self._room = Room()
+        self._left = MOST_UNPACKED
         try:
             return self._document(document)
         except (RecursionError, MemoryError):
@@ -179,50 +161,129 @@ class Masker:
             return {name: value if _is_plain(name, value) else WITHHELD for name, value in document.items()}
 
     def _document(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            name: value if name in _OUR_IDS and _is_id(value) else self._member(name, value)
+        return _named(
+            (self.text(name), value if name in _OUR_IDS and _is_id(value) else self._member(name, value))
             for name, value in document.items()
             if name not in _LEFT_OUT
-        }
-
-    def text(self, text: str) -> str:
-        """A text with everything masked: as JSON when it is JSON, and inside its base64."""
-        return self._text(text, depth=2)
+        )
 
     def body(self, body: bytes) -> bytes:
-        """A body with everything masked; gzip stays gzip, zlib zlib, UTF-16 UTF-16. Of other binary
-        bodies only the runs of ASCII (also as UTF-16) are read, and JSON in any 8-bit encoding."""
+        """A body with everything masked; gzip stays gzip, zlib zlib, UTF-16 UTF-16."""
         try:
-            return self._body(body, layers=0)
+            return self._body(body, 0)
         except Beyond:
-            self.withheld += 1
-            return WITHHELD.encode()
+            return self._withhold().encode()
 
-    def _body(self, body: bytes, layers: int) -> bytes:
-        if body.startswith(CLOSED):
-            return MASKED.encode()
-        if packed := self._room.unpacked(body, layers):
-            plain, pack = packed
-            return pack(self._body(plain, layers + 1))
-        encoding = wide(body) or "utf-8"
+    def _body(self, body: bytes, depth: int) -> bytes:
+        """Raises Beyond."""
+        if (plain := self._unpacked(body, depth)) is not None:
+            masked = self._body(plain, depth + 1)
+            return gzip.compress(masked, mtime=0) if body.startswith(_GZIP) else zlib.compress(masked)
+        encoding = _encoding_of(body)
+        if encoding is None or body.startswith(CLOSED):
+            raise Beyond
+        return self.text(body.decode(encoding)).encode(encoding, "backslashreplace")
+
+    def _unpacked(self, body: bytes, depth: int) -> bytes | None:
+        """What is in a body with so many layers around it; None when it is not packed, or a text that only
+        begins so. Raises Beyond."""
+        if not (body.startswith(_GZIP) or is_zlib(body)):
+            return None
+        plain = bytearray()
         try:
-            masked = self.text(body.decode(encoding)).encode(encoding)
-        except UnicodeError:
-            return self._binary(body)
-        return self._binary(masked) if b"\0" in masked else masked
+            for piece in members(body):
+                plain += piece
+                if depth >= DEEPEST or len(plain) > self._left:
+                    raise Beyond
+        except zlib.error:
+            return None
+        self._left -= len(plain)
+        return bytes(plain)
 
-    def _binary(self, body: bytes) -> bytes:
-        if body.lstrip()[:1] in (b"{", b"["):
-            body = self.text(body.decode("latin-1")).encode("latin-1", "backslashreplace")
-        body = _WIDE_RUN.sub(lambda run: self._run(run[0], "utf-16-le"), body)
-        return _ASCII_RUN.sub(lambda run: self._run(run[0], "ascii"), body)
+    def text(self, text: str) -> str:
+        """A text with everything masked: as JSON when it is JSON, whole or line by line. What hides something
+        is withheld."""
+        try:
+            masked = self._json(text)
+        except RecursionError:
+            return self._withhold()
+        if masked is not None:
+            return masked
+        lines = text.split("\n")
+        if len(lines) == 1 or not any(map(_may_be_json, lines)):
+            return self._plain(text)
+        return self._clear("\n".join(self._line(line) for line in lines))
 
-    def _run(self, run: bytes, encoding: str) -> bytes:
-        return self.text(run.decode(encoding)).encode(encoding, "backslashreplace")
+    def _line(self, line: str) -> str:
+        masked = self._json(line) if _may_be_json(line) else None
+        return self._plain(line) if masked is None else masked
+
+    def _plain(self, text: str) -> str:
+        """A text that is no JSON, so that no path leads to what it holds."""
+        if any(member.search(text) for member in self._members) or self._is_list(text):
+            return self._withhold()
+        return self._clear(TOKEN.sub(self._word, self._substituted(text)))
+
+    def _is_list(self, text: str) -> bool:
+        """What a path without names leads into."""
+        return len(self._members) < len(self._paths) and text.lstrip(_BEFORE_JSON)[:1] in ("[", "{")
+
+    def _word(self, word: re.Match[str]) -> str:
+        if is_read(word[0]) and not self._hides(word[0]):
+            return word[0]
+        self.withheld += 1
+        return _HIDDEN
+
+    def _clear(self, text: str) -> str:
+        """The text without the lines that hide something; nothing of it where that lies in several."""
+        if not self._hides(text):
+            return text
+        lines = text.split("\n")
+        shown = "\n".join(_HIDDEN if self._hides(line) else line for line in lines)
+        if len(lines) == 1 or self._hides(shown):
+            return self._withhold()
+        self.withheld += 1
+        return shown
+
+    def _hides(self, text: str) -> bool:
+        """Whether something is found in a text that this one is an encoding of."""
+        try:
+            return any(self._finds(inner) for inner in layers(text))
+        except Beyond:
+            return True
+
+    def _finds(self, text: str) -> bool:
+        return self._substituted(text) != text or any(member.search(text) for member in self._members)
+
+    def _withhold(self) -> str:
+        self.withheld += 1
+        return WITHHELD
+
+    def _json(self, text: str) -> str | None:
+        """Masked as it reads without its escapes; the text itself where nothing was found. None: it is no
+        JSON, or has two members of one name."""
+        if not _may_be_json(text):
+            return None
+        try:
+            value = json.loads(text.lstrip(_BEFORE_JSON), object_pairs_hook=_once)
+        except ValueError:
+            return None
+        before = _dumped(value, text)
+        for path in self._paths:
+            hide(value, path)
+        after = _dumped(self._inside(value), text)
+        return self._substituted(text if after == before else after)
+
+    def _inside(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return _named((self.text(name), self._inside(item)) for name, item in value.items())
+        if isinstance(value, list):
+            return [self._inside(item) for item in value]
+        return self.text(value) if isinstance(value, str) else value
 
     def _member(self, name: str, value: Any) -> Any:
         if name in ("headers", "properties") and isinstance(value, Mapping):
-            return {self.text(header): self._header(header, item) for header, item in value.items()}
+            return _named((self.text(header), self._header(header, item)) for header, item in value.items())
         if name.endswith("base64") and isinstance(value, str):
             return self._base64(value)
         return self._value(value)
@@ -237,10 +298,7 @@ class Masker:
         return value
 
     def _header(self, name: str, value: Any) -> Any:
-        hidden = any(fnmatchcase(name.lower(), pattern) for pattern in self._headers)
-        if name in _OUR_HEADERS and _is_id(value):
-            return value
-        if hidden:
+        if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
             return MASKED
         return self._nested(value) if isinstance(value, Mapping | list | tuple) else self._member(name, value)
 
@@ -258,68 +316,45 @@ class Masker:
         except binascii.Error:
             return self.text(value)
 
-    def _text(self, text: str, depth: int) -> str:
-        return self._json(text, depth) if self._is_worth_parsing(text) else self._plain(text, depth)
-
-    def _is_worth_parsing(self, text: str) -> bool:
-        """It may be JSON, in which a path or an escape hides what the text alone does not show."""
-        return text.lstrip(_BEFORE_JSON)[:1] in ("{", "[", '"') and (bool(self._paths) or "\\" in text)
-
-    def _plain(self, text: str, depth: int) -> str:
-        masked = self._substituted(text)
-        return _BASE64.sub(lambda match: self._inside(match[0], depth), masked) if depth else masked
-
-    def _inside(self, token: str, depth: int) -> str:
-        """Base64 in a text: encoded again when something in it had to be masked."""
-        padded = token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4)
-        for decode, encode in (
-            (base64.b64decode, base64.b64encode),
-            (base64.urlsafe_b64decode, base64.urlsafe_b64encode),
-        ):
-            try:
-                plain = decode(padded.encode()).decode("utf-8")
-            except ValueError:
-                continue
-            masked = self._text(plain, depth - 1)
-            if masked != plain:
-                return encode(masked.encode("utf-8")).decode()
-        return token
-
-    def _json(self, text: str, depth: int) -> str:
-        """Masked as it reads without its escapes, too; the text itself is what it was without a find."""
-        try:
-            value = json.loads(text.lstrip(_BEFORE_JSON))
-            before = _dumped(value, text)
-            for path in self._paths:
-                hide(value, path)
-            after = _dumped(self._decoded(value, depth), text)
-        except RecursionError:
-            return MASKED
-        except ValueError:
-            return self._plain(self._json_lines(text, depth), depth)
-        return self._plain(text if after == before else after, depth)
-
-    def _json_lines(self, text: str, depth: int) -> str:
-        """A text that is no JSON as a whole may have it in its lines."""
-        lines = text.split("\n")
-        if len(lines) == 1:
-            return text
-        return "\n".join(self._json(x, depth) if self._is_json_line(x) else x for x in lines)
-
-    def _is_json_line(self, line: str) -> bool:
-        return len(line) >= _SHORTEST_JSON and self._is_worth_parsing(line)
-
-    def _decoded(self, value: Any, depth: int) -> Any:
-        if isinstance(value, dict):
-            return {self._text(name, depth): self._decoded(item, depth) for name, item in value.items()}
-        if isinstance(value, list):
-            return [self._decoded(item, depth) for item in value]
-        return self._text(value, depth) if isinstance(value, str) else value
-
     def _substituted(self, text: str) -> str:
         for pattern, replacement in self._substitutions:
             text = pattern.sub(replacement, text)
         return text
+
+
+def said(withheld: int) -> str:
+    """How much was withheld, for people."""
+    what = "1 place was" if withheld == 1 else f"{withheld} places were"
+    return f"{what} withheld: no plain text, or more hidden than --mask looks into; without it all is there"
+
+
+def _may_be_json(text: str) -> bool:
+    return text.lstrip(_BEFORE_JSON)[:1] in ("{", "[", '"')
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two members with one name counts is each reader's own choice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _named(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A map whose names may have become equal."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        shown, number = name, 1
+        while shown in found:
+            number += 1
+            shown = f"{name} ({number})"
+        found[shown] = value
+    return found
+
+
+def _last_names(paths: Sequence[Sequence[str]]) -> list[str]:
+    named = ([step for step in path if step != "*" and not step.isdigit()] for path in paths)
+    return [names[-1] for names in named if names]
 
 
 def _dumped(value: Any, like: str) -> str:

@@ -55,8 +55,8 @@ def make(
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
     all other letters out; `events` are what people said of failures; `queued` says which letters lie in
-    their queues. `alarming` are its `counts` without letters of snoozed failures, but for those in doubt.
-    Raises UsageError when there are no letters.
+    their queues. `alarming` are its `counts` without letters of snoozed failures, but for those in doubt;
+    `withheld` is how much masking did not understand, and left out. Raises UsageError where no letters are.
     """
     analysis = analyses.latest(store)
     if analysis is None and not any(manifest.rows for manifest in manifests.every(store)):
@@ -72,8 +72,7 @@ def make(
         document["retention"] = retention.gather(connection, store)
         if before is not None:
             document["compare"] = compare.gather(connection, before)
-        if with_letters:
-            document["sample"] = sample.gather(connection, masker, _named(document))
+        letters = sample.gather(connection, masker, _named(document)) if with_letters else None
     document["alarming"] = document["counts"]
     if asleep := [row["fingerprint"] for row in lives if row["state"] == "snoozed"]:
         with views.connect(store, replays) as connection:
@@ -81,7 +80,10 @@ def make(
             document["alarming"] = summary.gather(connection, analysis, lives)["counts"]
     if part is not None:
         _tell(document, part)
-    return document if masker is None else masker.document(document)
+    if masker is not None:
+        document = masker.document(document)
+        document["withheld"] = masker.withheld
+    return document if letters is None else {**document, "sample": letters}
 
 
 def _named(document: Document) -> set[str]:

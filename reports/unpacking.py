@@ -23,7 +23,7 @@ def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
     if packing(body, encoding) is None:
         yield body
         return
-    unpacked = _inflated(body)
+    unpacked = members(body)
     try:
         first = next(unpacked, b"")
     except zlib.error:
@@ -36,7 +36,7 @@ def pieces(body: bytes, encoding: str | None) -> Iterator[bytes]:
         return
 
 
-def _inflated(body: bytes) -> Iterator[bytes]:
+def members(body: bytes) -> Iterator[bytes]:
     """zlib or gzip, by its header; a gzip may have several members. Raises zlib.error, also where it breaks
     off, or something else follows."""
     at = 0

@@ -53,7 +53,7 @@ def export(
     Example: dlq export --incident 3f9c12ab --mask incident.zip
     """
     from dlq.cli.views import open_views
-    from dlq.reports.masking import Masker
+    from dlq.reports.masking import Masker, said
 
     context: Context = ctx.obj
     selection = selecting.Selection(where, source, since, incident, failure)
@@ -64,7 +64,7 @@ def export(
     write = partial(_bundle, context, selection) if is_bundle else _letters
     count = _written(file, write(connection, chosen, masker), mask)
     if masker and masker.withheld:
-        context.complain(_withheld(masker.withheld))
+        context.complain(said(masker.withheld))
     if file == "-":
         context.say(f"{count} letters")
     else:
@@ -134,11 +134,6 @@ def _opened(file: str, mode: int) -> Iterator[BinaryIO]:
                 yield cast(BinaryIO, packed)
         else:
             yield sink
-
-
-def _withheld(count: int) -> str:
-    what = "1 body or letter was" if count == 1 else f"{count} bodies or letters were"
-    return f"{what} withheld: packed or nested beyond what --mask looks into; without --mask all is there"
 
 
 def _again(first: bytes | None, rest: Iterator[bytes]) -> Iterator[bytes]:

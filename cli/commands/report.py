@@ -73,8 +73,8 @@ def report(
     """
     from dlq.cli.views import events, replays
     from dlq.replay import still_queued
+    from dlq.reports import masking, thresholds
     from dlq.reports import report as reports
-    from dlq.reports import thresholds
 
     context: Context = ctx.obj
     bounds = thresholds.parse(fail_on or [])
@@ -86,6 +86,8 @@ def report(
     ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
     said, queued = events(context), still_queued.queued(context.store, context.settings)
     document = reports.make(context.store, ledger, masks, compare, with_letters, part, said, queued)
+    if document.get("withheld"):
+        context.complain(masking.said(document["withheld"]))
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
     if out:

@@ -52,7 +52,7 @@ def show(
     from dlq.archive.folder import PRIVATE
     from dlq.cli.views import open_views
     from dlq.reports import letter as letters
-    from dlq.reports.masking import Masker
+    from dlq.reports.masking import Masker, said
 
     context: Context = ctx.obj
     connection = open_views(context)
@@ -67,6 +67,8 @@ def show(
         steps = {"explain": _explained(context, connection, letter)}
         letter |= steps if masker is None else masker.document(steps)
     context.emit(letters.with_readable_body(letter), lambda: _draw(context, letter, full))
+    if masker is not None and masker.withheld:
+        context.complain(said(masker.withheld))
 
 
 def _explained(

@@ -59,7 +59,7 @@ def test_a_masked_export_withholds_what_unpacks_without_end_and_says_so(dlq: Dlq
     )
     assert (code, harmless["body_text"]) == (0, "to [email]")
     assert b64decode(hostile["body_base64"]) == WITHHELD.encode()
-    assert "1 body or letter was withheld" in err
+    assert "1 place was withheld" in err
     assert time.process_time() - start < 10
 
 

@@ -13,7 +13,7 @@ from dlq.archive.store import LocalStore
 from dlq.core.record import Record
 from dlq.core.settings import Mask
 from dlq.reports import sample
-from dlq.reports.masking import Masker
+from dlq.reports.masking import WITHHELD, Masker
 from dlq.reports.summary import Document
 
 
@@ -119,12 +119,15 @@ def test_a_json_rule_hides_members_of_a_long_body_and_a_long_header(store: Local
     assert "[masked]" in story["headers"]["h"]
 
 
+TOO_LARGE = "withheld by --mask, which cannot see what is personal in it: the body is too large"
+
+
 @pytest.mark.parametrize(
-    ("body", "why"), [(b"\xff\x00" + MAIL.encode(), "no text"), (b"a" * (2**20 + 1), "too large")]
+    ("body", "said"), [(b"\xff\x00" + MAIL.encode(), WITHHELD), (b"a" * (2**20 + 1), TOO_LARGE)]
 )
 def test_a_body_that_cannot_be_masked_is_withheld_and_says_so(
-    store: LocalStore, body: bytes, why: str
+    store: LocalStore, body: bytes, said: str
 ) -> None:
     story = masked_story(store, letter(1, body=body, body_size=len(body)))
 
-    assert story["body"] == f"withheld by --mask, which cannot see what is personal in it: the body is {why}"
+    assert story["body"] == said

@@ -1,0 +1,190 @@
+"""What a text says beside what it shows: texts that it is an encoding of, layer by layer.
+
+Looked into: base64 (also glued to other letters, and wrapped into lines), base32, hexadecimal digits, percent
+encoding, HTML entities, quoted-printable, escapes of JSON and of program text, characters that look like
+others or like nothing, and UTF-16 within any of them.
+"""
+
+import base64
+import html
+import re
+import unicodedata
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from urllib.parse import unquote_to_bytes
+
+from dlq.core.invisible import INVISIBLE
+
+CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x03\x04", b"\x1f\x8b\x08")
+"""How Zstandard, LZ4, bzip2, xz, zip and gzip begin."""
+_SHORTEST = 6
+"""Characters of a text that is looked for in bytes: `a@b.de`."""
+_RUN = re.compile(r"[A-Za-z0-9+/_-]+(?:\s+[A-Za-z0-9+/_-]+)*")
+TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
+"""What may be base64."""
+_URL_SAFE = str.maketrans("-_", "+/")
+_HEX = re.compile(r"(?:[0-9A-Fa-f]{2}[ :-]?){6,}")
+_DIGITS = re.compile(r"(?:[0-9A-Fa-f]{2})+")
+_BASE32 = re.compile(r"[A-Z2-7]{16,}")
+_ASCII = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
+_WIDE = (
+    ("utf-16-le", re.compile(rb"(?:[\t\n\r\x20-\x7e]\0){6,}")),
+    ("utf-16-be", re.compile(rb"(?:\0[\t\n\r\x20-\x7e]){6,}")),
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
+_ODD = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\t\n\r\x20-\x7e]")
+_UNSEEN = re.compile(f"[{INVISIBLE}]")
+_DOTS = dict.fromkeys("\u3002\uff61\u2024", ".")
+_PRINTABLE = re.compile(r"=\r?\n|=([0-9A-Fa-f]{2})")
+_ESCAPE = re.compile(
+    r"\\(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
+    re.DOTALL,
+)
+_NAMED = {"n": "\n", "r": "\r", "t": "\t"}
+_WORD = re.compile(r"[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+")
+_PARTS = re.compile(r"[-_/+]")
+_SHORT_WORDS, _SHORTEST_PART = 3.25, 6
+"""Letters that the words of a name have on average, at least; those of 24 in 25 random texts have fewer."""
+_WORK = 6
+"""How much longer than a text all that is within it may be: base64 in base64 and so on makes three times."""
+
+
+class Beyond(Exception):
+    """There is more in it than is looked into."""
+
+
+def layers(text: str) -> Iterator[str]:
+    """The texts within a text, and within those. Raises Beyond where they are more than a text of its length
+    has."""
+    left, waiting = _WORK * len(text) + 4096, [text]
+    while waiting:
+        for inner in _decoded(waiting.pop()):
+            left -= len(inner)
+            if left < 0:
+                raise Beyond
+            yield inner
+            waiting.append(inner)
+
+
+def _decoded(text: str) -> Iterator[str]:
+    plain = _spelled_out(text)
+    if plain != text:
+        yield plain
+    for data in _bytes_in(text):
+        if found := _text_in(data):
+            yield found
+
+
+def _spelled_out(text: str) -> str:
+    """Without what is written in another way than it reads."""
+    if not text.isascii() or "\x1b" in text or _CONTROL.search(text):
+        text = _ODD.sub(lambda odd: _alike(odd[0]), text)
+    if "&" in text:
+        text = html.unescape(text)
+    if "%" in text:
+        text = unquote_to_bytes(text).decode("utf-8", "replace")
+    if "=" in text:
+        text = _PRINTABLE.sub(lambda code: bytes.fromhex(code[1] or "").decode("latin-1"), text)
+    return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    *codes, octal, other = escape.groups()
+    if other is not None:
+        return _NAMED.get(other, other)
+    number = int(octal, 8) if octal else int("".join(filter(None, codes)), 16)
+    return chr(number) if number < 0x110000 else escape[0]
+
+
+@lru_cache(4096)
+def _alike(odd: str) -> str:
+    """The ASCII that a character looks like, nothing for one that nobody sees, else itself."""
+    if len(odd) > 1 or unicodedata.category(odd) in ("Cc", "Cf") or _UNSEEN.match(odd):
+        return ""
+    if (digit := unicodedata.digit(odd, None)) is not None:
+        return str(digit)
+    if unicodedata.category(odd) == "Pd" or odd == "\u2212":
+        return "-"
+    folded = _DOTS.get(odd) or unicodedata.normalize("NFKC", odd)
+    return folded if folded.isascii() else odd
+
+
+def _bytes_in(text: str) -> Iterator[bytes]:
+    for run in _RUN.finditer(text):
+        joined = "".join(run[0].split())
+        if len(joined) >= 8:
+            yield from _readings(joined)
+    for run in _HEX.finditer(text):
+        yield bytes.fromhex(re.sub("[ :-]", "", run[0]))
+    for run in _BASE32.finditer(text):
+        yield base64.b32decode(run[0][: len(run[0]) // 8 * 8])
+
+
+def _readings(run: str) -> Iterator[bytes]:
+    """Base64, whichever of its letters is the first: what stands before it may be glued to it."""
+    run = run.translate(_URL_SAFE)
+    for start in range(min(4, len(run))):
+        rest = run[start:]
+        kept = rest[:-1] if len(rest) % 4 == 1 else rest
+        yield base64.b64decode(kept + "=" * (-len(kept) % 4))
+
+
+def _text_in(data: bytes) -> str:
+    """The text that bytes are, else the runs of letters in them."""
+    if (text := text_of(data)) is not None:
+        return text if len(text) >= _SHORTEST else ""
+    found = [run[0].decode("ascii") for run in _ASCII.finditer(data)]
+    if b"\0" in data:
+        found += [run[0].decode(encoding) for encoding, runs in _WIDE for run in runs.finditer(data)]
+    return "\n".join(found)
+
+
+def text_of(data: bytes) -> str | None:
+    """Bytes that are plain text in UTF-8."""
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if _CONTROL.search(text) else text
+
+
+def is_read(token: str) -> bool:
+    """Whether what looks like base64 is understood: as a name made of words or of digits, or as the text that
+    it encodes. Nobody knows what else may be in it."""
+    if _DIGITS.fullmatch(token):
+        return not _begins_packed(bytes.fromhex(token))
+    if token.upper() == token or token.lower() == token:
+        return True
+    data = [*_readings(token.rstrip("="))]
+    if any(map(_begins_packed, data)) or _inflates(data[0], -15):
+        return False
+    return all(map(_is_name, _PARTS.split(token.rstrip("=")))) or text_of(data[0]) is not None
+
+
+def _is_name(part: str) -> bool:
+    """Of words in CamelCase, or all in one case."""
+    one_case = part.upper() == part or part.lower() == part
+    return one_case or len(part) < _SHORTEST_PART or len(part) >= _SHORT_WORDS * len(_WORD.findall(part))
+
+
+def _begins_packed(data: bytes) -> bool:
+    """Whether it is packed, perhaps behind some other bytes."""
+    return any(data.startswith(CLOSED, at) or _inflates(data[at:], 15) for at in range(4))
+
+
+def _inflates(data: bytes, wbits: int) -> bool:
+    """Whether it is a whole Deflate stream."""
+    if len(data) < 8 or (wbits > 0 and not is_zlib(data)):
+        return False
+    stream = zlib.decompressobj(wbits=wbits)
+    try:
+        plain = stream.decompress(data, 1024)
+    except zlib.error:
+        return False
+    return len(plain) == 1024 or (stream.eof and not stream.unused_data)
+
+
+def is_zlib(data: bytes) -> bool:
+    """Whether it begins as zlib does (RFC 1950): the method is 8, and both bytes are a multiple of 31."""
+    return len(data) > 1 and data[0] & 0x8F == 8 and (data[0] << 8 | data[1]) % 31 == 0
