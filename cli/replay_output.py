@@ -18,6 +18,7 @@ _REASONS = {
     "hold": "advice: its outcome can still change",
     "no_verdict": "not analyzed yet: dlq analyze",
     "no_target": "nothing says where it came from: name it with --to",
+    "temporary": "its target lived with a connection: name another with --to",
     "not_there": "the target does not exist, see below",
     "not_allowed": "[replay] targets in the configuration does not let letters go there",
     "no_broker": "its broker is not in the configuration",

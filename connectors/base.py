@@ -182,6 +182,31 @@ class Outgoing(NamedTuple):
     """What of its failure's headers goes along (`dlq.core.failure_headers`)."""
 
 
+class Limits(NamedTuple):
+    """What a target would do with letters beside keeping them."""
+
+    letters: int | None = None
+    """So many more find room; None: all."""
+    size: int | None = None
+    """So many more bytes do; None: all."""
+    why: str = ""
+    """What becomes of the others, or through them, with figures."""
+    temporary: str = ""
+    """Why it ends with somebody's connection; empty: it does not."""
+    refused_die_again: bool = False
+    """What it refuses is a dead letter once more, so that a refusal proves no absence."""
+
+
+def least(some: Sequence[Limits]) -> Limits:
+    """Of a target that reaches several places, of which the narrowest counts."""
+    narrow = min(some, key=lambda one: (not one.why, one.letters is None, one.letters or 0), default=Limits())
+    return narrow._replace(
+        size=min((one.size for one in some if one.size is not None), default=None),
+        temporary=next((one.temporary for one in some if one.temporary), ""),
+        refused_die_again=any(one.refused_die_again for one in some),
+    )
+
+
 class Consumption(NamedTuple):
     """How far the consumers of one queue or group are with its letters."""
 
@@ -340,6 +365,11 @@ class Connector(Protocol):
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
+        ...
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """What targets that are there would drop, end or take along; those of which nothing is known are
+        absent."""
         ...
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:

@@ -22,6 +22,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Limits,
     Outgoing,
     Presence,
     ReadRequest,
@@ -272,6 +273,11 @@ class MemoryConnector:
         declared = {name for (name,) in self._broker.sql("SELECT name FROM queues")}
         named = {target: address_of(target)[1] for target in targets}
         return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Nothing is known."""
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Who consumes from it deletes, so what is there is not acknowledged."""

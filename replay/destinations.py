@@ -1,11 +1,13 @@
 """Where letters of a plan go, and whether it is there: known before anything is sent."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from fnmatch import fnmatchcase
 
-from dlq.connectors.base import Target
+from dlq.connectors.base import Limits, Target
 from dlq.core.errors import BrokerError, NotFound
 from dlq.replay.brokers import Brokers
+from dlq.replay.temporary import why_temporary
 
 Destination = tuple[str, Target]
 """(Broker, target)."""
@@ -31,6 +33,9 @@ class Destinations:
         self._brokers, self._warn = brokers, warn
         self._asked: set[Destination] = set()
         self._missing: dict[Destination, str] = {}
+        self._limits: dict[Destination, Limits] = {}
+        self._taken: Counter[Destination] = Counter()
+        self._bytes: Counter[Destination] = Counter()
 
     def learn(self, some: Collection[Destination], to: str) -> None:
         """Ask for those that are new. Raises NotFound where the user's word for them, `to`, names one that is
@@ -41,13 +46,38 @@ class Destinations:
             targets = sorted(target for name, target in new if name == broker)
             try:
                 missing = self._brokers.get(broker).missing(targets)
+                there = [target for target in targets if target not in missing]
+                limits = self._brokers.get(broker).limits(there)
             except BrokerError as error:
                 self._warn(f"whether its target is there is not proven: {error}")
                 continue
             if missing and ":" in to:
                 raise NotFound(f"--to {to}: {next(iter(missing.values()))} on {broker}")
             self._missing |= {(broker, target): why for target, why in missing.items()}
+            self._limits |= {(broker, target): found for target, found in limits.items()}
 
     def why_missing(self, destination: Destination) -> str | None:
         """Why nothing can be sent there; None where it is there, or nobody tells."""
         return self._missing.get(destination)
+
+    def why_temporary(self, destination: Destination) -> str | None:
+        """What shows that it lived, or lives, with a connection; None where nothing does."""
+        return self._known(destination).temporary or why_temporary(destination[1])
+
+    def refused_die_again(self, destination: Destination) -> bool:
+        """Whether what it refuses is a dead letter once more."""
+        return self._known(destination).refused_die_again
+
+    def why_no_room(self, destination: Destination, size: int) -> str | None:
+        """Why one more letter of so many bytes would be lost there, or something through it; None where it
+        has room, which it takes."""
+        limits = self._known(destination)
+        fits = limits.letters is None or self._taken[destination] < limits.letters
+        if not fits or (limits.size is not None and self._bytes[destination] + size > limits.size):
+            return limits.why
+        self._taken[destination] += 1
+        self._bytes[destination] += size
+        return None
+
+    def _known(self, destination: Destination) -> Limits:
+        return self._limits.get(destination, Limits())

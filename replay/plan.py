@@ -7,7 +7,7 @@ import math
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -26,7 +26,7 @@ from dlq.core.errors import BrokerError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
-from dlq.replay import content, deadlines, planfile, still_queued
+from dlq.replay import came_back, content, deadlines, planfile, still_queued
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destinations, is_allowed
@@ -100,6 +100,9 @@ ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
 NO_VERDICT = "no_verdict"
 NOT_THERE = "not_there"
 NOT_ALLOWED = "not_allowed"
+TEMPORARY = "temporary"
+_MAY_GO_AGAIN: Collection[State | None] = ("returned", "refused")
+"""States of letters that the broker did not keep."""
 LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "confirmed": "replayed",
     "sending": "sending",
@@ -158,6 +161,7 @@ class Planner:
         self._destinations = Destinations(brokers, self._tally.warn)
         self._moment = now()
         self._origins = Origins(store)
+        self._back: set[str] = set()
 
     def make(self, wanted: Wanted) -> Header:
         """Choose the letters, write them, and return the header."""
@@ -193,6 +197,8 @@ class Planner:
         ]
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
+        refused = [c.letter.key for c in candidates if states.get(c.letter.key) == "refused"]
+        self._back = came_back.among(self._store, refused, 0) if refused else set()
         for candidate in candidates:
             reason = self._left_out(candidate, states.get(candidate.letter.key), wanted)
             if reason is not None:
@@ -228,13 +234,43 @@ class Planner:
         return _Candidate(record, advice, letter)
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
-        if not wanted.takes(candidate.record.record_id):
-            if state is not None and state in LEFT_OUT_BY_STATE:
-                return LEFT_OUT_BY_STATE[state]
-        elif state in LEFT_OUT_BY_STATE:
+        insists = wanted.takes(candidate.record.record_id) and not self._died_again(candidate, state)
+        if state is not None and state in LEFT_OUT_BY_STATE and not (insists and state in _MAY_GO_AGAIN):
+            return LEFT_OUT_BY_STATE[state]
+        if state in _MAY_GO_AGAIN:
             self._tally.warn(KNOWN)
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
-        return against or self._not_there(candidate) or self._twin(candidate) or self._risk(candidate, wanted)
+        return (
+            against
+            or self._temporary(candidate, wanted)
+            or self._not_there(candidate)
+            or self._twin(candidate)
+            or self._risk(candidate, wanted)
+            or self._no_room(candidate, wanted)
+        )
+
+    def _died_again(self, candidate: _Candidate, state: State | None) -> bool:
+        """What its target refused is, or may be, a dead letter of its own now: sent again it would be two."""
+        letter = candidate.letter
+        if state != "refused":
+            return False
+        destination = letter.broker, letter.target
+        return self._destinations.refused_die_again(destination) or letter.key in self._back
+
+    def _temporary(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        why = self._destinations.why_temporary((candidate.letter.broker, candidate.letter.target))
+        if why is None or ":" in wanted.to:
+            return None
+        self._tally.warn(f"left out: {why}; name a target with --to")
+        return TEMPORARY
+
+    def _no_room(self, candidate: _Candidate, wanted: Wanted) -> str | None:
+        destination = candidate.letter.broker, candidate.letter.target
+        why = self._destinations.why_no_room(destination, candidate.record.body_size)
+        if why is None or ":" in wanted.to:
+            return None
+        self._tally.warn(f"left out as risky: {why}; name the target with --to to send it")
+        return "risky"
 
     def _not_there(self, candidate: _Candidate) -> str | None:
         broker, target = candidate.letter.broker, candidate.letter.target

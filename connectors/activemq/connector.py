@@ -34,6 +34,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Limits,
     Outgoing,
     Presence,
     Publisher,
@@ -176,6 +177,11 @@ class ActiveMQConnector:
             return {}
         found = {target: self._routing.why_missing(target) for target in targets}
         return {target: why for target, why in found.items() if why is not None}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Nothing is known."""
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How much waits in each queue. Of the consumers of a topic nothing is known."""

@@ -11,6 +11,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Limits,
     Outgoing,
     Presence,
     ReadRequest,
@@ -113,6 +114,11 @@ class KafkaConnector:
             if "compact" in (self._cluster.configuration(topic.name) or {}).get("cleanup.policy", ""):
                 self._compacted.add(topic.name)
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Nothing is known."""
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""

@@ -14,6 +14,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Limits,
     Outgoing,
     Presence,
     Publisher,
@@ -26,6 +27,7 @@ from dlq.connectors.chain import ChainReading
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
+from dlq.connectors.rabbitmq import limits as rabbitmq_limits
 from dlq.connectors.rabbitmq import witness as rabbitmq_witness
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import opened, two_ways
@@ -232,6 +234,10 @@ class RabbitConnector:
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Queues and exchanges that a passive declare does not find."""
         return rabbitmq_consumption.missing(self._broker, targets)
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """By arguments and policies."""
+        return rabbitmq_limits.limits(self._broker, targets)
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Of each queue that a target reaches; the queues of an exchange only by the management API."""

@@ -28,26 +28,24 @@ _DONE = ("ack", "deliver_no_ack", "get_no_ack")
 
 def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
     """See `Connector.consumption`. An exchange's queues are known from the management API alone."""
-    receivers = _receivers(broker, targets)
-    names = {name for queues in receivers.values() for name in queues}
-    acknowledged = _acknowledged(_told(broker, names)[0])
+    reached = receivers(broker, targets)
+    names = {name for queues in reached.values() for name in queues}
+    acknowledged = _acknowledged(told(broker, names)[0])
     with open_connection(broker) as connection:
         known = {one.receiver: one for one in _declared(connection, names, acknowledged)}
-    found = {
-        target: [known[name] for name in queues if name in known] for target, queues in receivers.items()
-    }
+    found = {target: [known[name] for name in queues if name in known] for target, queues in reached.items()}
     return {target: queues for target, queues in found.items() if queues}
 
 
 def gauge(broker: RabbitBroker, names: Sequence[str]) -> Gauge:
     """How many letters these queues have. Raises NotFound when one is not there."""
-    told, trouble = _told(broker, names)
+    shown, trouble = told(broker, names)
     with open_connection(broker) as connection:
-        found = list(_declared(connection, names, _acknowledged(told)))
+        found = list(_declared(connection, names, _acknowledged(shown)))
     if len(found) < len(names):
         gone = sorted(set(names) - {one.receiver for one in found})
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
-    filled = [told.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
+    filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
     oldest = [moment * 1_000_000 for moment in filled if isinstance(moment, int)]
     known = oldest if len(oldest) == len(filled) else []
     return gauge_of(found, known)._replace(note=trouble)
@@ -73,7 +71,8 @@ def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, 
     return found
 
 
-def _receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+def receivers(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
+    """The queues that each target reaches; of an exchange only where the management API shows it."""
     queues = {target: [target.name] for target in targets if target.kind == "queue"}
     exchanges = [target for target in targets if target.kind != "queue"]
     try:
@@ -98,7 +97,7 @@ def _declared(
         yield Consumption(name, found.message_count, found.consumer_count, known, age)
 
 
-def _told(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
+def told(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mapping[str, Any]], str]:
     """The queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
         return {}, ""

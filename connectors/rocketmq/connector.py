@@ -11,6 +11,7 @@ from dlq.connectors.base import (
     DeadLetterPlace,
     Gauge,
     Inspection,
+    Limits,
     Outgoing,
     Presence,
     ReadRequest,
@@ -129,6 +130,11 @@ class RocketConnector:
         asked = [target for target in targets if target.kind in ("topic", "group")]
         closed = {target: route_to(self._cluster, target, topic_of(target)).closed for target in asked}
         return {target: why for target, why in closed.items() if why is not None}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        """Nothing is known."""
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""

@@ -1,6 +1,7 @@
 """What a plan promises on a real RabbitMQ: it sends what was planned, to where it stays."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,3 +80,50 @@ def test_a_task_that_its_worker_would_discard_is_risky(desk: Callable[..., Desk]
     assert (made["selected"], made["left_out"]) == (0, {"risky": 3})
     [said] = made["warnings"]
     assert "the deadline in its header expires has passed" in said
+
+
+FULL = {"x_max_length": 5}
+LOSING = {
+    "drops its oldest": (FULL, r"holds 4 letters and takes 5 letters \(drop-head\): each one more drops", 1),
+    "has few bytes": ({"x_max_length_bytes": 20}, r"takes 20 bytes \(drop-head\): each one more drops", None),
+    "has no time": ({"x_message_ttl": 0}, r"ends what nobody takes at once \(message-ttl 0\)", 0),
+    "refuses into its dead-letter queue": (
+        {**FULL, "x_overflow": "reject-publish-dlx"},
+        r"takes 5 letters \(reject-publish-dlx\): each one more is refused and dead-lettered again",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("told", ["by management", "by declares"])
+@pytest.mark.parametrize("kind", LOSING)
+def test_a_target_that_would_lose_letters_is_risky_with_figures(
+    desk: Callable[..., Desk], kind: str, told: str
+) -> None:
+    arguments, said, room = LOSING[kind]
+    shop = desk(headers={"app": "orders"})
+    target = shop.rabbit.queue("classic", **arguments)
+    if arguments != {"x_message_ttl": 0}:
+        shop.rabbit.fill(target, 4, b"living")
+    place = shop.folder / "dlq.toml"
+    if told == "by declares":
+        lines = place.read_text().splitlines()
+        place.write_text("\n".join(line for line in lines if "management_url" not in line))
+    _pretend_origin(shop, target)
+    made = shop.plan()
+    assert made["left_out"]["risky"] == 3 - made["selected"]
+    if room is not None:
+        assert made["selected"] == room
+    assert re.search(said, " ".join(made["warnings"]))
+    assert shop.plan("--to", f"queue:{target}")["selected"] == 3
+
+
+def _pretend_origin(shop: Desk, target: str) -> None:
+    """The analysis says that they died there: a queue with limits would have dropped them itself."""
+    place = shop.folder / "dlq.toml"
+    [file] = (shop.folder / "archive" / "analyses").rglob("verdicts*/*.parquet")
+    table = pq.read_table(file)
+    at = table.schema.get_field_index("origin")
+    names = pa.array([target] * len(table), table.schema.field("origin").type)
+    pq.write_table(table.set_column(at, table.schema.field("origin"), names), file)
+    assert place.exists()

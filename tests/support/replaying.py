@@ -25,6 +25,7 @@ from dlq.connectors.base import (
     Consumption,
     DeadLetterPlace,
     Gauge,
+    Limits,
     Outcome,
     Outgoing,
     Presence,
@@ -92,6 +93,7 @@ class QueueFile:
         self.unless_named: dict[Any, str] = {}
         self.before: Checkpoint = NO_CHECKPOINT
         self.not_there: set[str] = set()
+        self.known_limits: dict[Target, Limits] = {}
 
     def arrived(self) -> list[str]:
         """Replay ids in the order of arrival."""
@@ -123,6 +125,9 @@ class QueueFile:
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         gone = [target for target in targets if target.name in self.not_there]
         return {target: f"there is no queue {target.name}" for target in gone}
+
+    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
+        return self.known_limits
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         return {}

@@ -55,8 +55,8 @@ def test_a_broker_that_left_the_configuration_is_a_usage_error(replay: Replaying
 
 def test_another_plan_with_the_same_letters_sends_nothing(replay: Replaying) -> None:
     fill(replay.store, 10)
-    replay.apply(replay.plan())
     other = replay.plan(any_advice=True)
+    replay.apply(replay.plan())
     run = replay.apply(other)
     assert (run.sent, run.skipped) == (0, 10)
     assert replay.states(other) == {"confirmed": 10}
