@@ -59,12 +59,14 @@ def _of_queue(broker: RabbitBroker, name: str, depth: int | None, shown: Mapping
     if overflow not in _BEYOND or not (isinstance(most, int) or isinstance(size, int)):
         return Limits()
     holds = max(depth or 0, int(shown.get("messages", 0)))
-    bytes_there = int(shown.get("message_bytes", 0))
+    is_told = "message_bytes" in shown and shown.get("messages") == holds
+    # The statistics are late, or nobody tells: how much what lies there fills is not known.
+    filled = int(shown["message_bytes"]) if is_told else size if holds else 0
     takes = [f"{most:,} letters"] if isinstance(most, int) else []
     takes += [f"{size:,} bytes"] if isinstance(size, int) else []
     return Limits(
         max(0, most - holds) if isinstance(most, int) else None,
-        max(0, size - bytes_there) if isinstance(size, int) else None,
+        max(0, size - (filled or 0)) if isinstance(size, int) else None,
         f"queue {shows} holds {holds:,} letters and takes {' or '.join(takes)} ({overflow}): "
         f"{_BEYOND[overflow]}",
         refused_die_again=overflow == "reject-publish-dlx",

@@ -85,7 +85,7 @@ def test_a_task_that_its_worker_would_discard_is_risky(desk: Callable[..., Desk]
 FULL = {"x_max_length": 5}
 LOSING = {
     "drops its oldest": (FULL, r"holds 4 letters and takes 5 letters \(drop-head\): each one more drops", 1),
-    "has few bytes": ({"x_max_length_bytes": 20}, r"takes 20 bytes \(drop-head\): each one more drops", None),
+    "has few bytes": ({"x_max_length_bytes": 26}, r"takes 26 bytes \(drop-head\): each one more drops", None),
     "has no time": ({"x_message_ttl": 0}, r"ends what nobody takes at once \(message-ttl 0\)", 0),
     "refuses into its dead-letter queue": (
         {**FULL, "x_overflow": "reject-publish-dlx"},
