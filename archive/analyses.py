@@ -34,6 +34,8 @@ VERDICTS = pa.schema(
         ("attempts", pa.int32()),
         ("origin_kind", _S),
         ("origin", _S),
+        ("origin_exchange", _S),
+        ("origin_routing_key", _S),
         ("exception_class", _S),
         ("exception_message", _S),
         ("exception_family", _S),

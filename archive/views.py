@@ -34,6 +34,8 @@ LS_COLUMNS = (
 )  # fmt: skip
 _VERDICT_WINS = ("attempts", "origin_kind", "origin")
 """Columns of both record and verdict; in letters the verdict's win."""
+_VERDICT_KNOWS_MORE = ("origin_exchange", "origin_routing_key")
+"""The same, where the verdict says something."""
 LETTER_COLUMNS = (
     *SEGMENT.names,
     *(name for name in analyses.VERDICTS.names if name not in SEGMENT.names),
@@ -230,6 +232,8 @@ def _still_queued(connection: duckdb.DuckDBPyConnection, left: Queued) -> str:
 def _letter_column(name: str) -> str:
     if name in _VERDICT_WINS:
         return f'CASE WHEN v.record_id IS NULL THEN r."{name}" ELSE v."{name}" END AS "{name}"'
+    if name in _VERDICT_KNOWS_MORE:
+        return f'coalesce(v."{name}", r."{name}") AS "{name}"'
     if name == "replay_state":
         return "p.replay_state"
     return f'r."{name}"' if name in SEGMENT.names else f'v."{name}"'

@@ -280,6 +280,13 @@ def by_hand(headers: Mapping[str, str]) -> Failure | None:
     return Failure(errors, origins, counts[0] if counts else None, names, is_proven)
 
 
+def first_published(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Exchange and routing key with which a letter was first published, as frameworks and hands note them."""
+    marked = ((mark_of(name), value) for name, value in headers.items())
+    found = {mark.part: value for mark, value in marked if mark is not None and mark.kind == "origin"}
+    return found.get("exchange"), found.get("routingkey")
+
+
 def is_of_a_program(value: str) -> bool:
     """Whether a value is an exception's class, with or without its message, or a stack."""
     return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))

@@ -116,7 +116,8 @@ FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 """Said of letters that were taken in without the word that it is mended."""
 KNOWN = "known to the ledger: apply sends only what the broker did not take before"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
-_CHOSEN = ("record_id", "advice", "origin_kind", "origin", "replay_state")
+_ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
+_CHOSEN = ("record_id", "advice", *_ORIGIN, "replay_state")
 """What the views say of a letter; the rest is read segment by segment, so that memory stays bounded."""
 _MOST_WARNINGS = 50
 _MOST_AUDIENCES = 200
@@ -187,13 +188,13 @@ class Planner:
         rows = self._without_dismissed(rows)
         ids, stems, numbers = (rows[name].to_pylist() for name in ("record_id", "stem", "row"))
         places = list(map(Place, ids, stems, numbers))
-        verdicts = [rows[name].to_pylist() for name in ("advice", "origin_kind", "origin")]
+        origins = zip(*(rows[name].to_pylist() for name in _ORIGIN), strict=True)
         candidates = [
             found
-            for record, place, advice, kind, origin in zip(
-                loader.records(places), places, *verdicts, strict=True
+            for record, place, advice, origin in zip(
+                loader.records(places), places, rows["advice"].to_pylist(), origins, strict=True
             )
-            if (found := self._candidate(record, _as_judged(record, kind, origin), place, advice, wanted))
+            if (found := self._candidate(record, _as_judged(record, origin), place, advice, wanted))
         ]
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
@@ -424,11 +425,12 @@ def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         start = run
 
 
-def _as_judged(record: Record, kind: str | None, origin: str | None) -> Record:
+def _as_judged(record: Record, origin: Sequence[str | None]) -> Record:
     """With the origin that the analysis found; mostly the one that it was captured with."""
-    if (record.origin_kind, record.origin) == (kind, origin):
+    found: dict[str, Any] = dict(zip(_ORIGIN, origin, strict=True))
+    if all(getattr(record, name) == value for name, value in found.items()):
         return record
-    return record._replace(origin_kind=kind, origin=origin)
+    return record._replace(**found)
 
 
 def _advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str | None:

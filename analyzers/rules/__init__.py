@@ -24,6 +24,7 @@ from dlq.analyzers.rules.letter import (
 )
 from dlq.core.brokers import kind_of, kinds
 from dlq.core.causes import proof_of
+from dlq.core.failure_headers import first_published
 from dlq.core.provenance import REPLAY_LAP
 from dlq.core.record import Record
 from dlq.core.settings import Rule as UserRule
@@ -57,6 +58,8 @@ class Verdict(NamedTuple):
     attempts: int | None
     origin_kind: str | None
     origin: str | None
+    origin_exchange: str | None
+    origin_routing_key: str | None
     exception_class: str | None
     exception_message: str | None
     exception_family: str | None
@@ -131,6 +134,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         fitting(found.attempts),
         found.origin_kind or (None if found.origin is None else "queue"),
         found.origin,
+        *_first_published(letter, found),
         failure.exception_class,
         failure.exception_message,
         exceptions.family_that_holds(failure),
@@ -143,6 +147,12 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         found.transaction_state,
         whole(replayed(letter, REPLAY_LAP)) or 0,
     )
+
+
+def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | None]:
+    """Exchange and routing key of its first publishing: what a framework noted is older than any death."""
+    told = (found.origin_exchange, found.origin_routing_key)
+    return told if told != (None, None) else first_published(letter.headers)
 
 
 def replayed(letter: Letter, name: str) -> str | None:

@@ -157,6 +157,8 @@ def _shown(letter: Letter, *names: str) -> str | None:
 
 _DELIVERY_ATTEMPT = re.compile(r"\bdeliveryAttempt=(\d{1,9})\b")
 """In the text of the failed message; retry-count counts how often the binder has parked it."""
+_CONSUMED = re.compile(r"\bamqp_consumerQueue=([^\s,;{}\[\]]{1,255})")
+"""In the text of the failed message: the queue that it was consumed from."""
 _UNCONVERTED = ("MessageConversionException", "Failed to convert message", "Cannot convert from [")
 _WHOLE_MESSAGE = " for GenericMessage ["
 
@@ -164,7 +166,11 @@ _WHOLE_MESSAGE = " for GenericMessage ["
 def _spring_origin(letter: Letter) -> str | None:
     """The default exchange routes to the queue of that name; any other routing key names no queue."""
     headers = letter.headers
-    return headers.get("x-original-routingKey") if headers.get("x-original-exchange") == "" else None
+    told = part(_CONSUMED, headers.get("x-exception-stacktrace")) or part(
+        _CONSUMED, headers.get("x-exception-message")
+    )
+    direct = headers.get("x-original-routingKey") if headers.get("x-original-exchange") == "" else None
+    return told or direct
 
 
 def _stream_queue(letter: Letter) -> str | None:
@@ -303,7 +309,8 @@ def easynetq(letter: Letter, _: Facts) -> Finding | None:
     key, exchange = body_field(letter, "RoutingKey"), body_field(letter, "Exchange")
     queue = body_field(letter, "Queue") or (key if exchange == "" else None)
     place = f"published to {exchange}/{key}: " if exchange and key and not queue else ""
-    return parked(letter, f"{place}{error}", origin=queue, error_text=error)
+    found = parked(letter, f"{place}{error}", origin=queue, error_text=error)
+    return found._replace(origin_exchange=exchange, origin_routing_key=key)
 
 
 def rebus(letter: Letter, _: Facts) -> Finding | None:
@@ -356,7 +363,8 @@ def watermill(letter: Letter, _: Facts) -> Finding | None:
         error_message=reason.partition(STACK_FOLLOWS)[0],
         error_text=reason,
     )
-    return found._replace(origin_kind="topic") if topic else found
+    # Over AMQP its topic is the queue that it subscribes to.
+    return found._replace(origin_kind="topic") if topic and letter.broker_kind != "rabbitmq" else found
 
 
 def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:

@@ -81,6 +81,8 @@ class Finding(NamedTuple):
     attempts: int | None = None
     origin: str | None = None
     origin_kind: str | None = None
+    origin_exchange: str | None = None
+    origin_routing_key: str | None = None
     error_class: str | None = None
     error_message: str | None = None
     error_text: str | None = None

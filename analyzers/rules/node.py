@@ -40,7 +40,7 @@ def rascal(letter: Letter, _: Facts) -> Finding | None:
     republished = _dict(recovery.get(queue or "")).get("republished")
     message, code = _text(error.get("message")), _text(error.get("code"))
     parts = (f"rascal: {message or 'no message'}", f"code {code}" if code else None)
-    return parked(
+    found = parked(
         letter,
         ", ".join(text for text in parts if text),
         attempts=plus(republished, 1) if type(republished) is int else None,
@@ -49,6 +49,8 @@ def rascal(letter: Letter, _: Facts) -> Finding | None:
         error_message=message,
         error_text=_text(error.get("stack")),
     )
+    exchange, key = _text(told.get("originalExchange")), _text(told.get("originalRoutingKey"))
+    return found._replace(origin_exchange=exchange, origin_routing_key=key)
 
 
 def moleculer(letter: Letter, _: Facts) -> Finding | None:

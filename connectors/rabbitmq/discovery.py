@@ -7,14 +7,16 @@ from typing import Any
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.topology import alternate_exchanges
 from dlq.core.errors import Unreachable, UsageError
 from dlq.core.suggestions import suggest
 
 Queue = Mapping[str, Any]
+_NONE: Mapping[str, str] = {}
 
 _NAMED = re.compile(
     r"(?: ^|[._-] ) (?: dlq | dl | dead | dead[._-]?letters? | errors? | failed | failures? | poison"
-    r" | parking[._-]?lot | skipped ) (?: $|[._-] )",
+    r" | parked | parking | parking[._-]?lot | quarantine | unrout(?:ed|able) | skipped ) (?: $|[._-] )",
     re.IGNORECASE | re.VERBOSE,
 )
 _COLUMNS = "name,type,arguments,effective_policy_definition,messages,consumers,head_message_timestamp"
@@ -31,11 +33,12 @@ def discover(broker: RabbitBroker) -> list[DeadLetterPlace]:
     try:
         queues = management.get_all("queues", management.vhost, columns=_COLUMNS)
         bindings = management.get_all("bindings", management.vhost)
+        alternates = alternate_exchanges(management)
     except ManagementError as error:
         raise Unreachable(f"brokers.{broker.name}.management_url: {error}") from error
     finally:
         management.close()
-    return list(places(queues, bindings))
+    return list(places(queues, bindings, alternates))
 
 
 def meant(broker: RabbitBroker, queue: str) -> str:
@@ -52,12 +55,15 @@ def meant(broker: RabbitBroker, queue: str) -> str:
     return suggest(queue, [str(one.get("name")) for one in queues])
 
 
-def places(queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]]) -> Iterator[DeadLetterPlace]:
-    """`queues` and `bindings` as the management API shows them."""
-    fed = _fed(queues, bindings)
+def places(
+    queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str] = _NONE
+) -> Iterator[DeadLetterPlace]:
+    """`queues` and `bindings` as the management API shows them; `alternates`: alternate exchange -> an
+    exchange that has it."""
+    fed = _fed(queues, bindings, alternates)
     for queue in sorted(queues, key=lambda queue: str(queue.get("name"))):
         name = str(queue.get("name"))
-        because = f"dead letters of {fed[name]} go there" if name in fed else "its name says so"
+        because = fed.get(name, "its name says so")
         if queue.get("type") != "stream" and (name in fed or _NAMED.search(name)):
             oldest = queue.get("head_message_timestamp")
             yield DeadLetterPlace(
@@ -71,20 +77,44 @@ def places(queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]]) -> It
             )
 
 
-def _fed(queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """A queue -> one whose dead letters it gets: bound to a dead-letter exchange by any key, or named by a
-    routing key of the default exchange."""
-    bound: dict[str, list[str]] = {}
-    for binding in bindings:
-        if binding.get("source") and binding.get("destination_type") == "queue":
-            bound.setdefault(str(binding["source"]), []).append(str(binding.get("destination")))
+def _fed(
+    queues: Sequence[Queue], bindings: Sequence[Mapping[str, Any]], alternates: Mapping[str, str]
+) -> dict[str, str]:
+    """A queue -> why letters come to it: bound to a dead-letter exchange by any key, or named by a routing
+    key of the default exchange; or behind an alternate exchange."""
+    bound = _queues_behind(bindings)
     fed: dict[str, str] = {}
     for queue in queues:
         exchange, key = (_setting(queue, f"dead-letter-{name}") for name in ("exchange", "routing-key"))
         if exchange is not None:
-            targets = bound.get(exchange, []) if exchange else [key or ""]
-            fed |= {target: str(queue.get("name")) for target in targets if target not in fed}
+            targets = bound.get(exchange, ()) if exchange else [key or ""]
+            for target in targets:
+                fed.setdefault(target, f"dead letters of {queue.get('name')} go there")
+    for alternate, exchange in alternates.items():
+        for target in bound.get(alternate, ()):
+            fed.setdefault(target, f"what {exchange} cannot route goes there")
     return fed
+
+
+def _queues_behind(bindings: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """Exchange -> the queues that it leads to, also by other exchanges."""
+    direct: dict[str, set[str]] = {}
+    onward: dict[str, set[str]] = {}
+    for binding in bindings:
+        if source := binding.get("source"):
+            to = direct if binding.get("destination_type") == "queue" else onward
+            to.setdefault(str(source), set()).add(str(binding.get("destination")))
+    return {exchange: _reached(exchange, direct, onward) for exchange in {*direct, *onward}}
+
+
+def _reached(exchange: str, direct: Mapping[str, set[str]], onward: Mapping[str, set[str]]) -> set[str]:
+    seen, ahead, queues = set[str](), {exchange}, set[str]()
+    while ahead:
+        one = ahead.pop()
+        seen.add(one)
+        queues |= direct.get(one, set())
+        ahead |= onward.get(one, set()) - seen
+    return queues
 
 
 def _setting(queue: Queue, name: str) -> str | None:

@@ -176,7 +176,7 @@ def _from_management(management: Management, queue: str, version: tuple[int, ...
         delivery_limit=_limit_of(found, version),
         unacknowledged=found.get("messages_unacknowledged"),
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
-        alternate_exchanges=tuple(sorted(_alternates(management) & set(sources))),
+        alternate_exchanges=tuple(sorted(alternate_exchanges(management).keys() & set(sources))),
         delivery_limits={name: limit for name, limit in limits.items() if limit is not None},
         dead_letter_exchanges={name: target for name, target in targets.items() if target is not None},
     )
@@ -194,14 +194,18 @@ def _dead_letter_exchange(queue: Mapping[str, Any]) -> str | None:
     return None if found is None else str(found)
 
 
-def _alternates(management: Management) -> set[str]:
-    """Exchanges that are the alternate exchange of another, by argument or by policy."""
+def alternate_exchanges(management: Management) -> dict[str, str]:
+    """Alternate exchange -> an exchange that has it, by argument or by policy. Raises ManagementError."""
     exchanges = management.get_all("exchanges", management.vhost, columns="name,arguments,policy")
     policies = management.get_all("policies", management.vhost)
     by_policy = {str(p.get("name")): mapping(p.get("definition")).get("alternate-exchange") for p in policies}
-    names = [mapping(exchange.get("arguments")).get("alternate-exchange") for exchange in exchanges]
-    names += [by_policy.get(str(exchange.get("policy"))) for exchange in exchanges]
-    return {str(name) for name in names if name}
+    found: dict[str, str] = {}
+    for exchange in exchanges:
+        own = mapping(exchange.get("arguments")).get("alternate-exchange")
+        for name in (own, by_policy.get(str(exchange.get("policy")))):
+            if name:
+                found.setdefault(str(name), str(exchange.get("name")))
+    return found
 
 
 def declared_arguments(new_channel: Callable[[], Any], queue: str) -> dict[str, Any] | None:

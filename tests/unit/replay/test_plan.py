@@ -8,8 +8,10 @@ from support.archives import letter
 from support.planning import Planning, ids
 from support.replaying import fill, judge
 
-from dlq.archive import segments
+from dlq.analyzers.analysis import analyze
+from dlq.archive import segments, views
 from dlq.connectors.base import Target
+from dlq.connectors.rabbitmq.republishing import target_of
 from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
@@ -264,3 +266,14 @@ def test_an_origin_that_only_the_letter_tells_is_said(
     plan.store.put("topology/p.json", json.dumps({**LEARNED, **learned}).encode())
     assert plan().told_by_letters == told
     assert plan(Wanted(to="queue:orders")).told_by_letters == {}
+
+
+def test_letters_say_the_key_that_a_framework_noted_and_an_exchange_gets_it(plan: Planning) -> None:
+    noted = {"x-error": "boom", "x-original-exchange": "shop", "x-original-routingKey": "order.eu"}
+    [record] = fill(plan.store, 1, None, headers=noted, routing_key="error.order.eu", exchange="errors")
+    analyze(plan.store, plan.config, engine="plain")
+    connection = views.connect(plan.store)
+    [told] = connection.execute("SELECT origin_exchange, origin_routing_key FROM letters").fetchall()
+    assert told == ("shop", "order.eu")
+    judged = record._replace(origin_exchange=told[0], origin_routing_key=told[1])
+    assert str(target_of(judged, "exchange:shop")) == "exchange:shop/order.eu"

@@ -116,3 +116,23 @@ def test_a_name_tells_a_dead_letter_queue(name: str, is_found: bool) -> None:
 
 def test_a_stream_is_no_source() -> None:
     assert list(places([queue("orders.dlq", type="stream")], [])) == []
+
+
+def bound(source: str, destination: str, kind: str = "queue") -> dict[str, str]:
+    return {"source": source, "destination": destination, "destination_type": kind}
+
+
+def test_queues_behind_an_alternate_exchange_are_found_also_by_a_second_exchange() -> None:
+    bindings = [bound("lost", "strays"), bound("lost", "onward", "exchange"), bound("onward", "more.strays")]
+    found = list(places([queue("strays"), queue("more.strays"), queue("orders")], bindings, {"lost": "shop"}))
+    assert [(place.name, place.because) for place in found] == [
+        ("more.strays", "what shop cannot route goes there"),
+        ("strays", "what shop cannot route goes there"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["orders.parkinglot", "parked-orders", "orders_quarantine", "orders.unroutable"]
+)
+def test_a_parking_lot_is_found_by_its_name(name: str) -> None:
+    assert [place.name for place in places([queue(name)], [])] == [name]
