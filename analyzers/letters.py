@@ -18,7 +18,7 @@ from dlq.core.record import COLUMNS, Record
 
 UNREAD = frozenset(
     {
-        "physical_id", "correlation_id", "keys", "origin_exchange", "origin_routing_key", "origin_group",
+        "physical_id", "correlation_id", "keys", "origin_group",
         "first_dead_at", "expires_at", "redelivered", "raw_properties", "body", "content_type",
         "content_encoding", "persistent", "priority", "pull_id", "mode",
     }
