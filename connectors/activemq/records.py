@@ -12,6 +12,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.core.clock import datable, now
 from dlq.core.columns import Column, Columns, Constant, Maps, collapsed, map_column
 from dlq.core.identity import content_id, framed
+from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
 _PER_DELIVERY = (b"subscription:", b"ack:", b"redelivered:", b"message-id:", b"browser:")
@@ -219,7 +220,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             expires_at=map_column(_millis, of("expires")),
             failure_text=of("dlqDeliveryFailureCause"),
             redelivered=map_column(_is_true, of("redelivered")),
-            headers=heads.headers,
+            headers=_with_provenance(heads.headers) if artemis else heads.headers,
             properties=all_the(NOTHING) if properties[0] is None else properties,
             raw_properties=lines if raw[0] is None else raw,
             body=bodies,
@@ -234,6 +235,21 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         )
 
     return make
+
+
+_ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"
+"""How Artemis' STOMP names what a replay by AMQP 1.0 has left."""
+
+
+def _with_provenance(headers: Column) -> Column:
+    """The headers with what a replay has left by its own names."""
+    if isinstance(headers, Maps):
+        return Maps({_renamed(name): column for name, column in headers.columns.items()}, len(headers))
+    return [{_renamed(name): value for name, value in one.items()} for one in headers]
+
+
+def _renamed(name: str) -> str:
+    return name.removeprefix("JMS_AMQP_MA_") if name.startswith(_ANNOTATED) else name
 
 
 def _is_true(text: str | None) -> bool:

@@ -145,11 +145,11 @@ class TransactionPublisher:
         began, size = time.monotonic(), 0
         is_full = is_old = False
         for letter in outgoing:
+            letters.append(letter)
             command = sender.letter(letter, name)
             if (why := sender.why_refused(command)) is not None:
-                done.append(Sent(letter.number, "refused", why))
+                done.append(Sent(letters.pop().number, "refused", why))
                 continue
-            letters.append(letter)
             data += command
             size += letter.record.body_size
             if len(data) >= _PIECE:

@@ -1,15 +1,19 @@
-"""ActiveMQ Classic and Artemis, by STOMP and by OpenWire, keep the way back of the connectors' contract."""
+"""ActiveMQ Classic and Artemis, by STOMP, OpenWire and AMQP 1.0, keep the contract of the way back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
+from proton import Message
 from support.archives import letter
-from support.brokers.activemq.fixtures import Place, on_all
+from support.brokers.activemq.fixtures import Place, on_all, on_artemis
 from support.sending_contract import Cut, SendingContract, SendingPlace
 from support.servers.cutter import Cutter
 
+from dlq.connectors.activemq import records
+from dlq.connectors.activemq.amqp10_records import record_maker
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Target
 from dlq.core.record import Record
@@ -21,26 +25,35 @@ CANNOT = {
 }
 
 
-def sending(stomp: Place, openwire: bool) -> SendingPlace:
-    """A queue of the test's own to send to."""
+def plain_letter(stomp: Place, number: int) -> Record:
+    return letter(number, broker_kind=stomp.connector.kind, body=b"letter %d" % number, body_size=10)
+
+
+def amqp_letter(stomp: Place, number: int) -> Record:
+    """One that came by AMQP 1.0."""
+    make = record_maker(stomp.request(), records.Place("DLQ", "artemis", stomp.connector.version, ""))
+    return make(Message(body=b"letter %d" % number, inferred=True, durable=True).encode())
+
+
+def sending(
+    stomp: Place, setting: str = "url", scheme: str = "stomp", letters: Callable[..., Record] = plain_letter
+) -> SendingPlace:
+    """A queue of the test's own to send to, by what a setting names."""
     back = f"{stomp.queue}.back"
-    url = f"tcp://127.0.0.1:{stomp.broker.openwire}" if openwire else None
-    settings = replace(stomp.settings, openwire_url=url)
-
-    def letters(number: int) -> Record:
-        return letter(number, broker_kind=stomp.connector.kind, body=b"letter %d" % number, body_size=10)
-
+    server = f"127.0.0.1:{stomp.broker.stomp if setting == 'url' else stomp.broker.openwire}"
+    settings = stomp.settings
+    if setting != "url":
+        settings = replace(settings, **{setting: f"{scheme}://{server}"})
     there: list[str] = []
+    receiving = replace(stomp, settings=settings, connector=ActiveMQConnector(settings))
 
     def arrived() -> list[str]:
-        there.extend(record.headers["dlq_replay_id"] for record in stomp.drain(back))
+        there.extend(record.headers["dlq_replay_id"] for record in receiving.drain(back))
         return there
 
     @contextmanager
     def cutting() -> Iterator[tuple[ActiveMQConnector, Cut]]:
-        server = f"127.0.0.1:{stomp.broker.openwire if openwire else stomp.broker.stomp}"
         with Cutter(server) as cutter:
-            setting = "openwire_url" if openwire else "url"
             url = str(getattr(settings, setting)).replace(server, cutter.address)
             yield (
                 ActiveMQConnector(replace(settings, **{setting: url})),
@@ -50,7 +63,7 @@ def sending(stomp: Place, openwire: bool) -> SendingPlace:
     return SendingPlace(
         ActiveMQConnector(settings),
         Target("queue", back),
-        letters,
+        partial(letters, stomp),
         arrived,
         cutting=cutting,
         cannot=CANNOT,
@@ -61,11 +74,18 @@ def sending(stomp: Place, openwire: bool) -> SendingPlace:
 class TestByStomp(SendingContract):
     @pytest.fixture
     def place(self, stomp: Place) -> SendingPlace:
-        return sending(stomp, openwire=False)
+        return sending(stomp)
 
 
 @on_all
 class TestByOpenWire(SendingContract):
     @pytest.fixture
     def place(self, stomp: Place) -> SendingPlace:
-        return sending(stomp, openwire=True)
+        return sending(stomp, "openwire_url", "tcp")
+
+
+@on_artemis
+class TestByAmqp(SendingContract):
+    @pytest.fixture
+    def place(self, stomp: Place) -> SendingPlace:
+        return sending(stomp, "amqp_url", "amqp", amqp_letter)
