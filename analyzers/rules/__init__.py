@@ -18,6 +18,7 @@ from dlq.analyzers.rules.letter import (
     Finding,
     Letter,
     Rule,
+    first,
     fitting,
     producer_of,
     whole,
@@ -138,15 +139,31 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         failure.exception_class,
         failure.exception_message,
         exceptions.family_that_holds(failure),
-        exceptions.fingerprint(rule.cause, rule.mechanism, where, failure),
+        exceptions.fingerprint(rule.cause, rule.mechanism, _of_whom(where, letter), failure),
         exceptions.FINGERPRINT_VERSION,
         former.fingerprint(rule.cause, rule.mechanism, where, former.read(*told)),
-        *producer_of(letter.message_id),
+        *_producer(letter),
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
         whole(replayed(letter, REPLAY_LAP)) or 0,
     )
+
+
+def _of_whom(where: str, letter: Letter) -> str:
+    """Where it died, and whose failure it is, as far as the letter says without an exception."""
+    whom = frameworks.whose(letter)
+    return where if whom is None else f"{where} {whom}"
+
+
+def _producer(letter: Letter) -> tuple[str | None, int | None]:
+    """By the message id, else by what its client or application calls itself."""
+    found, number = producer_of(letter.message_id)
+    if found is not None:
+        return found, number
+    own = letter.headers.get("__HDR_PRODUCER_ID") or first(letter.properties, "app_id", "user_id")
+    is_task = "task" in letter.headers and "id" in letter.headers
+    return own or (letter.headers.get("origin") if is_task else None), None
 
 
 def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | None]:

@@ -610,6 +610,17 @@ def brighter_reject(letter: Letter, _: Facts) -> Finding | None:
     return _rejected(letter, said("Brighter message, ", death_text(letter)), attempts=handled + 1)
 
 
+def whose(letter: Letter) -> str | None:
+    """Whose failure it is, where no exception says it: a consumer group of RocketMQ's, a task of Celery's, an
+    actor of Dramatiq's. Others of the same queue are not mended with it."""
+    headers = letter.headers
+    if letter.dead_letter_queue.startswith("%DLQ%"):
+        return letter.dead_letter_queue.removeprefix("%DLQ%")
+    if headers.get("task") is not None and headers.get("id") is not None:
+        return headers["task"]
+    return body_field(letter, "actor_name") if _is_dramatiq(letter) else None
+
+
 def _is_shine(letter: Letter) -> bool:
     return (letter.headers.get("__TypeId__") or "").endswith(".EventMessage")
 
