@@ -102,6 +102,10 @@ class Queues:
         """An Artemis queue's properties and its address' settings; None where nothing tells."""
         return self.management.traits(queue.rpartition("::")[2]) if self.management else None
 
+    def attribute(self, resource: str, name: str) -> Any:
+        """Of Artemis' management; None where nobody tells."""
+        return self.management.attribute(resource, name) if self.management else None
+
     def why_dropped(self, queue: str) -> str | None:
         """Why the broker may have dropped a message to this queue, and said that it took it; None where it
         does not. Classic drops none of a queue's."""
