@@ -258,6 +258,8 @@ class Sent(NamedTuple):
     detail: str | None = None
 
 
+UNSENT_SECONDS = 60.0
+"""How long the kernel may hold what the other side does not acknowledge, unless somebody waits for less."""
 Writing = Callable[[Sequence[int]], None]
 """Told the numbers of letters that may reach the broker from now on; see `Publisher.publish`."""
 
@@ -278,8 +280,10 @@ class Publisher(Protocol):
 
         `writing` is told of letters immediately before something goes to a socket, or to a library that
         sends by itself, with which the broker may keep them: their own bytes, or in a transaction its
-        commit. Whatever ends the process, a letter that `writing` was not told of is not at the broker, and
-        one that is only held in a buffer was not told of. What is sent again is told again.
+        commit. It is asked again, with no numbers, before any further part of them goes to a socket: when it
+        raises, nothing may be written any more. Whatever ends the process, a letter that `writing` was not
+        told of is not at the broker, and one that is only held in a buffer was not told of. What is sent
+        again is told again.
         """
         ...
 
@@ -376,8 +380,14 @@ class Connector(Protocol):
         """How far the receivers of each target are; targets of which nothing can be told are absent."""
         ...
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
-        """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can."""
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> Publisher:
+        """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can.
+
+        What the broker's host has not acknowledged after `unsent_seconds`, or when the connection is closed
+        or this process ends, must not reach the broker any more (`outbound.guard`).
+        """
         ...
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:

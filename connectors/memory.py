@@ -16,6 +16,7 @@ from typing import Any
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Batch,
     Checkpoint,
     Consumption,
@@ -284,7 +285,9 @@ class MemoryConnector:
         depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}
         return {target: [Consumption(target.name, depth)] for target, depth in depths.items()}
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> MemoryPublisher:
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> MemoryPublisher:
         """A publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 

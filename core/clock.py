@@ -16,6 +16,11 @@ def now() -> int:
     return time.time_ns() // 1000
 
 
+def uptime() -> float:
+    """Seconds that nobody can set: those in which the machine sleeps count, too, where the system tells."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+
 def to_micros(moment: datetime) -> int:
     """An aware datetime as microseconds since the epoch, exactly."""
     delta = moment - _EPOCH

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import Connector, Outgoing, Sent, Target
+from dlq.connectors.base import UNSENT_SECONDS, Connector, Outgoing, Sent, Target
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
@@ -20,8 +20,9 @@ from dlq.replay import approvals, content, edits, marks, planfile, status
 from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination, is_allowed, target_named
 from dlq.replay.edits import Edits
-from dlq.replay.ledger.claims import Claims
+from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
 from dlq.replay.ledger.contract import Ledger
+from dlq.replay.ledger.location import is_server
 from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
 from dlq.replay.pace import Pace, Stop
@@ -123,10 +124,13 @@ def applying(
         started = time.monotonic()
         for broker in header.brokers:
             connector = brokers.get(broker)
-            claims = Claims(plan, ledger, seconds(settings.ledger.lease), mark)
+            lease = seconds(settings.ledger.lease)
+            claims = Claims(plan, ledger, lease, mark)
+            # By a ledger of this host alone nobody takes over what an apply holds: its lock outlives a lease.
+            unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
-            sender = _Sender(header, window, claims, loader, changes, run, stop, targets)
+            sender = _Sender(header, window, claims, loader, changes, run, stop, targets, unsent)
             sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
@@ -190,8 +194,9 @@ class _Sender:
         run: Run,
         stop: Stop,
         targets: Sequence[str],
+        unsent_seconds: float,
     ) -> None:
-        self._targets = targets
+        self._targets, self._unsent_seconds = targets, unsent_seconds
         self._header, self._loader, self._changes, self._run = header, loader, changes, run
         self._claims = claims
         self._pace = Pace(header.rate, stop)
@@ -209,7 +214,7 @@ class _Sender:
             own, lambda targets: planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
         )
         witness = self._header.leaves_witness(broker)
-        publisher = connector.publisher(plan, self._in_flight, witness)
+        publisher = connector.publisher(plan, self._in_flight, witness, self._unsent_seconds)
         try:
             for sent in publisher.publish(self._outgoing(letters, progress), self._claims.writing):
                 self._run.sent -= self._answered(sent) == "planned"

@@ -20,7 +20,7 @@ from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Link, Outcome
 from dlq.connectors.amqp10.transactions import Transactions
 from dlq.connectors.amqp10.values import TRUE, binary, described, sequence, symbol
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, Target, Writing
 from dlq.connectors.links import LinkLostError
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
 
@@ -50,6 +50,19 @@ class Amqp10Sender:
         self._refusing: str | None = None
         self._refused: set[str] = set()
         self._receipts = 0
+
+    @property
+    def writing(self) -> Writing:
+        """See `Sender`."""
+        return self._session.writing
+
+    @writing.setter
+    def writing(self, writing: Writing) -> None:
+        self._session.writing = writing
+
+    def guard(self, unsent_seconds: float) -> None:
+        """See `Sender`."""
+        self._session.guard(unsent_seconds)
 
     def begin_run(self, plan: str, anchor: str) -> None:
         """The anchor is left here, and must be found by STOMP. Raises ConfigError."""

@@ -30,6 +30,7 @@ from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Checkpoint,
     Consumption,
     DeadLetterPlace,
@@ -198,16 +199,19 @@ class ActiveMQConnector:
         known = self._queues.facts(queue)
         return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> Publisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
         by AMQP 1.0 by that, in a run of its own."""
         del witness  # the markers are one, always
         routing = Routing(self._queues.management) if self._queues.management else None
-        publisher = TransactionPublisher(self._sender, plan, window, routing)
+        publisher = TransactionPublisher(self._sender, plan, window, routing, unsent_seconds)
         self._anchor = {f"{marker_queue(plan)} {publisher.anchor}": 0}
         if self._amqp is None:
             return publisher
-        by_amqp = partial(TransactionPublisher, partial(Amqp10Sender, self._broker), plan, window, routing)
+        sender = partial(Amqp10Sender, self._broker)
+        by_amqp = partial(TransactionPublisher, sender, plan, window, routing, unsent_seconds)
         return TwoWayPublisher(publisher, by_amqp, lambda letter: amqp10_records.is_of_amqp(letter.record))
 
     def _sender(self) -> Sender:

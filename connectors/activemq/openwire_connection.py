@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 
+from dlq.connectors import outbound
 from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire import Reader
@@ -21,6 +22,7 @@ from dlq.connectors.activemq.sockets import (
     password_for,
 )
 from dlq.connectors.activemq.stomp_connection import unanswered
+from dlq.connectors.base import Writing, unmarked
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
 from dlq.core.protocols import foreign
@@ -46,7 +48,13 @@ class OpenWireConnection:
         """Connects. Raises ConfigError, Unreachable, AccessDenied."""
         self._broker, self._timeout = broker, units.seconds(broker.timeout)
         self._max_frame = max_frame
+        self.writing: Writing = unmarked
+        """Asked before anything goes to the socket."""
         first_that_answers(openwire_address_of(broker), self._connect)
+
+    def guard(self, unsent_seconds: float) -> None:
+        """See `outbound.guard`."""
+        outbound.guard(self._socket, unsent_seconds)
 
     def _connect(self, address: Address) -> None:
         self._socket, self.node = open_socket(self._broker, address)
@@ -119,7 +127,7 @@ class OpenWireConnection:
         """In pieces: the time-out is for each, however large a body is."""
         try:
             for at in range(0, len(data), _PIECE):
-                self._socket.sendall(data[at : at + _PIECE])
+                outbound.send_all(self._socket, data[at : at + _PIECE], self._timeout, self.writing)
         except OSError as error:
             raise self._lost(error.strerror or str(error)) from error
 
@@ -223,5 +231,4 @@ class OpenWireConnection:
         """Say goodbye (ShutdownInfo) and close the socket; never raises."""
         with contextlib.suppress(BrokerError, OSError):
             self.send(openwire.goodbye())
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        outbound.close(self._socket)

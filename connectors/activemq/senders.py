@@ -6,7 +6,7 @@ from dlq.connectors.activemq.marker import Trail, leave_anchor, marker, remove, 
 from dlq.connectors.activemq.republishing import wire
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Outgoing, Writing
 
 
 class Sender(Protocol):
@@ -15,6 +15,9 @@ class Sender(Protocol):
     A *receipt* is asked for with a command and comes when the broker has done it and all before it.
     `send` and `wait_for` raise ConnectionLost, and BrokerError for what the broker refuses.
     """
+
+    writing: Writing
+    """Asked before anything goes to the socket."""
 
     @property
     def artemis(self) -> bool:
@@ -51,6 +54,9 @@ class Sender(Protocol):
 
     def forget(self, plan: str) -> None:
         """Take the plan's markers away. Raises BrokerError."""
+
+    def guard(self, unsent_seconds: float) -> None:
+        """See `outbound.guard`."""
 
     def send(self, data: bytes) -> None:
         """Write commands."""

@@ -14,10 +14,12 @@ import time
 from collections import deque
 from collections.abc import Mapping
 
+from dlq.connectors import outbound
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.refusals import refusal, thrown_by
 from dlq.connectors.activemq.sockets import Address, address_of, first_that_answers, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
+from dlq.connectors.base import Writing, unmarked
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
 from dlq.core.protocols import foreign
@@ -40,8 +42,14 @@ class Link:
 
     def __init__(self, broker: ActiveMQBroker) -> None:
         self.broker = broker
+        self.writing: Writing = unmarked
+        """Asked before anything goes to the socket."""
         self.timeout = units.seconds(broker.timeout)
         first_that_answers(address_of(broker), self._connect)
+
+    def guard(self, unsent_seconds: float) -> None:
+        """See `outbound.guard`."""
+        outbound.guard(self._socket, unsent_seconds)
 
     def _connect(self, address: Address) -> None:
         self._socket, self.node = open_socket(self.broker, address)
@@ -111,7 +119,7 @@ class Link:
             if at:
                 self._read_what_is_there()
             try:
-                self._socket.sendall(data[at : at + _PIECE])
+                outbound.send_all(self._socket, data[at : at + _PIECE], self.timeout, self.writing)
             except OSError as error:
                 raise self._lost(error) from error
         self._sent = time.monotonic()
@@ -244,8 +252,7 @@ class Link:
         """Let go of the connection in order; never raises."""
         with contextlib.suppress(BrokerError, OSError):
             self.send(encode("DISCONNECT", {}))
-        with contextlib.suppress(OSError):
-            self._socket.close()
+        outbound.close(self._socket)
 
 
 class Unanswered(ConnectionLost):

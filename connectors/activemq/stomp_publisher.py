@@ -19,7 +19,7 @@ from dlq.connectors.activemq.marker import marker_body, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.activemq.stomp_connection import Unanswered
-from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Writing, unmarked
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 
@@ -55,11 +55,18 @@ class TransactionPublisher:
     """Up to two connections that send; see `Publisher`."""
 
     def __init__(
-        self, connect: Callable[[], Sender], plan: str, window: int, routing: Routing | None = None
+        self,
+        connect: Callable[[], Sender],
+        plan: str,
+        window: int,
+        routing: Routing | None = None,
+        unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connects, and leaves the run's anchor. Raises BrokerError, also where that may not be written.
         `routing`: what Artemis tells of the targets."""
         self._connect, self._plan, self._routing = connect, plan, routing
+        self._unsent_seconds = unsent_seconds
+        self._writing: Writing = unmarked
         self.anchor = new_run()
         """What proves afterwards that the markers of this run are all there (see `marker`)."""
         self._run = self.anchor.rpartition("/")[0]
@@ -76,11 +83,12 @@ class TransactionPublisher:
         """Number of the last transaction. Short: every letter bears it."""
         self._committed = "0"
         """The last one that was committed; 0 is the anchor."""
-        self._writing: Writing = unmarked
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """In transactions of about a hundred; what is in one is answered together, when it has committed."""
         self._writing = writing
+        for sender in self._senders:
+            sender.writing = writing
         done: list[Sent] = []
         if self._routing is not None:
             outgoing = _placed(outgoing, self._routing, done)
@@ -291,6 +299,8 @@ class TransactionPublisher:
         except DlqError:
             sender.close()
             raise
+        sender.guard(self._unsent_seconds)
+        sender.writing = self._writing
         return sender
 
     def _reconnect(self) -> None:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from dlq.connectors import outbound
 from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.frames import Frame, FrameError, FrameReader
 from dlq.connectors.amqp10.values import NULL
-from dlq.connectors.links import RESET_ON_CLOSE, LinkLostError
+from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.links import LinkLostError
 from dlq.core.errors import DlqError
 
 ANSWER_SECONDS = 60.0
@@ -90,6 +92,8 @@ class Session:
 
     def __init__(self, connected: socket.socket, login: Login, refusal: Refusal) -> None:
         """Open a session over a socket, which is closed where that fails."""
+        self.writing: Writing = unmarked
+        """Asked before anything goes to the socket."""
         self._refusal, self._reader = refusal, FrameReader()
         self._deliveries: list[Delivery] = []
         self._outcomes: list[Outcome] = []
@@ -281,8 +285,7 @@ class Session:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._socket.settimeout(ANSWER_SECONDS)
-            self._socket.sendall(data)
+            outbound.send_all(self._socket, data, ANSWER_SECONDS, self.writing)
         except OSError as error:
             raise self._lost(str(error)) from error
         except BaseException:
@@ -290,11 +293,15 @@ class Session:
             raise
         self._last_sent = time.monotonic()
 
+    def guard(self, unsent_seconds: float) -> None:
+        """See `outbound.guard`."""
+        outbound.guard(self._socket, unsent_seconds)
+
     def cut(self) -> None:
         """End the connection without a word, and drop what the kernel has not sent yet."""
         self.dead = True
         with contextlib.suppress(OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            outbound.guard(self._socket)
         self._socket.close()
 
     def close(self) -> None:
@@ -304,7 +311,7 @@ class Session:
                 self._send(frames.farewell(frames.CLOSE))
                 self._answer(frames.CLOSE)
         self.dead = True
-        self._socket.close()
+        outbound.close(self._socket)
 
 
 def _said(error: object) -> tuple[str, str]:

@@ -283,6 +283,11 @@ class Cluster:
         """Addresses of its brokers."""
         return sorted(f"{node.host}:{node.port}" for node in self._described.nodes)
 
+    @cached_property
+    def ports(self) -> frozenset[int]:
+        """Where its brokers listen."""
+        return frozenset(node.port for node in self._described.nodes)
+
     @property
     def may_see_groups(self) -> bool:
         """Whether the user sees every group: without the right on the cluster a list of groups is shorter, or

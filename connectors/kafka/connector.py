@@ -6,6 +6,7 @@ from typing import cast
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Checkpoint,
     Consumption,
     DeadLetterPlace,
@@ -126,10 +127,12 @@ class KafkaConnector:
         found = {target: consumption(self._cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> KafkaPublisher:
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> KafkaPublisher:
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""
         del plan, witness
-        return KafkaPublisher(self._cluster, window)
+        return KafkaPublisher(self._cluster, window, unsent_seconds)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the topics end before anything is sent."""

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 
-from dlq.connectors.base import Outcome, Outgoing, Sent, Writing, unmarked
+from dlq.connectors import outbound
+from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Writing, unmarked
 from dlq.connectors.kafka.cluster import Cluster
 from dlq.connectors.kafka.republishing import Message, message_of
 from dlq.core.errors import BrokerError, ConnectionLost, NotFound
@@ -46,15 +47,17 @@ class _Target(NamedTuple):
 class KafkaPublisher:
     """Sends for one plan, on connections of its own.
 
-    When the library writes a letter that it was given cannot be known: it may have, from then on.
+    When the library writes a letter that it was given cannot be known: it may have, from then on. It gives
+    its sockets to nobody, and makes new ones when it likes, so they are guarded again and again.
     """
 
-    def __init__(self, cluster: Cluster, window: int) -> None:
-        self._cluster, self._window = cluster, window
+    def __init__(self, cluster: Cluster, window: int, unsent_seconds: float = UNSENT_SECONDS) -> None:
+        self._cluster, self._window, self._unsent_seconds = cluster, window, unsent_seconds
+        self._ports, self._guarded = cluster.ports, 0.0
         self._producer = cluster.producer({
             "enable.idempotence": True,
             "partitioner": "murmur2_random",  # that of Java's clients
-            "message.timeout.ms": max(1000, int(cluster.timeout * 1000)),
+            "message.timeout.ms": max(1000, int(min(cluster.timeout, unsent_seconds) * 1000)),
             "linger.ms": 5,
             "message.max.bytes": _LARGEST,  # the broker's and the topic's limits count
             "queue.buffering.max.messages": window + 1000,
@@ -86,11 +89,15 @@ class KafkaPublisher:
 
     def close(self) -> None:
         """Nothing that is open is sent any more."""
+        self._guard()
         self._producer.purge()
         self._poll(0)
+        self._producer.close()
 
     def _poll(self, wait: float) -> None:
         """Take the answers that are there. Without the right to write the library never begins to send."""
+        if time.monotonic() - self._guarded > _POLL_SECONDS:
+            self._guard()
         try:
             self._producer.poll(wait)
         except KafkaException as error:
@@ -101,6 +108,10 @@ class KafkaPublisher:
             outcome: Outcome = "refused" if is_refused else "in_doubt"
             self._done += [Sent(number, outcome, said) for number in self._open]
             self._open.clear()
+
+    def _guard(self) -> None:
+        outbound.guard_those_to(self._ports, self._unsent_seconds)
+        self._guarded = time.monotonic()
 
     def _fill(self, outgoing: Iterator[Outgoing]) -> None:
         """Take letters while there is room, but not for long: what was taken is to be sent."""
@@ -124,6 +135,7 @@ class KafkaPublisher:
                 self._done.append(Sent(letter.number, "returned", target.closed))
                 return
             message = message_of(letter)
+            self._writing([letter.number])
         except ValueError as error:
             self._done.append(Sent(letter.number, "refused", str(error)))
             return
@@ -147,7 +159,6 @@ class KafkaPublisher:
     def _produce(self, number: int, message: Message, target: _Target) -> None:
         where = message.partition
         more: dict[str, Any] = {} if where is None or where >= target.partitions else {"partition": where}
-        self._writing([number])
         self._producer.produce(
             message.topic,
             message.value,
@@ -189,6 +200,7 @@ class KafkaPublisher:
 
     def _give_up(self) -> None:
         """Nothing more leaves this process, and nobody knows what had."""
+        self._guard()
         self._producer.purge()
         self._poll(0)
         why = str(self._lost)

@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from urllib.parse import quote
 
+from dlq.connectors import outbound
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Session
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Publisher, Sent, Target, Writing, unmarked
 from dlq.connectors.base import Outcome as Means
-from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.link import connected
 from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, refusal_10
@@ -50,10 +51,13 @@ def address(exchange: str, routing_key: str) -> str:
     return f"/exchanges/{exchange}/{routing_key}" if routing_key else f"/exchanges/{exchange}"
 
 
-def opened(broker: RabbitBroker, name: str = "dlq") -> Session:
-    """A session of AMQP 1.0, by its name in the broker's lists. Raises BrokerError."""
+def opened(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None = None) -> Session:
+    """A session of AMQP 1.0, by its name in the broker's lists; `unsent_seconds`: see `outbound.guard`.
+    Raises BrokerError."""
     try:
         opened, chosen = connected(named(broker, name))
+        if unsent_seconds is not None:
+            outbound.guard(opened, unsent_seconds)
         who = chosen.credentials
         host, properties = f"vhost:{chosen.virtual_host}", chosen.client_properties or {}
         beat, patience = int(chosen.heartbeat), chosen.stack_timeout
@@ -74,22 +78,29 @@ class Amqp10Publisher:
         window: int,
         route: Callable[[Target], tuple[str, str]] = address_of,
         silent_seconds: float = 60.0,
+        unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
-        """Connect; raises BrokerError."""
+        """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
         self._broker, self._window, self._silent_seconds = broker, window, silent_seconds
         self._name, self._route = connection_name(plan), route
-        self._session = opened(broker, self._name)
+        self._unsent_seconds = unsent_seconds
+        self._writing: Writing = unmarked
+        self._session = self._opened()
         self._links: dict[Target, Link] = {}
         self._open: dict[int, int] = {}
         """Number of the delivery -> the caller's."""
         self._missing: dict[Target, str] = {}
         self._answers: list[Sent] = []
         self._failure: DlqError | None = None
-        self._writing: Writing = unmarked
+
+    def _opened(self) -> Session:
+        session = opened(self._broker, self._name, self._unsent_seconds)
+        session.writing = self._writing
+        return session
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """See `Publisher.publish`. Raises ConnectionLost, or what made the broker end the session."""
-        self._writing = writing
+        self._writing = self._session.writing = writing
         over = False
         while self._failure is None and not (over and not self._open):
             while not over and self._failure is None and self._has_room():
@@ -160,7 +171,7 @@ class Amqp10Publisher:
             self._missing[target] = str(error)
             self._links.clear()
             self._session.cut()
-            self._session = opened(self._broker, self._name)
+            self._session = self._opened()
 
     def _waiting_for(self, step: Callable[[], None]) -> bool:
         """Do it; what ends the session is the failure. Whether it was done."""
@@ -207,11 +218,12 @@ def two_ways(
     plan: str,
     window: int,
     route: Callable[[Target], tuple[str, str]] = address_of,
+    unsent_seconds: float = UNSENT_SECONDS,
 ) -> Publisher:
     """By 0-9-1, and what AMQP 1.0 alone carries by it, when there is any. Connects; raises BrokerError."""
-    by_1_0 = partial(Amqp10Publisher, broker, plan, window, route)
+    by_1_0 = partial(Amqp10Publisher, broker, plan, window, route, unsent_seconds=unsent_seconds)
     return TwoWayPublisher(
-        RabbitPublisher(broker, plan, window, route),
+        RabbitPublisher(broker, plan, window, route, unsent_seconds=unsent_seconds),
         by_1_0,
         lambda letter: message.is_block(letter.record.raw_properties),
     )

@@ -9,6 +9,7 @@ from pika import spec
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Checkpoint,
     Consumption,
     DeadLetterPlace,
@@ -243,11 +244,13 @@ class RabbitConnector:
         """Of each queue that a target reaches; the queues of an exchange only by the management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> Publisher:
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> Publisher:
         """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived. What
         only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
         made_as = rabbitmq_witness.WitnessedPublisher if witness else two_ways
-        return made_as(self._broker, plan, window)
+        return made_as(self._broker, plan, window, unsent_seconds=unsent_seconds)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """`find` needs none."""

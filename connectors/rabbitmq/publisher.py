@@ -19,7 +19,7 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.base import Outgoing, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Target, Writing, unmarked
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
@@ -64,11 +64,12 @@ class RabbitPublisher:
         route: Callable[[Target], tuple[str, str]] = address_of,
         blocked_seconds: float = 30.0,
         silent_seconds: float = 60.0,
+        unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
-        """Connect; raises BrokerError."""
+        """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
         self._broker, self._window, self._route = broker, window, route
         self._blocked_seconds, self._silent_seconds = blocked_seconds, silent_seconds
-        self._link = self._connected(plan)
+        self._link = self._connected(plan, unsent_seconds)
         self._confirms = Confirms()
         self._answers: list[Sent] = []
         self._large: Outgoing | None = None
@@ -81,10 +82,10 @@ class RabbitPublisher:
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
 
-    def _connected(self, plan: str) -> DuplexLink:
+    def _connected(self, plan: str, unsent_seconds: float) -> DuplexLink:
         choices = named(self._broker, connection_name(plan))
         try:
-            link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker))
+            link = DuplexLink(choices, lambda code, text: refusal(code, text, self._broker), unsent_seconds)
             _confirming(link)
         except (OSError, LinkLostError) as error:
             raise as_our_error(error, self._broker) from error
@@ -152,6 +153,8 @@ class RabbitPublisher:
                 _HANDLERS.get(type(method), _ignore)(self, method)
         except LinkLostError as error:
             self._fail(ConnectionLost(f"{place_of(self._broker)}: the connection ended: {error}"))
+        except DlqError as error:
+            self._fail(error)
         if self._failed_queue is not None:
             failed = f"a queue failed: {self._failed_queue}; is the node that it lies on up?"
             self._fail(ConnectionLost(f"{place_of(self._broker)}: {failed}"))

@@ -26,7 +26,7 @@ from pika import exceptions, spec
 
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Session
-from dlq.connectors.base import Outgoing, Presence, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Presence, Sent, Target, Writing, unmarked
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link
@@ -75,14 +75,16 @@ def queue_of(plan: str) -> str:
 class WitnessedPublisher:
     """What `two_ways` gives, whose letters for queues leave proof."""
 
-    def __init__(self, broker: RabbitBroker, plan: str, window: int) -> None:
+    def __init__(
+        self, broker: RabbitBroker, plan: str, window: int, unsent_seconds: float = UNSENT_SECONDS
+    ) -> None:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
         self._broker, self._plan = broker, plan
         self._bound: dict[Target, tuple[str, str]] = {}
         with _Channel(broker) as channel:
             channel.exchange_declare(exchange_of(plan), "direct", durable=True)
             channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
-        self._inner = two_ways(broker, plan, window, self._route)
+        self._inner = two_ways(broker, plan, window, self._route, unsent_seconds)
 
     def _route(self, target: Target) -> tuple[str, str]:
         if target.kind == "exchange":

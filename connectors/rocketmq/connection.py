@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dlq.connectors import outbound
+from dlq.connectors.base import Writing, unmarked
 from dlq.connectors.rocketmq.remoting import (
     Credential,
     Frame,
@@ -57,7 +59,13 @@ class Link:
         self._answers: deque[Frame] = deque()
         self._opaque = 0
         self._broken = self._heard = False
+        self.writing: Writing = unmarked
+        """Asked before anything goes to the socket."""
         self._socket = self._connect()
+
+    def guard(self, unsent_seconds: float) -> None:
+        """See `outbound.guard`."""
+        outbound.guard(self._socket, unsent_seconds)
 
     def _connect(self) -> socket.socket:
         host, _, port = self.address.rpartition(":")
@@ -85,15 +93,10 @@ class Link:
 
     def send(self, data: bytes | bytearray) -> None:
         """Send request frames; raises ConnectionLost."""
-        unsent, deadline = memoryview(data), time.monotonic() + self._access.timeout
-        while unsent:
-            try:
-                unsent = unsent[self._socket.send(unsent) :]
-            except TimeoutError as error:
-                if time.monotonic() > deadline:
-                    raise self._lost(error) from error
-            except OSError as error:
-                raise self._lost(error) from error
+        try:
+            outbound.send_all(self._socket, data, self._access.timeout, self.writing)
+        except OSError as error:
+            raise self._lost(error) from error
 
     def ask(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> int:
         """Send one request; its opaque number comes back in the answer."""
@@ -179,7 +182,7 @@ class Link:
     def close(self) -> None:
         """Let go of the socket. Never raises."""
         self._broken = True
-        self._socket.close()
+        outbound.close(self._socket)
 
 
 def _wrapped(plain: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:

@@ -6,6 +6,7 @@ from typing import Any
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Checkpoint,
     Consumption,
     DeadLetterPlace,
@@ -141,10 +142,12 @@ class RocketConnector:
         found = {target: consumption(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> RocketPublisher:
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
         del plan, witness
-        return RocketPublisher(self._cluster, window)
+        return RocketPublisher(self._cluster, window, unsent_seconds)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the queues that may be written to end, and what their brokers tell of themselves."""

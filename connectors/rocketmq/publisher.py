@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from dlq.connectors.base import Outcome, Outgoing, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing, unmarked
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
@@ -150,8 +150,8 @@ class Resume:
     again.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: Cluster, unsent_seconds: float) -> None:
+        self._cluster, self._unsent_seconds = cluster, unsent_seconds
 
     def send(self, letter: Outgoing, writing: Writing) -> Sent:
         """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
@@ -163,6 +163,7 @@ class Resume:
                     number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
                 )
             link = self._cluster.new_link(node)
+            link.guard(self._unsent_seconds)
         except KeyError:
             return Sent(number, "refused", "nothing says where it lies in its broker")
         writing([number])
@@ -235,8 +236,8 @@ class _Outbox(NamedTuple):
 class RocketPublisher:
     """Sends for one plan. Connections of its own, one for each broker."""
 
-    def __init__(self, cluster: Cluster, window: int) -> None:
-        self._cluster, self._window = cluster, window
+    def __init__(self, cluster: Cluster, window: int, unsent_seconds: float = UNSENT_SECONDS) -> None:
+        self._cluster, self._window, self._unsent_seconds = cluster, window, unsent_seconds
         self._links: dict[str, Link] = {}
         self._open: dict[_Kind | None, SendBatch] = {}
         self._waiting: dict[tuple[str, int], SendBatch] = {}
@@ -249,7 +250,7 @@ class RocketPublisher:
         self._unsafe: str | None = None
         self._limits: dict[str, int] = {}
         self._turn = count()
-        self._resume = Resume(cluster)
+        self._resume = Resume(cluster, unsent_seconds)
         self._writing: Writing = unmarked
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
@@ -359,6 +360,8 @@ class RocketPublisher:
         node, _ = batch.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node, brief=True)
+            self._links[node].guard(self._unsent_seconds)
+            self._links[node].writing = self._writing
         batch.tries, batch.since = batch.tries + 1, time.monotonic()
         opaque, data = framed(self._links[node], batch)
         self._waiting[node, opaque] = batch

@@ -6,21 +6,26 @@ the next letters while these are sent; asked for, claimed and in flight together
 window.
 """
 
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from dlq.connectors.base import Sent
-from dlq.core.errors import DlqError
+from dlq.core.clock import uptime
+from dlq.core.errors import ConnectionLost, DlqError
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
 from dlq.replay.marks import Mark
 from dlq.replay.states import State
 
-_FRESH_SHARE = 0.5
+_FRESH_SHARE = 1 / 3
 """When this part of a lease has passed, it is renewed before anything else is sent."""
+_WRITING_SHARE = 2 / 3
+"""When this part has passed, nothing is written any more: in the rest the kernel sends what it holds, or
+drops it. Whoever takes over when the lease is over finds what there is to be found."""
+UNSENT_SHARE = 1 - _WRITING_SHARE
+"""For how long of a lease the kernel may hold what was written."""
 
 
 class _Asked(NamedTuple):
@@ -28,7 +33,7 @@ class _Asked(NamedTuple):
 
     letters: Sequence[Letter]
     results: list[Result]
-    fresh_until: tuple[float, float]
+    since: float
     ours: Future[set[str]]
 
 
@@ -38,8 +43,10 @@ class Claims:
     def __init__(self, plan: str, ledger: Ledger, lease: float, mark: Mark) -> None:
         """`lease` in seconds, as the ledger's."""
         self._plan, self._ledger, self._mark = plan, ledger, mark
-        self._fresh_for = lease * _FRESH_SHARE
-        self._fresh_until = (0.0, 0.0)
+        self._lease = lease
+        self._since = -lease
+        """Since when the oldest lease of what is held runs, by `uptime`; the ledger counts it from later
+        on."""
         self._writer = ThreadPoolExecutor(1, "ledger")
         self._asked: _Asked | None = None
         self._unsent: dict[int, Letter] = {}
@@ -51,8 +58,9 @@ class Claims:
     def ask(self, letters: Sequence[Letter]) -> None:
         """Start to claim these; `claimed` says which are ours. One call at a time is open."""
         results, self._results = self._results, []
+        since = uptime()
         ours = self._writer.submit(self._claim, letters, results)
-        self._asked = _Asked(letters, results, self._from_now(), ours)
+        self._asked = _Asked(letters, results, since, ours)
 
     def _claim(self, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
         """What was dismissed since the plan was made stays unsent."""
@@ -76,21 +84,24 @@ class Claims:
             if letter.key in ours:
                 ours.remove(letter.key)  # an archive that holds a letter twice must not send it twice
                 claimed.append(letter)
-        self._fresh_until = asked.fresh_until
+        self._since = min(self._since, asked.since) if self._in_flight else asked.since
         self._unsent = {letter.number: letter for letter in claimed}
         return len(asked.letters), claimed
 
     def take(self, letter: Letter) -> bool:
         """It is given to a publisher now, unless it is no longer ours; from then on it is in flight."""
-        if not self._is_fresh():
-            self._renew()
+        self._renew_in_time()
         if self._unsent.pop(letter.number, None) is None:
             return False
         self._in_flight[letter.number] = letter
         return True
 
     def writing(self, numbers: Sequence[int]) -> None:
-        """These letters in flight may reach the broker from now on."""
+        """These letters in flight may reach the broker from now on, and those before them may go on to.
+        Raises ConnectionLost when that must not be, and as the ledger."""
+        self._renew_in_time()
+        if self._has_passed(_WRITING_SHARE):
+            raise ConnectionLost("the lease ended while this run was stopped, so nothing more is sent")
         self._mark.writing(numbers)
         self._written.update(numbers)
 
@@ -123,16 +134,16 @@ class Claims:
         if failure is not None:
             raise failure
 
-    def _renew(self) -> None:
-        held = [*self._unsent.values(), *self._in_flight.values()]
-        start = self._from_now()
-        ours = self._ledger.renew([letter.key for letter in held])
-        self._fresh_until = start
+    def _renew_in_time(self) -> None:
+        if not self._has_passed(_FRESH_SHARE):
+            return
+        held = [letter.key for letter in (*self._unsent.values(), *self._in_flight.values())]
+        since = uptime()
+        ours = self._ledger.renew(held)
+        if any(letter.key not in ours for letter in self._in_flight.values()):
+            raise ConnectionLost("another run has taken over letters of this one, so nothing more is sent")
+        self._since = since
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}
 
-    def _from_now(self) -> tuple[float, float]:
-        return time.monotonic() + self._fresh_for, time.time() + self._fresh_for
-
-    def _is_fresh(self) -> bool:
-        """By both clocks: one stands still while the machine sleeps, the other can be set back."""
-        return time.monotonic() < self._fresh_until[0] and time.time() < self._fresh_until[1]
+    def _has_passed(self, share: float) -> bool:
+        return uptime() - self._since >= share * self._lease

@@ -19,7 +19,7 @@ from redis.retry import Retry
 
 from dlq.archive.schema import REPLAYS
 from dlq.connectors.credentials import password_of
-from dlq.core.clock import Clock, now
+from dlq.core.clock import Clock
 from dlq.core.errors import ArchiveError, ConfigError, FormatTooNew, LedgerUnreachable
 from dlq.core.failures import Event
 from dlq.core.settings import Ledger
@@ -300,15 +300,21 @@ _P = PREFIX
 class RedisLedger:
     """`dlq.replay.ledger.Ledger` in one database of a Redis server, 6 or newer."""
 
-    def __init__(self, settings: LedgerSettings, clock: Clock = now) -> None:
-        """Makes the ledger where there is none. Raises ConfigError, ArchiveError, FormatTooNew."""
+    def __init__(self, settings: LedgerSettings, clock: Clock | None = None) -> None:
+        """`clock`: that of the server unless given. Makes the ledger where there is none. Raises ConfigError,
+        ArchiveError, FormatTooNew."""
         self._lease = round(seconds(settings.lease) * 1_000_000)
-        self._clock = clock
+        self._clock = clock or self._server_time
         self.owner = new_owner()
         self._claims = 0
         self._server = Server(settings)
         self._scripts: dict[str, Any] = {}
         self._identity = self._server.run(_identity, patient=False)
+
+    def _server_time(self) -> int:
+        """Leases are compared between hosts, whose clocks differ."""
+        whole, micros = self._server.run(lambda client: client.time())
+        return int(whole) * 1_000_000 + int(micros)
 
     def claim(self, plan: str, letters: Sequence[Letter], results: Sequence[Result] = ()) -> set[str]:
         """One script, which the server runs whole: results first, then the claims."""

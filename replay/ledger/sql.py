@@ -165,6 +165,13 @@ INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
     "mysql": lambda table: sa.insert(table).prefix_with("IGNORE"),
     "mariadb": lambda table: sa.insert(table).prefix_with("IGNORE"),
 }
+CLOCKS: Mapping[str, sa.TextClause] = {
+    "postgresql": sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
+    **dict.fromkeys(
+        ("mysql", "mariadb"), sa.text("SELECT CAST(unix_timestamp(sysdate(6)) * 1000000 AS signed)")
+    ),
+}
+"""Dialect -> what its server's clock shows, in microseconds; a file has the clock of its host."""
 KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
 KNOWN = sa.select(C.key, C.state, C.plan, C.owner).where(C.key.in_(KEYS))
 SENDING = sa.select(C.key, C.owner, C.lease_until).where(C.state == "sending")
@@ -231,10 +238,11 @@ class SqlLedger:
         self,
         url: str | sa.URL,
         lease: float,
-        clock: Clock = now,
+        clock: Clock | None = None,
         at_close: Callable[[], None] | None = None,
     ) -> None:
-        """`lease` in seconds. Creates the tables where there are none; raises ArchiveError."""
+        """`lease` in seconds; `clock`: that of the server unless given. Creates the tables where there are
+        none; raises ArchiveError."""
         self._at_close = at_close
         self._lease = round(lease * 1_000_000)
         self._clock = clock
@@ -244,7 +252,14 @@ class SqlLedger:
         insert = INSERT_IF_NEW[dialect.name](TABLE)
         self._new = insert.compile(dialect=dialect, column_keys=list(INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
+        self._clock_question = None if clock else CLOCKS.get(dialect.name)
         self._make_table()
+
+    def _now(self, connection: sa.Connection) -> int:
+        """By the server's clock: leases are compared between hosts, whose clocks differ."""
+        if self._clock_question is None:
+            return (self._clock or now)()
+        return int(connection.execute(self._clock_question).scalar_one())
 
     def _make_table(self) -> None:
         if self._database.is_file:
@@ -302,7 +317,7 @@ class SqlLedger:
         mine = {"keys": keys, "me": self.owner}
 
         def work(connection: sa.Connection) -> set[str]:
-            connection.execute(RENEW, {**mine, "until": self._clock() + self._lease})
+            connection.execute(RENEW, {**mine, "until": self._now(connection) + self._lease})
             return set(connection.execute(OURS, mine).scalars())
 
         return self._database.run(work) if keys else set()
@@ -313,9 +328,9 @@ class SqlLedger:
 
     def expire(self) -> int:
         """Owners are looked up on this host; for those of other hosts the lease alone counts."""
-        moment = self._clock()
 
         def work(connection: sa.Connection) -> int:
+            moment = self._now(connection)
             rows = connection.execute(SENDING).all()
             dead = {owner for owner in {row.owner for row in rows} if is_dead(owner)}
             over = {
@@ -418,7 +433,7 @@ class SqlLedger:
         """How many of these nobody had claimed before."""
         if not letters:
             return 0
-        moment = self._clock()
+        moment = self._now(connection)
         shared = ("sending", self.owner, moment + self._lease, moment, moment)
         rows: list[Any] = [
             (x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters
@@ -434,7 +449,7 @@ class SqlLedger:
         """They are this plan's now, under its numbers: by these reconcile asks the broker for them."""
         if not letters:
             return set()
-        moment = self._clock()
+        moment = self._now(connection)
         shared = {"me": self.owner, "of": plan, "moment": moment, "until": moment + self._lease}
         rows = [
             {**shared, "of_key": x.key, "of_number": x.number, "of_record": x.record_id, "to": str(x.target)}
@@ -445,7 +460,7 @@ class SqlLedger:
         return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _record_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
-        moment = self._clock()
+        moment = self._now(connection)
         ordered = sorted(results, key=_state_and_detail)
         for (state, why), group in groupby(ordered, key=_state_and_detail):
             keys = [one.key for one in group]
@@ -454,7 +469,7 @@ class SqlLedger:
                 connection.execute(RECORD_RESULTS[state], {"keys": some, **values})
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
-        values = {"moment": self._clock(), "why": why}
+        values = {"moment": self._now(connection), "why": why}
         return sum(
             connection.execute(RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
         )

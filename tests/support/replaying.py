@@ -20,6 +20,7 @@ from dlq.archive import segments
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import (
     NO_CHECKPOINT,
+    UNSENT_SECONDS,
     Checkpoint,
     Connector,
     Consumption,
@@ -132,7 +133,9 @@ class QueueFile:
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         return {}
 
-    def publisher(self, plan: str, window: int, witness: bool = False) -> "QueueFile":
+    def publisher(
+        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
+    ) -> "QueueFile":
         self.most = window
         if witness:
             self.witnesses.append(plan)

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from support.servers import outage
 
 from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
 from dlq.core.clock import now
@@ -20,6 +21,8 @@ from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
 
 WINDOW = 20
+_SENT_AGAIN = 2.5
+"""Seconds in which a kernel tries several times to send what was lost."""
 _plans = count(1)
 
 Cut = Callable[[int], None]
@@ -48,8 +51,10 @@ class SendingPlace:
     """Whether it takes a witness to prove anything afterwards."""
     before_proof: Callable[[], None] = lambda: None
     """Waits for what a proof rests on."""
+    servers: Sequence[str] = ()
+    """host:port of all that the connector connects to."""
     cannot: Mapping[str, str] = field(default_factory=dict)
-    """What this connector cannot do, of nowhere, refused, buffer, cut, find and forget -> why."""
+    """What this connector cannot do, of nowhere, refused, buffer, cut, outage, find and forget -> why."""
 
     def needs(self, *abilities: str) -> None:
         """Skip the test, with the reason, where the connector cannot do what it is about."""
@@ -272,6 +277,47 @@ class SendingContract:
             letter.number: "sent" if letter.provenance["dlq_replay_id"] in there else "not_sent"
             for letter in doubtful
         } == found
+
+    def test_what_the_kernel_holds_when_sending_ends_in_an_outage_never_arrives(
+        self, place: SendingPlace
+    ) -> None:
+        place.needs("outage")
+        if why := outage.why_missing():
+            pytest.skip(why)
+        plan, told = new_plan(), set[int]()
+        letters = [place.outgoing(number, plan) for number in range(500)]
+        with outage.Outage(place.servers) as network:
+
+            def writing(numbers: Sequence[int]) -> None:
+                if len(told) < 100 <= len(told | {*numbers}):
+                    network.begin()
+                told.update(numbers)
+
+            def given() -> Iterator[Outgoing]:
+                for letter in letters:
+                    if letter.number in (50, 90):
+                        time.sleep(0.3)  # what was taken is written, and the connection is there, by then
+                    if len(told) >= 100:
+                        break
+                    yield letter
+                time.sleep(0.3)  # for a library that writes by itself
+                raise Died
+
+            def sending() -> None:
+                publisher = place.publisher(plan, window=1000)
+                with pytest.raises(Died):
+                    list(publisher.publish(given(), writing))
+                publisher.close()
+
+            network.inside(sending)
+            arrived = set(place.arrived())
+            network.end()
+            time.sleep(_SENT_AGAIN)
+        assert set(place.arrived()) == arrived
+        assert len(told) > len(arrived)
+        rest = [letter for letter in letters if not ids_of([letter]) <= arrived]
+        published(place, plan, rest)
+        assert sorted(wait_for(place, ids_of(letters))) == sorted(ids_of(letters))
 
     def test_a_publisher_that_lost_its_connection_confirms_nothing_untrue(self, place: SendingPlace) -> None:
         place.needs("cut")

@@ -3,9 +3,7 @@
 With large returns, or an alarm, both directions can be full at once; neither side may wait then.
 """
 
-import contextlib
 import select
-import socket
 import ssl
 import time
 from collections import deque
@@ -14,8 +12,9 @@ from typing import Any
 
 import pika
 
-from dlq.connectors.base import Writing, unmarked
-from dlq.connectors.links import RESET_ON_CLOSE, LinkLostError
+from dlq.connectors import outbound
+from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
+from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.core.errors import DlqError
@@ -29,16 +28,20 @@ class DuplexLink(Link):
     """A `Link` with an outbox. Between `start` and `stop` no method that waits for an answer may be used."""
 
     def __init__(
-        self, choices: Sequence[pika.ConnectionParameters], refusal: Callable[[int, str], DlqError]
+        self,
+        choices: Sequence[pika.ConnectionParameters],
+        refusal: Callable[[int, str], DlqError],
+        unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         self._asking = True
         self._outbox = bytearray()
         self.writing: Writing = unmarked
-        """Told of letters before their first bytes go to the socket."""
+        """Asked before anything goes to the socket, and told of letters before their first bytes do."""
         self._written = 0
         self._letters: deque[tuple[int, int]] = deque()
         """(which byte of all that is written is its first, its number) of letters that wait in the outbox."""
         super().__init__(choices, refusal)
+        outbound.guard(self._socket, unsent_seconds)
         self._poll = select.poll()
 
     def start(self) -> None:
@@ -102,8 +105,7 @@ class DuplexLink(Link):
         numbers = []
         while self._letters and self._letters[0][0] < end:
             numbers.append(self._letters.popleft()[1])
-        if numbers:
-            self.writing(numbers)
+        self.writing(numbers)
 
     def take_methods(self) -> list[Any]:
         """The methods that have come, in order."""
@@ -121,6 +123,4 @@ class DuplexLink(Link):
         A polite close would wait for a broker that has stopped reading, and would lose its last acks.
         """
         self.dead = True
-        with contextlib.suppress(OSError):
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self._socket.close()

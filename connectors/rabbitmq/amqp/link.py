@@ -14,6 +14,7 @@ from typing import Any
 import pika
 from pika import spec
 
+from dlq.connectors import outbound
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import (
     HEARTBEAT,
@@ -195,7 +196,7 @@ class Link:
                 self._send(encoded(0, spec.Connection.Close(200, "done", 0, 0)))
                 self._answer(spec.Connection.CloseOk)
         self.dead = True
-        self._socket.close()
+        outbound.close(self._socket)
 
 
 def connected(

@@ -51,6 +51,7 @@ class TestKafka(SendingContract):
             nowhere=Target("topic", f"nowhere-{kafka.number}"),
             refused=lambda: (letter_of(2, b"x" * 20_000), target),
             cutting=cutting,
+            servers=[kafka.node.bootstrap],
             cannot={
                 "buffer": "the buffer is the library's, which may write a letter as soon as it has it",
                 "forget": "it leaves nothing on the broker: each letter is looked up by itself",

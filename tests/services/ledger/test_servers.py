@@ -1,5 +1,6 @@
 """The ledger on real servers: two hosts share a plan, one dies, the server dies; nothing goes twice."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -21,11 +22,13 @@ from dlq.core.failures import said
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
+from dlq.replay.apply import apply
 from dlq.replay.ledger import as_arrow, move, open_ledger, opened
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.letters import Letter
 from dlq.replay.plan import Wanted, make
+from dlq.replay.reconcile import Decision, reconcile
 
 
 @pytest.fixture(scope="session", params=list(SERVERS))
@@ -163,7 +166,7 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     with brokers(config, queue) as some:
         plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
     words = {host: hosts_word(host, store, ledger_server, plan, queue) for host in ("north", "south")}
-    words["north"].append("100")
+    words["north"] += ["written", "100", f"{int(signal.SIGKILL)}"]
     hosts = [subprocess.Popen(word, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for word in words.values()]
     begin_together(hosts)
     assert hosts[0].wait(timeout=60) == -signal.SIGKILL
@@ -188,6 +191,56 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
     assert confirmed <= set(arrived)
     assert config.replay.window is not None
     assert 0 < len(doubtful) <= config.replay.window
+
+
+@pytest.mark.parametrize("place", ["taken", "marked"])
+@pytest.mark.parametrize("ledger_server", ["postgres", "redis"], indirect=True)
+def test_a_host_that_was_stopped_sends_nothing_of_what_another_took_over(
+    store: LocalStore, ledger_server: Server, tmp_path: Path, place: str
+) -> None:
+    """It is stopped between taking a letter and asking whether it may be written, or between two letters."""
+    config = configured(tmp_path / "archive", ledger_server.url)
+    fill(store, 300, body=str(tmp_path).encode(), key=str(tmp_path))
+    queue = QueueFile(tmp_path / "queue")
+    with brokers(config, queue) as some:
+        plan = make(store, config, Wanted(to=f"queue:{tmp_path}"), some).plan
+    strike = [place, "50", f"{int(signal.SIGSTOP)}"]
+    word = [*hosts_word("north", store, ledger_server, plan, queue), *strike]
+    north = subprocess.Popen(word, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        begin_together([north])
+        os.waitid(os.P_PID, north.pid, os.WSTOPPED | os.WNOWAIT)
+        time.sleep(LEASE)
+        queue.witnesses.append(plan)
+        with brokers(config, queue) as some, opened(config.ledger, store) as book:
+            assert reconcile(store, plan, some, book, Decision()).not_sent > 0
+            apply(store, config, plan, some, book)
+    finally:
+        north.send_signal(signal.SIGCONT)
+    north.communicate(timeout=60)
+    at_most_the_one_in_hand = 300 if place == "taken" else 301
+    assert 300 <= len(queue.arrived()) <= at_most_the_one_in_hand
+    assert set(queue.arrived()) == {one.key for one in planfile.letters(store, plan)}
+
+
+@pytest.mark.parametrize("ours", [-5, 5])
+def test_a_lease_ends_by_the_servers_clock(
+    config: Settings, store: LocalStore, monkeypatch: pytest.MonkeyPatch, ours: int
+) -> None:
+    right = time.time_ns
+
+    def shifted_by(hours: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: right() + hours * 3600 * 10**9)
+
+    some = letters(2)
+    shifted_by(ours)
+    with opened(config.ledger, store) as book:
+        book.owner = f"north/1/{ours}"
+        assert book.claim("clocks", some) == keys(some)
+        shifted_by(-ours)
+        book.expire()
+        assert set(book.states(sorted(keys(some))).values()) == {"sending"}
+        assert book.renew(sorted(keys(some))) == keys(some)
 
 
 def begin_together(hosts: list[subprocess.Popen[bytes]]) -> None:

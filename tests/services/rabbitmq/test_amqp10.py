@@ -372,6 +372,7 @@ class TestSending(SendingContract):
             refused=refused,
             cutting=cutting,
             witness=True,
+            servers=[f"127.0.0.1:{port}" for port in (rabbit.node.port, rabbit.node.http_port)],
             before_proof=lambda: wait_until_the_node_is_no_newcomer(rabbit),
             cannot={"buffer": "each letter is written before the next is taken"},
         )

@@ -61,6 +61,7 @@ class TestRabbitMQ(SendingContract):
             refused=refused,
             cutting=cutting,
             witness=True,
+            servers=[f"127.0.0.1:{port}" for port in (rabbit.node.port, rabbit.node.http_port)],
             before_proof=lambda: None if "find" in cannot else wait_until_the_node_is_no_newcomer(rabbit),
             cannot=cannot,
         )

@@ -51,5 +51,6 @@ class TestRocketMQ(SendingContract):
             not_there="refused",
             refused=lambda: (letters(2)._replace(properties={"big": "v" * 40_000}), target),
             cutting=cutting,
+            servers=[*rocket.cluster.addresses.values(), rocket.cluster.name_server],
             cannot={"forget": "it leaves nothing on the broker: each letter is looked up by itself"},
         )

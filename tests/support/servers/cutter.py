@@ -22,6 +22,7 @@ class Cutter:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # or whoever waits for a connection keeps the port
         self._listener.close()
 
     def _serve(self) -> None:

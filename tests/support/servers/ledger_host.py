@@ -1,8 +1,8 @@
 """Another host that applies a plan: a process with a host name of its own, which sees no lock of others.
 
-python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE [LETTERS]
+python tests/support/servers/ledger_host.py HOST ARCHIVE LEDGER_URL PLAN QUEUE [PLACE LETTERS SIGNAL]
 
-It kills itself when it has written so many LETTERS.
+It sends itself a signal when so many letters are at a place (see `Strike`).
 """
 
 import socket
@@ -34,14 +34,15 @@ class OfAnotherHost(LocalStore):
         return super().lock(f"{name}-{socket.gethostname()}")
 
 
-def main(host: str, archive: str, url: str, plan: str, queue_path: str, letters: str = "") -> None:
+def main(host: str, archive: str, url: str, plan: str, queue_path: str, *strike: str) -> None:
     """Says that it is ready, waits for a line, applies the plan, and says how many letters were sent."""
     socket.gethostname = lambda: host
     config = configured(Path(archive), url)
     store = OfAnotherHost(archive)
     queue = QueueFile(Path(queue_path))
     queue.pause = 0.002
-    queue.strike = Strike("written", int(letters)) if letters else None
+    if strike:
+        queue.strike = Strike(strike[0], *map(int, strike[1:]))
     with opened(config.ledger, store) as book, brokers(config, queue) as some:
         print("ready", flush=True)
         sys.stdin.readline()

@@ -81,5 +81,6 @@ class TestMemorySending(SendingContract):
             cannot={
                 "buffer": "each letter is answered before the next is taken",
                 "forget": "it leaves nothing beside the letters",
+                "outage": "there is no network",
             },
         )

@@ -49,6 +49,9 @@ class Connection(StompSender):
         self._refused: dict[str, BrokerError] = {}
         self._errors: list[BrokerError] = []
 
+    def guard(self, unsent_seconds: float) -> None:
+        pass
+
     def new_receipt(self) -> str:
         return f"r{id(self)}-{next(self._numbers)}"
 

@@ -1,0 +1,96 @@
+"""Sockets over which letters are sent: nothing that the kernel still holds goes out when nobody wants it.
+
+A socket that is closed goes on sending what it holds, for two minutes and more while nobody answers: after
+an outage the broker would take letters that are said to be unsent. So what is unsent when a socket is closed,
+or when its process dies, is dropped; and what the broker's host does not acknowledge in time, too.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import select
+import socket
+import ssl
+import stat
+import struct
+import termios
+from collections.abc import Collection
+
+from dlq.connectors.base import UNSENT_SECONDS, Writing, unmarked
+
+_DROP = struct.pack("ii", 1, 0)
+_IN_ORDER = struct.pack("ii", 0, 0)
+_PIECE = 16 * 1024
+_OPEN_FILES = "/dev/fd"
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
+
+
+def guard(sending: socket.socket, unsent_seconds: float = UNSENT_SECONDS) -> None:
+    """From now on the kernel drops what is unsent when this socket is closed, or its process dies, and ends
+    the connection when something stays unacknowledged for so long."""
+    sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sending.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(unsent_seconds * 1000)))
+
+
+def close(sending: socket.socket) -> None:
+    """Close in order when the other side has all that was sent, else drop what it has not. Never raises."""
+    with contextlib.suppress(OSError, ValueError):  # the latter for one that is closed
+        if _unacknowledged(sending) == 0:
+            sending.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _IN_ORDER)
+    with contextlib.suppress(OSError):
+        sending.close()
+
+
+def _unacknowledged(sending: socket.socket) -> int:
+    """Bytes that the kernel has to send, or to send again."""
+    answer = fcntl.ioctl(sending.fileno(), termios.TIOCOUTQ, bytes(4))
+    return int.from_bytes(answer, "little")
+
+
+def send_all(
+    sending: socket.socket, data: bytes | bytearray, seconds: float, writing: Writing = unmarked
+) -> None:
+    """Send all of it, waiting at most `seconds` between two parts. Before each part `writing` is asked: what
+    it raises ends the sending, however long this process was stopped meanwhile. Raises OSError."""
+    if sending.fileno() < 0:
+        raise OSError(errno.EBADF, "the connection is closed")
+    room, rest = select.poll(), memoryview(data)
+    room.register(sending, select.POLLOUT)
+    while rest:
+        if not room.poll(seconds * 1000):
+            raise TimeoutError("timed out")
+        writing(())
+        rest = rest[_taken(sending, rest[:_PIECE], seconds) :]
+
+
+def _taken(sending: socket.socket, part: memoryview, seconds: float) -> int:
+    """How many bytes the socket takes without waiting."""
+    if not isinstance(sending, ssl.SSLSocket):
+        with contextlib.suppress(BlockingIOError):
+            return sending.send(part, socket.MSG_DONTWAIT)
+        return 0
+    sending.settimeout(0)
+    try:
+        return sending.send(part)
+    except ssl.SSLWantReadError:
+        answer = select.poll()
+        answer.register(sending, select.POLLIN)
+        answer.poll(seconds * 1000)
+    except ssl.SSLWantWriteError:
+        pass
+    finally:
+        sending.settimeout(seconds)
+    return 0
+
+
+def guard_those_to(ports: Collection[int], unsent_seconds: float) -> None:
+    """`guard` all sockets of this process that are connected to one of these ports: those of a library that
+    gives them to nobody."""
+    for name in os.listdir(_OPEN_FILES):
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.stat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as found:
+                    if found.family in _INTERNET and found.getpeername()[1] in ports:
+                        guard(found, unsent_seconds)
