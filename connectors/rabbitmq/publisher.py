@@ -41,7 +41,11 @@ _FULL = "refused by the broker (nack): its queue is full and rejects what comes"
 _FAILED = "nacked by the broker: its queue failed, so it may have been stored"
 _NEVER_READ = "not taken by the broker: it had closed the channel over an earlier letter"
 _UNKNOWN = "the broker's answer never came"
-_EXCHANGE_IN_TEXT = re.compile(r"(?:no|access to) exchange '([^']*)'")
+_OFFENDER = re.compile(
+    r"(?:(?:no|internal|access to) |access to topic '(?P<key>.*)' in )exchange '(?P<exchange>.*)' in vhost "
+)
+"""What a closing channel tells of the letter that it closes for: an exchange that is not there, is internal
+or may not be written to, or a routing key for which a topic exchange may not be."""
 
 
 def connection_name(plan: str) -> str:
@@ -141,7 +145,9 @@ class RabbitPublisher:
         if not self._confirms:
             self._waiting_since = time.monotonic()
         queue = letter.target.name if letter.target.kind == "queue" else ""
-        self._confirms.sent(Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue))
+        self._confirms.sent(
+            Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue, routing_key)
+        )
         self._link.put(frames, letter.number)
 
     def _turn(self) -> None:
@@ -203,14 +209,13 @@ class RabbitPublisher:
             self._answers += [Sent(entry.number, "refused", text) for entry in self._confirms.give_up()]
             self._open_again()
             return
-        found = _EXCHANGE_IN_TEXT.search(str(method.reply_text))
-        named = {"amq.default": ""}.get(found[1], found[1]) if found else None
+        found = _OFFENDER.search(str(method.reply_text))
         ignored = False
         for entry in self._confirms.give_up():
             if ignored:
                 self._answers.append(Sent(entry.number, "refused", _NEVER_READ))
             else:
-                ignored = entry.exchange == named
+                ignored = found is not None and _is_meant(entry, found)
                 self._answers.append(Sent(entry.number, "refused" if ignored else "in_doubt", text))
         self._fail(refusal(method.reply_code, str(method.reply_text), self._broker))
 
@@ -254,6 +259,12 @@ class RabbitPublisher:
             return
         self._link.stop()
         self._link.close()
+
+
+def _is_meant(entry: Open, told: re.Match[str]) -> bool:
+    """Whether a channel closed for this letter, the first of those that its text can mean."""
+    exchange = {"amq.default": ""}.get(told["exchange"], told["exchange"])
+    return entry.exchange == exchange and told["key"] in (None, entry.routing_key)
 
 
 def _confirming(link: DuplexLink) -> None:

@@ -54,6 +54,7 @@ class Open(NamedTuple):
     exchange: str
     queue: str = ""
     """The one queue that it is for."""
+    routing_key: str = ""
 
 
 class Confirms:

@@ -1,7 +1,7 @@
 """The way into a real RabbitMQ: what the broker says of each letter."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4
@@ -19,7 +19,7 @@ from support.brokers.rabbitmq.letters import (
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.core.errors import NotFound
+from dlq.core.errors import DlqError, NotFound
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -151,3 +151,37 @@ def test_the_consumers_of_a_target_is_read_from_the_bindings(rabbit: Rabbit) -> 
     asked = [*expected, Target("exchange", "by-headers", "x")]
     assert RabbitConnector(rabbit.broker()).consumers(asked) == expected
     assert RabbitConnector(rabbit.broker(management_url=None)).consumers(asked) == {}
+
+
+def no_exchange(rabbit: Rabbit) -> Target:
+    del rabbit
+    return Target("exchange", "no such 'exchange' in vhost '/'", "key")
+
+
+def internal(rabbit: Rabbit) -> Target:
+    rabbit.channel.exchange_declare("inner", "fanout", internal=True)
+    return Target("exchange", "inner", "key")
+
+
+def forbidden_topic(rabbit: Rabbit) -> Target:
+    rabbit.channel.exchange_declare("topics", "topic")
+    rights = {"exchange": "topics", "write": "^allowed", "read": ".*"}
+    rabbit.node.api("PUT", "topic-permissions", rabbit.vhost, "guest", **rights)
+    return Target("exchange", "topics", "forbidden.'key' in exchange 'x")
+
+
+@on_private_nodes
+@pytest.mark.parametrize("offend", [no_exchange, internal, forbidden_topic])
+def test_an_error_of_the_channel_leaves_in_doubt_only_what_was_written_before(
+    rabbit: Rabbit, offend: Callable[[Rabbit], Target]
+) -> None:
+    """The broker ignores all that comes behind the letter over which it closed the channel."""
+    good, offending = to_queue(rabbit.queue()), offend(rabbit)
+    letters = [letter(n, offending if n == 20 else good) for n in range(60)]
+    if offend is forbidden_topic:
+        letters[5] = letter(5, Target("exchange", "topics", "allowed.key"))
+    answers, error = until_it_ends(RabbitPublisher(rabbit.broker(), new_plan(), 100), iter(letters))
+    assert isinstance(error, DlqError)
+    outcomes = {answer.number: answer.outcome for answer in answers}
+    assert {outcomes[n] for n in range(20)} <= {"confirmed", "in_doubt", "returned"}
+    assert {outcomes[n] for n in range(20, 60)} == {"refused"}

@@ -11,7 +11,7 @@ from support.brokers.rabbitmq.fixtures import Rabbit
 from dlq.connectors.base import Outgoing, Sent, Target
 from dlq.connectors.rabbitmq.management import Management, ManagementError
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.core.errors import ConnectionLost, NotFound
+from dlq.core.errors import BrokerError
 from dlq.core.record import Record
 
 HEADERS = {"tenant": 42, "x-death": [{"reason": "rejected", "queue": "orders", "count": 1}]}
@@ -55,7 +55,7 @@ def until_it_ends(
     try:
         for answer in publisher.publish(letters):
             sent.append(answer)
-    except (ConnectionLost, NotFound) as error:
+    except BrokerError as error:
         return sent, error
     finally:
         publisher.close()
