@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from dlq.connectors.activemq.amqp10_native import BLOCK
 from dlq.connectors.activemq.records import Place, artemis_origin
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.message import Parts
@@ -231,7 +232,7 @@ def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
     """The value or values of a body that is encoded; None for any other."""
-    if properties.get("class") != CLASS:
+    if properties.get("class") != CLASS and BLOCK not in properties:
         return None
     try:
         found: Sequence[Any] = [shown(value) for value in message.body_of(body)] if body else []

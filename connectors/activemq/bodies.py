@@ -1,4 +1,4 @@
-"""What is in a body of Artemis that is no text, for people."""
+"""What is in a body that is no text, for people."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -35,7 +35,7 @@ CLASSIC = Kind(
     rules="dlq.analyzers.rules.activemq",
     line="dlq.connectors.activemq.interchange:classic_columns",
     prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
-    readable="dlq.connectors.activemq.openwire_messages:readable",
+    readable="dlq.connectors.activemq.bodies:readable",
     sent_columns=("body", "body_size", "headers", "properties"),
     tells_more=_tells_more,
 )
@@ -44,7 +44,6 @@ ARTEMIS = replace(
     schemes=(),
     rules="dlq.analyzers.rules.artemis",
     line="dlq.connectors.activemq.interchange:artemis_columns",
-    readable="dlq.connectors.activemq.bodies:readable",
     edit_headers="dlq.connectors.activemq.amqp10_records:edit_headers",
     prints={"artemis-console": "dlq.connectors.activemq.prints:artemis"},
     tells_more=lambda _broker: "",

@@ -7,6 +7,7 @@ from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
 
+from dlq.connectors.activemq.amqp10_native import NATIVE, Shown, shown
 from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
 from dlq.core.clock import datable, now
@@ -190,16 +191,28 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         ids, origins = ids_of(heads), origins_of(heads)
         stable = heads.stable if artemis else map_column(_as_stored, heads.stable)
         digests = [sha256(body).hexdigest() for body in bodies]
+        record_ids = [
+            content_id(message_id.encode(), lines_of_it, digest.encode(), after=first_parts)
+            for message_id, lines_of_it, digest in zip(ids, stable, digests, strict=True)
+        ]
+        types: Column = of("content-type")
+        encodings: Column = Constant(None, rows)
+        if not artemis and "true" in of(NATIVE):
+            told = [
+                shown(body, known or NOTHING)
+                if native == "true"
+                else Shown(body, known or NOTHING, own, None)
+                for body, known, native, own in zip(bodies, properties, of(NATIVE), types, strict=True)
+            ]
+            bodies, properties, types, encodings = zip(*told, strict=True)
+            digests = [sha256(body).hexdigest() for body in bodies]
 
         def all_the(value: object) -> Constant:
             return Constant(value, rows)
 
         return Columns.of(
             rows,
-            record_id=[
-                content_id(message_id.encode(), lines_of_it, digest.encode(), after=first_parts)
-                for message_id, lines_of_it, digest in zip(ids, stable, digests, strict=True)
-            ],
+            record_id=record_ids,
             source=all_the(source),
             broker=all_the(broker),
             broker_kind=all_the(kind),
@@ -226,7 +239,8 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             body=bodies,
             body_size=[*map(len, bodies)],
             body_sha256=digests,
-            content_type=of("content-type"),
+            content_type=types,
+            content_encoding=encodings,
             persistent=map_column(_is_true, of("persistent")),
             priority=map_column(_NUMBERS.get, of("priority")),
             flags=map_column(_flags, collapsed(inner_nuls)),

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from dlq.connectors.activemq.amqp10_native import NATIVE, stored
 from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF, is_dead_letter_name
 from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
@@ -173,8 +174,11 @@ def preview(
 ) -> SendPreview:
     """See `Connector.preview`. `typed`: it goes back by OpenWire."""
     _, stripped = _own(record, keep_headers)
-    headers, body, measured = content(record, target, provenance, keep_headers)
-    if _is_amqp(record) and body != record.body:
+    try:
+        headers, body, measured = content(record, target, provenance, keep_headers)
+    except ValueError as error:
+        return SendPreview(stripped, f"its body makes no message of AMQP 1.0: {error}")
+    if _is_amqp(record) and body != stored(record):
         stripped.append(_EXPIRY_OF_AMQP)
     if not typed:
         stripped += user_properties(record)
@@ -325,9 +329,10 @@ def content(
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get(REPLAY_ID, record.record_id)}"
     marshalled = record.properties.get("class") in BY_OPENWIRE_ALONE
-    text = None if marshalled or _is_bytes(record.headers, from_artemis) else text_of(record.body)
+    body = stored(record)
+    text = None if marshalled or _is_bytes(record.headers, from_artemis) else text_of(body)
     if text is None:
-        return headers, without_expiry(record.body) if _is_amqp(record) else record.body, True
+        return headers, without_expiry(body) if _is_amqp(record) else body, True
     holds_nul = "\0" in text
     if holds_nul and not artemis:
         headers["amq-msg-type"] = "text"
@@ -336,7 +341,7 @@ def content(
 
 def _is_amqp(record: Record) -> bool:
     """Whether the body is a whole AMQP message, as only Classic has it."""
-    return record.broker_kind == "activemq" and record.headers.get("JMS_AMQP_NATIVE") == "true"
+    return record.broker_kind == "activemq" and record.headers.get(NATIVE) == "true"
 
 
 def _is_bytes(headers: Mapping[str, str], artemis: bool) -> bool:

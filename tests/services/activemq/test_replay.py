@@ -2,13 +2,18 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from uuid import UUID
 
 import pytest
+from proton import Message
+from proton.utils import BlockingConnection
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic, settings_of
 from support.brokers.activemq.sending import outgoing, place_on, published
 
+from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
@@ -179,3 +184,43 @@ def test_a_letter_that_is_too_large_for_the_broker_is_refused_and_the_rest_goes(
     told = {"stomp": "frame size", "openwire": "takes none above 100000 (wireFormat.maxFrameSize)"}[way]
     assert told in (said[large].detail or "")
     assert len(place.drain(f"{place.queue}.back")) == 199
+
+
+@on_classic
+@pytest.mark.parametrize("protocol", ["stomp", "openwire"])
+def test_a_letter_of_an_amqp_producer_shows_its_message_and_goes_back_byte_for_byte(
+    stomp: Place, protocol: str
+) -> None:
+    place = stomp if protocol == "stomp" else by_openwire(stomp)
+    sent = Message(
+        body=b'{"order": {"id": 5}}', inferred=True, durable=True, content_type="application/json",
+        content_encoding="identity", id=UUID(int=7), properties={"id": UUID(int=9)},
+    )  # fmt: skip
+    map_of_it = Message(body={"k": [1, 2]}, durable=True)
+    with closing(BlockingConnection(f"amqp://127.0.0.1:{stomp.broker.amqp}", timeout=20)) as connection:
+        sender = connection.create_sender(place.queue)
+        sender.send(sent)
+        sender.send(map_of_it)
+        request = place.request()
+        keyed = replace(request, source=replace(request.source, key="json:$.order.id"))
+        reading = place.connector.read(keyed)
+        records = []
+        for batch in reading.batches():
+            records += batch.records
+            reading.acknowledge(batch.position)
+        reading.settled()
+        reading.close()
+        assert [r.body for r in records[:1]] == [b'{"order": {"id": 5}}']
+        assert (records[0].body_size, records[0].content_type, records[0].content_encoding) == (
+            20, "application/json", "identity",
+        )  # fmt: skip
+        assert records[0].key == "5"
+        assert (readable(records[1].body, records[1].properties) or (0,))[0] == {"k": [1, 2]}
+        target = Target("queue", f"{place.queue}.back")
+        assert {s.outcome for s in published(place, place.queue, outgoing(records, target))} == {"confirmed"}
+        receiver = connection.create_receiver(target.name)
+        back = [receiver.receive(timeout=20) for _ in records]
+    assert [(bytes(back[0].body), back[0].id, back[0].properties["id"])] == [
+        (sent.body, sent.id, UUID(int=9))
+    ]
+    assert back[1].body == map_of_it.body
