@@ -106,7 +106,8 @@ class ActiveMQConnector:
             if why := harm(self._queues, name, request.mode):
                 raise HarmRefused(f"{why}. Insist with --force")
         scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
-        reading = ChainReading(scans, request.mode, request.limit, why_incomplete=self._why_silent(request))
+        ways, silent = self._queues.ways_of_the_dead(), self._why_silent(request)
+        reading = ChainReading(scans, request.mode, request.limit, ways, silent)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridged(self._queues)]
         return reading

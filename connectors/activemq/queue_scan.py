@@ -172,7 +172,7 @@ def _by_stomp(
         start=start,
         browse=browse,
         depth=depth,
-        topology={"queue": queue, **dict(facts.facts if facts else {}), **queues.ways_of_the_dead()},
+        topology={"queue": queue, **dict(facts.facts if facts else {})},
         notes=[_of_mode(queues.artemis, browse, request), *_of_size(queues, facts is not None)],
     )
 

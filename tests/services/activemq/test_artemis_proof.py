@@ -1,0 +1,85 @@
+"""What a real Artemis leaves on letters of several ways proves what the rules say that it proves."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.brokers.activemq.fixtures import Place, on_artemis
+
+from dlq.analyzers.rules import Facts, Verdict, judge
+from dlq.connectors.activemq import artemis
+from dlq.connectors.activemq.artemis import Management
+
+pytestmark = [pytest.mark.activemq, on_artemis]
+
+
+def do(place: Place, resource: str, operation: str, *arguments: Any) -> None:
+    management = Management(place.settings)
+    asked = {"_AMQ_ResourceName": resource, "_AMQ_OperationName": operation}
+    management._ask(asked, json.dumps(arguments))
+    management.close()
+
+
+@pytest.fixture(autouse=True)
+def _all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests have made many on the same broker."""
+    monkeypatch.setattr(artemis, "_MOST_ADDRESSES", 10_000)
+
+
+def verdict_of(place: Place, origin: str, queue: str = "DLQ") -> Verdict:
+    """On the one letter of an address, with what the pull learned of the broker."""
+    records, _, reading = place.pull("drain", queue)
+    [letter] = [r for r in records if r.headers.get("_AMQ_ORIG_ADDRESS") == origin]
+    told = reading.topology
+    assert told["places_of_the_dead"][origin] == ["DLQ", "ExpiryQueue"]
+    places = {address: (dead, expired) for address, (dead, expired) in told["places_of_the_dead"].items()}
+    facts = Facts(diverts={letter.source: tuple(told["diverts"])}, places_of_the_dead={letter.source: places})
+    return judge(letter, facts)
+
+
+def reject(place: Place) -> None:
+    """By a client of AMQP 1.0."""
+    place.java("ActiveMqReject.java", place.queue, "2")
+
+
+def test_a_reject_is_likely_alone(stomp: Place) -> None:
+    stomp.send(b"x")
+    reject(stomp)
+    found = verdict_of(stomp, stomp.queue)
+    assert (found.cause, found.proof) == ("redelivery_exhausted", "likely")
+    assert "poison_ack" in found.also_possible
+
+
+def test_an_expired_letter_in_the_place_of_the_expired_is_proven(stomp: Place) -> None:
+    stomp.send(b"late", expires="1000")
+    stomp.drain()  # a consumer brings the broker to look
+    found = verdict_of(stomp, stomp.queue, "ExpiryQueue")
+    assert (found.cause, found.proof, found.origin) == ("expired", "proven", stomp.queue)
+
+
+def test_an_older_expiry_is_no_cause(stomp: Place) -> None:
+    stomp.send(b"late", expires="1000")
+    stomp.drain()
+    do(stomp, "queue.ExpiryQueue", "retryMessages", f"_AMQ_ORIG_ADDRESS = '{stomp.queue}'")
+    reject(stomp)
+    found = verdict_of(stomp, stomp.queue)
+    assert (found.cause, found.proof, found.stale_evidence) == ("redelivery_exhausted", "likely", True)
+
+
+def test_what_a_divert_put_there_did_not_die(stomp: Place) -> None:
+    name = f"{stomp.queue}.divert"
+    divert = {"name": name, "address": stomp.queue, "forwarding-address": "DLQ", "exclusive": True}
+    do(stomp, "broker", "createDivert", json.dumps(divert))
+    stomp.send(b"x")
+    found = verdict_of(stomp, stomp.queue)
+    do(stomp, "broker", "destroyDivert", name)
+    assert (found.cause, found.proof, found.origin) == ("unknown", None, stomp.queue)
+    assert name in (found.evidence or "")
+
+
+def test_what_an_operator_moved_is_among_the_possible(stomp: Place) -> None:
+    stomp.send(b"x")
+    do(stomp, f"queue.{stomp.queue}", "sendMessagesToDeadLetterAddress", "")
+    found = verdict_of(replace(stomp), stomp.queue)
+    assert (found.cause, "moved" in found.also_possible) == ("redelivery_exhausted", True)
