@@ -1,6 +1,5 @@
 """What every command gets: the configuration, the archive, and where its output goes."""
 
-import csv
 import json
 import os
 import re
@@ -23,8 +22,12 @@ if TYPE_CHECKING:
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a spreadsheet takes for the beginning of a formula; the last four are wide signs of East Asia."""
+_SIGNS = r"=+\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212\u207a\u207b\u207c\u208a\u208b\u208c"
+_FORMULA = re.compile(rf"[\s\"']*[{_SIGNS}]|[\t\r\n]")
+"""What a spreadsheet takes for the beginning of a formula; wide and small signs are of East Asia."""
+_LATER_FORMULA = re.compile(rf"([;|\t\r\n][\s\"']*)(?=[{_SIGNS}])")
+"""The same in a cell of its own, where a spreadsheet separates by something else than commas."""
+_SEPARATES = re.compile(r"[\",;|\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 
 
@@ -185,18 +188,24 @@ def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[An
 
 
 def _csv(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
     shown = _text if context.raw else _cell
-    writer.writerow([shown(column) for column in columns])
-    writer.writerows([shown(value) for value in row] for row in rows)
+    for row in (columns, *rows):
+        sys.stdout.write(",".join([_quoted(shown(value)) for value in row]) + "\n")
+
+
+def _quoted(text: str) -> str:
+    """In quotes where a character separates, be it for one spreadsheet or another."""
+    return '"{}"'.format(text.replace('"', '""')) if _SEPARATES.search(text) else text
 
 
 def _cell(value: Any) -> str:
     """A cell that steers no terminal, and that no spreadsheet takes for a formula: `=1+1` becomes `'=1+1`."""
     text = _text(value)
     shown = for_terminal(text) if sys.stdout.isatty() else cell_for_terminal(text)
-    is_formula = isinstance(value, str) and text.startswith(_FORMULA) and not _NUMBER.fullmatch(text)
-    return f"'{shown}" if is_formula else shown
+    if _NUMBER.fullmatch(text):
+        return shown
+    shown = _LATER_FORMULA.sub(r"\1'", shown)
+    return f"'{shown}" if isinstance(value, str) and _FORMULA.match(text) else shown
 
 
 def _text(value: Any) -> str:

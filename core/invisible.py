@@ -7,7 +7,8 @@ import re
 
 INVISIBLE = (
     r"\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200c\u200d\u3164\uffa0"
-    r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
+    r"\ufe00-\ufe0f\U000e0080-\U000e0fff\ufff0-\ufff8\u2800"
+    r"\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a"
 )
 """The inside of a regular expression's class."""
 
@@ -24,6 +25,8 @@ _NEEDED = re.compile(
     rf"|(?<=[{_PICTURES}\ufe0f])\u200d(?=[{_PICTURES}])"
     rf"|(?<=[{_PICTURES}])[\ufe0e\ufe0f]"
     rf"|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+    r"|(?<=[\u2801-\u28ff])\u2800(?=[\u2801-\u28ff])"
+    r"|(?<=[\U00013000-\U0001342f])[\U00013430-\U0001343f]"
     rf"|(?<=[{_IDEOGRAPHS}])[\ufe00-\ufe0d\U000e0100-\U000e01ef]"
     r"|(?<=[\u1820-\u18af])[\u180b-\u180f]"
     r"|\u115f(?=[\u1160-\u11a7])"

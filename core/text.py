@@ -9,7 +9,7 @@ from dlq.core.invisible import INVISIBLE, is_needed
 # C0 and C1 controls, DEL, line separators, bidirectional overrides, invisible marks, lone surrogates.
 _UNSAFE = (
     r"\x00-\x1f\x7f-\x9f\u2028\u2029\u061c\u200b\u200e\u200f\u202a-\u202e"
-    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f"
+    r"\u2060-\u206f\ufeff\ufff9-\ufffb\ufdd0-\ufdef\ufffe\uffff\ud800-\udfff\U000e0000-\U000e007f"
 )
 _ANY = re.compile(f"[{_UNSAFE}{INVISIBLE}]")
 _NO_LAYOUT = re.compile(f"(?![\n\t])[{_UNSAFE}{INVISIBLE}]")

@@ -8,8 +8,12 @@ from dlq.core.errors import ConfigError
 _USERS = re.compile(r"(?:://|,(?![\w+.-]+://))([^@,]*)@")
 """The user of each host of a list; whatever stands before an `@` counts, for passwords may hold a `/`."""
 _PORT = re.compile(r"[^:/]*:[0-9]+/.*", re.DOTALL)
-_SECRET = re.compile(r"(?i)pass(?!file)|pwd|secret|token|credential|auth[_-]?key")
-"""Names of parameters; libpq's passfile names a file."""
+_SECRET = re.compile(
+    r"pass|pwd|secret|token|credential|bearer|signature|jwt|key$|^(?:auth|authorization|sig|sas|psk|pw|pin)$"
+)
+"""Names of parameters, in lower case and without `_`, `-` and `.`."""
+_FILES = re.compile(r"(?:file|path)$|^sslkey$")
+"""Those that name a file, such as libpq's passfile and sslkey."""
 
 
 def check(place: str, url: str | None) -> None:
@@ -17,10 +21,15 @@ def check(place: str, url: str | None) -> None:
     address, parameters = _parts(url or "")
     users = (found for found in _USERS.findall(address) if not _PORT.fullmatch(found))
     names = (unquote_plus(pair.partition("=")[0]) for pair in re.split("[&;]", parameters))
-    if any(":" in user for user in users) or any(map(_SECRET.search, names)):
+    if any(":" in user for user in users) or any(map(_is_secret, names)):
         raise ConfigError(
             f"{place} holds a password; put it into password_file, password_command or password_env beside it"
         )
+
+
+def _is_secret(name: str) -> bool:
+    plain = re.sub(r"[\W_]", "", name.lower())
+    return _SECRET.search(plain) is not None and not _FILES.search(plain)
 
 
 def shown(url: str) -> str:

@@ -15,14 +15,19 @@ Document = Mapping[str, Any]
 
 _WIDTH = 72
 _TRACES = 3
-# Markup, links, mentions, and the pipe that ends a cell. An underscore inside a word means nothing.
+# What sites make a link, a mention or a reference of after they have read the Markdown, so that no backslash
+# helps: @user, #12, !12, GH-12, www.site, https://site.
+_LIVE = re.compile(r"[@#!%$~&](?=\w)|:(?=//)|(?<=www)\.|(?<=\bGH)-(?=\d)", re.IGNORECASE)
+_JOINED = "\u2060"
+"""It breaks them, and nobody sees it."""
+# Markup, and the pipe that ends a cell. An underscore inside a word means nothing.
 _SPECIAL = re.compile(r"[\\`*{}\[\]|~$@#]|:(?=//)|(?<=www)\.|(?<![^\W_])_|_(?![^\W_])")
 _HTML = {"&": "&amp;", "<": "&lt;"}
 
 
 def escape(value: Any) -> str:
     """Text that Markdown shows as it is: no markup, no HTML, no link, no mention, on one line."""
-    text = for_terminal("" if value is None else str(value))
+    text = _LIVE.sub(rf"\g<0>{_JOINED}", for_terminal("" if value is None else str(value)))
     for character, entity in _HTML.items():
         text = text.replace(character, entity)
     return _SPECIAL.sub(r"\\\g<0>", text)

@@ -49,6 +49,32 @@ def test_what_is_no_formula_stays_as_it_is_in_csv(capsys: pytest.CaptureFixture[
     assert row(capsys, NO_FORMULAS) == expected
 
 
+SIGNS = "=+-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b\u2212"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("sign", SIGNS)
+def test_no_cell_is_a_formula_whatever_separates_cells(
+    delimiter: str, sign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = f"{sign}HYPERLINK(1)"
+    parts = (
+        call,
+        f"a;{call}",
+        f"a; {call}",
+        f"a\t{call}",
+        f"a|{call}",
+        f'a;"{call}',
+        f"a\n{call}",
+        f" {call}",
+    )
+    Context(output_flag="csv").emit_rows(["c"] * 10, [[*parts, {"a": f"x;{call}"}, [f"x|{call}"]]])
+    out = capsys.readouterr().out
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE):
+        for line in csv.reader(io.StringIO(out, newline=""), delimiter=delimiter, quoting=quoting):
+            assert not any(cell.strip(' "').startswith(sign) for cell in line), line
+
+
 def test_csv_in_a_pipe_steers_no_terminal_and_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert row(capsys, ["\x1b[2Jgone\nand\tmore"]) == ["\\x1b[2Jgone\nand\tmore"]
 

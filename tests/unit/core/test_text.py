@@ -1,6 +1,7 @@
 """What strangers wrote never steers the terminal."""
 
 import json
+import re
 import unicodedata
 
 import pytest
@@ -48,6 +49,26 @@ def test_no_control_or_surrogate_of_unicode_gets_through() -> None:
     assert for_terminal(every).encode("ascii").isascii()
 
 
+VISIBLE = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd"
+"""Signs of scripts that Unicode counts among its formats."""
+IGNORABLE = (
+    (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F),
+    (0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F),
+    (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A),
+    (0xE0000, 0xE0FFF),
+)  # fmt: skip
+"""Default_Ignorable_Code_Point of Unicode's DerivedCoreProperties."""
+
+
+def test_nothing_that_nobody_sees_gets_through_between_letters() -> None:
+    formats = {c for c in map(chr, range(0x110000)) if unicodedata.category(c) == "Cf"}
+    ignorable = {chr(code) for first, last in IGNORABLE for code in range(first, last + 1)}
+    seen = {c for c in formats if re.match(f"[{VISIBLE}]", c)}
+    for character in sorted((formats - seen) | ignorable | {"\u2800", "\U0001d159"}):
+        assert character not in for_terminal(f"or{character}ders"), hex(ord(character))
+        assert character not in json_for_terminal(f'"or{character}ders"'), hex(ord(character))
+
+
 def test_lines_keep_their_borders_and_lose_their_controls() -> None:
     assert lines_for_terminal("a\n\tb\x07\r\nc") == ["a", "    b\\x07", "c"]
 
@@ -75,6 +96,8 @@ NEEDED = {
     "Sinhala": "\u0dc1\u0dca\u200d\u0dbb\u0dd3",
     "a variant of Han": "\u845b\U000e0101",
     "old Hangul": "\u115f\u1161",
+    "braille": "\u2813\u2800\u2811",
+    "hieroglyphs": "\U00013000\U00013431\U00013001",
 }
 
 

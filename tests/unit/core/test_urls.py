@@ -14,11 +14,20 @@ WITH_PASSWORD = [
     "postgresql://u@h/db?password=geheim", "postgresql://u@h/db?a=b&sslpassword=geheim",
     "redis://h/0?p%61ssword=geheim", "redis://h/0#PASSWD=geheim", "https://h/?api_token=geheim",
     "https://h/?a=1;secret=geheim",
+    *(
+        f"https://h/?{name}=geheim"
+        for name in (
+            "api_key", "apikey", "api-key", "API_KEY", "key", "Key", "x-api-key", "access_key", "accessKey",
+            "sig", "account.key", "private_key", "signature", "X-Amz-Signature", "sas", "jwt", "bearer", "auth",
+            "psk", "pw", "sslpassphrase", "a%70ikey", "client_secret", "X-Amz-Credential", "pin", "Authorization",
+        )
+    ),
 ]  # fmt: skip
 WITHOUT = [
     "amqp://me@host:5672/vhost", "stomp+tls://mq1:61614,mq2:61614", "tcp://a@h1:1,tcp://b@h2:2", "sqlite",
     "amqp://host:5672/v@host", "postgresql://u@h/db?passfile=/run/pgpass&sslmode=require", "s3://bucket/path",
-    "sqlite:////var/lib/dlq/ledger.db", "", "./archive",
+    "sqlite:////var/lib/dlq/ledger.db", "", "./archive", "mysql://u@h/db?ssl_ca=/a&ssl_cert=/b&ssl_key=/c",
+    "postgresql://u@h/db?sslkey=/k&sslcert=/c", "rediss://h/0?ssl_keyfile=/k", "https://h/?keyspace=a&author=b",
 ]  # fmt: skip
 PLACES: dict[str, dict[str, Any]] = {
     "archive": {"archive": "URL"},

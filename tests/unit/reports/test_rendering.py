@@ -41,17 +41,28 @@ def test_nothing_that_steers_a_terminal_is_in_the_text(store: LocalStore, name: 
 
 @pytest.mark.parametrize("name", report.FORMATS)
 def test_a_masked_report_holds_no_personal_data_in_any_format(store: LocalStore, name: str) -> None:
-    assert CANARY in rendered(name, store).replace("\\", "")
-    assert CANARY not in rendered(name, store, masks=()).replace("\\", "")
+    assert CANARY in rendered(name, store).replace("\\", "").replace("\u2060", "")
+    assert CANARY not in rendered(name, store, masks=()).replace("\\", "").replace("\u2060", "")
 
 
 def test_markdown_of_strangers_is_inert() -> None:
     escaped = escape(HOSTILE + " *b* _i_ snake_case ~s~ <b> &amp; www.evil.com\n# h")
 
     assert escaped == (
-        "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http\\://evil)\\\\u202e \\@all"
-        " \\*b\\* \\_i\\_ snake_case \\~s\\~ &lt;b> &amp;amp; www\\.evil.com\\\\n\\# h"
+        "\\\\x1b\\[31m&lt;img src=x onerror=alert(1)>\\`\\|\\[x\\](http:\u2060//evil)\\\\u202e \\@\u2060all"
+        " \\*b\\* \\_i\\_ snake_case \\~\u2060s\\~ &lt;b> &amp;\u2060amp; www\\.\u2060evil.com\\\\n\\# h"
     )
+
+
+@pytest.mark.parametrize(
+    "live",
+    ["@all", "\\@user", "#12", "\\#12", "org/repo#12", "!12", "$12", "%12", "~bug", "&12", "GH-12", "gh-7",
+     "https://evil.example", "www.evil.example", "a@evil.example", "user@0123abc"],
+)  # fmt: skip
+def test_no_site_finds_a_mention_or_a_link_in_what_markdown_shows(live: str) -> None:
+    shown = re.sub(r"\\(\W|_)", r"\1", html_text.unescape(escape(f"see {live}.")))
+    assert not re.search(r"[@#!%$~&]\w|GH-\d|://|www\.\w", shown, re.IGNORECASE)
+    assert shown.replace("\u2060", "") == f"see {live}."
 
 
 def test_html_of_strangers_is_text() -> None:

@@ -243,6 +243,10 @@ def test_structures_in_one_another_are_no_message_and_no_end_of_the_stack() -> N
     deep = b"\1\x6e\0" * 2000
     with pytest.raises(UnreadableError, match="too many structures in one another"):
         Cursor(deep).structure()
+    reader = Reader()
+    reader.feed(openwire.greeting())
+    with pytest.raises(ConnectionLost, match="too many structures in one another"):
+        reader.feed(struct.pack(">i", len(deep) + 6) + b"\x15\0\0\0\0\0" + deep)
 
 
 @pytest.mark.parametrize("text", ["é😀", "a\0b", "\0", "a\0😀"])
