@@ -18,8 +18,9 @@ WITH_PASSWORD = [
         f"https://h/?{name}=geheim"
         for name in (
             "api_key", "apikey", "api-key", "API_KEY", "key", "Key", "x-api-key", "access_key", "accessKey",
-            "sig", "account.key", "private_key", "signature", "X-Amz-Signature", "sas", "jwt", "bearer", "auth",
-            "psk", "pw", "sslpassphrase", "a%70ikey", "client_secret", "X-Amz-Credential", "pin", "Authorization",
+            "sig", "account.key", "private_key", "signature", "X-Amz-Signature", "sas", "jwt", "bearer",
+            "auth", "psk", "pw", "sslpassphrase", "a%70ikey", "client_secret", "X-Amz-Credential", "pin",
+            "Authorization",
         )
     ),
 ]  # fmt: skip
