@@ -1,16 +1,15 @@
 """dlq analyze against the same verdicts in pandas and a DuckDB scan and grouping, in one run.
 
     python bench/analyze.py [RECORDS ...]      (default: 1000000 5000000)
-    python bench/analyze.py small              (1,000 letters of three brokers, cold; previews)
+    python bench/analyze.py small              (1,000 letters of three brokers and 20,000 of one, cold)
 
 Spark's time is a whole first analysis, from the start of the JVM to the Parquet files of the verdicts.
 pandas decides every column of the same letters' verdicts and writes them too; record by record they must
 be the same. DuckDB reads the same columns and groups by cause: the least that anything could do. The
 last figure is for one more pull of 2,000 letters: old segments are not judged again.
 
-`small` runs each thing in a process of its own, five times in turns: a first analysis, and a bare session with
-the same settings that maps the same letters through Python once and writes them once. CPU is that of the
-process and all its children.
+`small` runs each thing in a process of its own, five times in turns: a first analysis in the process, and what
+nobody can go below: the imports and a loop over the rules. CPU is that of the process and its children.
 """
 
 import json
@@ -80,8 +79,8 @@ def in_duckdb(files: list[str]) -> Mapping[str, int]:
     return dict(duckdb.execute(CAUSE_SQL, [files]).fetchall())
 
 
-def in_spark(folder: str) -> Mapping[str, int]:
-    """An analysis, from the start of the JVM to the last file; its counts by cause."""
+def by_dlq(folder: str) -> Mapping[str, int]:
+    """An analysis by the engine that suits the number of letters; its counts by cause."""
     from dlq.analyzers.analysis import analyze
 
     return analyze(LocalStore(folder), Settings()).causes
@@ -113,7 +112,7 @@ def compare(records: int) -> dict[str, Any]:
         store = LocalStore(folder)
         letters.fill(store, 0, records)
         files = [store.url(m.segment) for m in manifests.every(store)]
-        spark, causes = timed(lambda: in_spark(folder))
+        spark, causes = timed(lambda: by_dlq(folder))
         ours = verdicts_of(store)
         theirs = f"{folder}/pandas.parquet"
         pandas, same = timed(lambda: verdicts(files, theirs))
@@ -121,7 +120,7 @@ def compare(records: int) -> dict[str, Any]:
         assert causes == same == also, (causes, same, also)
         assert (wrong := different(ours, [theirs])) == 0, f"{wrong} letters are judged differently"
         letters.fill(store, records, records + MORE)
-        again, _ = timed(lambda: in_spark(folder))
+        again, _ = timed(lambda: by_dlq(folder))
     finally:
         shutil.rmtree(folder)
     rounded = {"spark": spark, "pandas": pandas, "duckdb": duckdb, "spark_after_new_pull": again}
@@ -129,30 +128,22 @@ def compare(records: int) -> dict[str, Any]:
 
 
 def bare(folder: str) -> None:
-    """What a session costs that maps letters through Python once and writes them once."""
-    from dlq.analyzers.spark.files import read_files, write_table
-    from dlq.analyzers.spark.session import session
-    from dlq.archive.schema import SEGMENT
+    """What nobody can go below: the imports, and a loop over the rules."""
+    import duckdb  # noqa: F401
+
+    from dlq.analyzers import letters
+    from dlq.analyzers.rules import Facts, judge
 
     store = LocalStore(folder)
-    with session(Settings().spark, None, True, store.location) as spark:
-        read = read_files(spark, store, [m.segment for m in manifests.every(store)], SEGMENT)
-        write_table(store, read.mapInArrow(lambda batches: batches, read.schema), SEGMENT, "bare")
-
-
-def preview_of(folder: str) -> None:
-    """A preview of all letters."""
-    from dlq.analyzers.preview import preview
-
-    found = preview(LocalStore(folder), Settings())
-    assert found.verdicts is not None
-    assert len(found.verdicts) == found.letters
+    for manifest in manifests.every(store):
+        for group in letters.read(store.parquet(manifest.segment)):
+            for letter in group.letters:
+                judge(letter, Facts())
 
 
 ALONE: Mapping[str, Callable[[str], object]] = {
-    "analyze": in_spark,
+    "analyze": by_dlq,
     "bare": bare,
-    "preview": preview_of,
 }
 """What runs in a process of its own."""
 
@@ -183,26 +174,19 @@ def cpu_of(pid: int) -> dict[int, float]:
 
 
 def small() -> None:
-    """First analyses of few letters, beside bare sessions; previews of as many as are shown at once."""
+    """First analyses of few letters, each in a cold process, beside what nobody can go below."""
     import letters
 
-    for name, fill, things in (
-        (LETTERS, letters.fill_mixed, ("analyze", "bare")),
-        (20_000, letters.fill, ("preview",)),
-    ):
+    for number, fill in ((LETTERS, letters.fill_mixed), (20_000, letters.fill)):
         with tempfile.TemporaryDirectory(prefix="dlq-bench-") as archive:
-            fill(LocalStore(archive), 0, name)
-            rounds = [{thing: measured(thing, archive) for thing in things} for _ in range(ROUNDS)]
-        for thing in things:
+            fill(LocalStore(archive), 0, number)
+            rounds = [{thing: measured(thing, archive) for thing in ALONE} for _ in range(ROUNDS)]
+        for thing in ALONE:
             seconds, cpu = zip(*(one[thing] for one in rounds), strict=True)
-            said = {"letters": name, "what": thing, "seconds": median(seconds), "cpu": median(cpu)}
-            print(
-                json.dumps({k: round(v, 1) if isinstance(v, float) else v for k, v in said.items()}),
-                flush=True,
-            )
-        if "bare" in things:
-            ratio = median(one["analyze"][0] / one["bare"][0] for one in rounds)
-            print(json.dumps({"letters": name, "analyze/bare": round(ratio, 2)}), flush=True)
+            said = {"seconds": round(median(seconds), 2), "cpu": round(median(cpu), 2)}
+            print(json.dumps({"letters": number, "what": thing, **said}), flush=True)
+        ratio = median(one["analyze"][0] / one["bare"][0] for one in rounds)
+        print(json.dumps({"letters": number, "analyze/bare": round(ratio, 2)}), flush=True)
 
 
 def main() -> None:
