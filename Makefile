@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml
 
 brokers: setup
 	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
-		postgres mariadb redis s3 worker-python spark-classes chromium npm
+		postgres mariadb redis s3 worker-python chromium npm
 
 demo: setup
 	@$(BIN)/python tests/support/needs.py java

@@ -1,10 +1,11 @@
 """What of a replay died again: each letter with its failure, as far as it is known at once."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from dlq.cli.context import Context
+from dlq.core.errors import DlqError
 
 _MOST = 20
 _LONG = 500
@@ -14,9 +15,12 @@ def letters(context: Context, plan: str) -> list[dict[str, Any]]:
     """The newest letters of `plan` that came back: id, cause, and the failure in a line."""
     from dlq.archive import views
     from dlq.archive.user_sql import run
+    from dlq.cli.judging import analyze_new
     from dlq.cli.views import open_views
     from dlq.replay.came_back import newest
 
+    with suppress(DlqError):  # without a verdict they are told by their text
+        analyze_new(context)
     with closing(open_views(context)) as connection:
         ids = newest(connection, plan, _MOST)
         if not ids:

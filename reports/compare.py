@@ -1,11 +1,16 @@
 """What changed since an earlier analysis: causes; incidents and fingerprints new, gone or growing."""
 
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
+from dlq.archive import views
+from dlq.archive.user_sql import run
 from dlq.reports.summary import Document, objects
 
 if TYPE_CHECKING:
     import duckdb
+
+    from dlq.archive.store import Store
 
 _TOP = 10
 _CAUSES = """
@@ -71,3 +76,12 @@ def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, An
         "fingerprints": objects(connection, _FINGERPRINTS),
         "reclassified": objects(connection, _CHANGED)[0]["letters"],
     }
+
+
+def differing_verdicts(store: "Store", before: str) -> list[str]:
+    """The records of which the analysis `before` and the latest do not say the same in every column."""
+    each = ("verdicts", "verdicts_before")
+    sql = " UNION ".join(f"(FROM {one} EXCEPT FROM {other})" for one, other in (each, each[::-1]))
+    with closing(views.connect(store, before=before)) as connection:
+        found = run(connection, f"SELECT DISTINCT record_id FROM ({sql}) ORDER BY 1")
+        return [record_id for (record_id,) in found.rows]

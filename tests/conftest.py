@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["support.real_servers", "support.warm_spark"]
+pytest_plugins = ["support.real_servers"]
 
 _SERVICES, _UNIT, _SPARK = "tests/services/", "tests/unit/", "tests/unit/analyzers/spark/"
 

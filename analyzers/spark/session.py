@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dlq.analyzers.spark import class_data, s3a, shipping
+from dlq.analyzers.spark import s3a, shipping
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
@@ -54,7 +54,6 @@ _LOCAL: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     # Every user of the machine can reach the driver's ports. Spark makes the secret, inside its process.
     "spark.authenticate": "true",
-    "spark.python.daemon.module": "dlq.analyzers.spark.daemon",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
 }
@@ -62,6 +61,7 @@ _CLUSTER: Mapping[str, str] = {
     _OPTIONS: _DEEP_STACKS,
     "spark.executor.extraJavaOptions": _DEEP_STACKS,
 }
+_OF_FAULTS = ("ERROR", "Error:", "Exception", "Error occurred")
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
 # can read; all the rest (an object store's secret key among it) is handed over inside the process.
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
@@ -118,14 +118,17 @@ def _start(conf: dict[str, str]) -> "SparkSession":
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    java = _java()
+    _require_java()
     logging.getLogger().addFilter(_is_no_interrupt)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if _is_local(conf["spark.master"]):
+        # Spark looks its host's name up before anything else, and a host may not know its own.
+        os.environ.setdefault("SPARK_LOCAL_HOSTNAME", "localhost")
     before = SparkConf(loadDefaults=False)
     before.setAll([(k, v) for k, v in conf.items() if k.startswith(_BEFORE_START)])
     with tempfile.TemporaryFile() as log:
         try:
-            gateway = SparkContext._gateway or _launched(before, java, log)
+            gateway = SparkContext._gateway or _launched(before, log)
             SparkContext._ensure_initialized(gateway=gateway)
             # spark-submit has resolved spark.jars already (patterns, Maven names): its list counts.
             inside = [(k, v) for k, v in conf.items() if k != "spark.jars"]
@@ -143,7 +146,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != "KeyboardInterrupt while sending command."
 
 
-def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
+def _launched(conf: "SparkConf", log: IO[bytes]) -> Any:
     """A JVM that writes to `log`. When its start is interrupted it is ended: PySpark forgets it, and
     without the folder where it should say its port it would wait forever."""
     # Any, for PySpark has no types here, nor a public way to give the JVM other outputs than our own or to
@@ -155,8 +158,6 @@ def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
         started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
         return started[-1]
 
-    options = conf.get(_OPTIONS, "")
-    conf.set(_OPTIONS, f"{options} {class_data.option(java, _jars(), options)}")
     popen, java_gateway.Popen = java_gateway.Popen, remembered
     try:
         return java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})
@@ -168,31 +169,23 @@ def _launched(conf: "SparkConf", java: Path, log: IO[bytes]) -> Any:
         java_gateway.Popen = popen
 
 
-def _java() -> Path:
-    """The program that PySpark starts."""
+def _require_java() -> None:
+    """Raises UsageError where PySpark would find no Java to start."""
     home = os.environ.get("JAVA_HOME")
-    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
-    if found is None:
+    if shutil.which("java", path=str(Path(home, "bin")) if home else None) is None:
         where = f"in JAVA_HOME = {home}" if home else "on PATH"
         raise UsageError(
             f"no java {where}: install Java 17 or newer (Debian: apt install openjdk-17-jre-headless), "
             "or set JAVA_HOME"
         )
-    return Path(found).resolve()
-
-
-def _jars() -> Path:
-    """Where the jars of the Spark lie that PySpark starts."""
-    import pyspark
-
-    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")
 
 
 def _fault(log: IO[bytes]) -> str:
-    """The line of the JVM's output that names the fault, if there is one."""
+    """The line of the JVM's output that names the fault, else its last one; empty where it wrote nothing."""
     log.seek(0)
-    lines = log.read().decode(errors="replace").splitlines()
-    return next((line.strip()[:300] for line in lines if "ERROR" in line or "Error:" in line), "")
+    lines = [line.strip()[:300] for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    naming = (line for line in lines if any(sign in line for sign in _OF_FAULTS))
+    return next(naming, lines[-1] if lines else "")
 
 
 def _first_line(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dlq.archive import analyses
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
@@ -36,8 +37,10 @@ _TOUR = (
         "Drain it: every message is durable in Parquet before the broker may forget it.",
         ["pull", "--mode", "drain"],
     ),
-    ("Why did they die? Spark classifies every letter by evidence; no evidence, no label.", ["analyze"]),
-    ("The answer first, then where and when.", ["report"]),
+    (
+        "Why did they die? Each was judged at once, by evidence; no evidence, no label. The answer first.",
+        ["report"],
+    ),
     (
         "RocketMQ asked 15 times how two payments ended, and gave up. Did the money move?",
         ["query", _TRANSACTIONS],
@@ -56,14 +59,15 @@ _TOUR = (
     ),
     ("The books: captured = replayed + held + dismissed + purged + waiting.", ["verify"]),
 )
+_SPARK = "Once more by Spark, which takes over where letters are many: the same rules, the same verdicts."
 _NEXT = """
 That was an embedded broker in {folder} (yours to look at: dlq -c {folder}/dlq.toml ls).
 For your own broker, in a folder of yours:
 
     dlq init                # writes a commented dlq.toml; name your broker and your dead-letter queue
     dlq doctor              # connects and looks; changes nothing
-    dlq pull                # copies; --mode drain empties the queue into the archive
-    dlq analyze && dlq report
+    dlq pull                # copies, and judges; --mode drain empties the queue into the archive
+    dlq report
     dlq replay plan --where "cause = 'application_error'"     # --fixed, once their cause is mended
 """
 
@@ -91,8 +95,27 @@ def demo(
         code = _step(context, config, title, words)
         if code not in (ExitCode.DONE, ExitCode.PARTLY):
             return code
+    _by_spark(context, config)
     context.say(_NEXT.format(folder=place))
     return ExitCode.DONE
+
+
+def _by_spark(context: Context, config: Path) -> None:
+    """Let Spark judge the same archive, and say in a line whether any verdict differs."""
+    from importlib.util import find_spec
+
+    from dlq.archive.store import open_store
+    from dlq.reports.compare import differing_verdicts
+
+    if find_spec("pyspark") is None:
+        context.say("\nSpark, for more than 50,000 letters, is not installed: pip install 'dlq[spark]'")
+        return
+    store = open_store(str(config.parent / "archive"))
+    before = analyses.latest(store)
+    if _step(context, config, _SPARK, ["analyze", "--engine", "spark"]) == ExitCode.DONE and before:
+        differing = differing_verdicts(store, before.analysis)
+        said = f"Verdicts differ: {', '.join(differing)}" if differing else "No verdict differs."
+        context.console.print(said)
 
 
 def _prepare(folder: Path) -> Path:

@@ -14,6 +14,7 @@ def test_the_demo_goes_the_whole_way(dlq: Callable[..., Any]) -> None:
         "24 sent, 0 known before",
         "0 sent, 24 known before",
         "balanced",
+        "No verdict differs.",
     ):
         assert told in done.out, told
     assert "\x1b" not in done.out

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_rabbitmq_4, rabbit, rabbit_node
 
 __all__ = ["rabbit", "rabbit_node"]
@@ -30,7 +29,6 @@ def commands() -> Iterator[list[str]]:
 
 
 @on_rabbitmq_4
-@pytest.mark.spark
 def test_readme_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is_seen(
     rabbit: Rabbit, tmp_path: Path, dlq: Dlq
 ) -> None:

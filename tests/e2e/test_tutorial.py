@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
 VARYING = (
     (re.compile(r"\d{8}T\d{6}-[0-9a-f]{6,8}"), "ID"),
@@ -73,7 +71,6 @@ class Shell:
         return "".join(f"{line}\n" for line in lines)
 
 
-@pytest.mark.spark
 def test_the_tutorial_shows_what_its_commands_print(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     shown = list(told(PAGE.read_text(encoding="utf-8")))

@@ -48,7 +48,6 @@ FETCHED = {
     "kafka": ["brokers/kafka/install.py"],
     "s3": ["servers/s3_server.py", "install"],
     "worker-python": ["servers/worker_python.py"],
-    "spark-classes": ["spark_classes.py"],
 }
 """Name -> the program, from here, that fetches or makes it."""
 

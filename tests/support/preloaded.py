@@ -175,7 +175,6 @@ def _takes_a_word(word: str = "") -> None:
 def _serve(place: str) -> None:
     """Fork a `dlq` for each that asks, until the process that started this one is gone."""
     _import_everything()
-    import_module("warm_spark").borrow()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(f"{place}.new")

@@ -22,7 +22,7 @@ from support.brokers.activemq.fixtures import settings_of
 
 from dlq.connectors.activemq.jolokia import Jolokia
 
-pytestmark = [pytest.mark.activemq, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.activemq, pytest.mark.timeout(600)]
 
 DLQ = "ActiveMQ.DLQ"
 CONFIGURATION = """\

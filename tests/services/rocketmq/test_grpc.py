@@ -17,7 +17,7 @@ from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
-pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
+pytestmark = pytest.mark.rocketmq
 FORGETFUL = PROGRAMS / "RocketForgetful.java"
 TOPIC, GROUP = "orders", "pay"
 DEAD = f"%DLQ%{GROUP}"

@@ -22,7 +22,7 @@ from dlq.connectors.rocketmq.remoting import RequestCode
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
-pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
+pytestmark = pytest.mark.rocketmq
 TEXTS = {name: (PROGRAMS / f"{name}.java").read_text() for name in ("RocketFailing", "RocketUndecided")}
 WAYS = ("send_back", "fallback", "orderly")
 

@@ -20,7 +20,7 @@ from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
 from dlq.core.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Source
 
-pytestmark = [pytest.mark.rocketmq, pytest.mark.spark]
+pytestmark = pytest.mark.rocketmq
 HOUR = 3_600_000
 
 

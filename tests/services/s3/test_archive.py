@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 from support import preloaded
+from support.analyzers.quick_spark import JAVA, QUICK
 from support.servers.s3_server import JARS, S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
 
-from dlq.analyzers.spark.session import FEW
 from dlq.archive import s3_lock
 from dlq.archive.s3 import S3Store
 from dlq.archive.store import open_store
@@ -177,9 +177,8 @@ class House:
     def __init__(self, folder: Path, archive: str) -> None:
         folder.mkdir(exist_ok=True)
         self.folder = folder
-        few = "\n".join(f'"{name}" = "{value}"' for name, value in FEW.items())
-        java = FEW["spark.driver.extraJavaOptions"]
-        text = CONFIGURATION.format(archive=archive, folder=folder, jars=f"{JARS}/*.jar", few=few, java=java)
+        few = "\n".join(f'"{name}" = "{value}"' for name, value in QUICK.items())
+        text = CONFIGURATION.format(archive=archive, folder=folder, jars=f"{JARS}/*.jar", few=few, java=JAVA)
         (folder / "dlq.toml").write_text(text)
         lines = (json.dumps(letter) + "\n" for letter in OTHERS)
         (folder / "letters.jsonl").write_text("".join(lines))
@@ -231,7 +230,8 @@ def test_every_command_works_on_s3_and_a_cluster_judges_as_one_machine_does(
     for one in (house, folder):
         assert one("pull")["sources"][0]["captured"] == len(ORDERS)
         assert one("import", f"{one.folder}/letters.jsonl")["records"] == len(OTHERS)
-    causes = folder.analyze()["causes"]
+    causes = folder.analyze("--engine", "spark")["causes"]
+    assert house.analyze()["causes"] == causes  # in this process
     assert len(causes) > 3
     assert house.analyze("--master", cluster.master)["causes"] == causes
     assert house.verdicts() == folder.verdicts()

@@ -7,24 +7,19 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from support.analyzers.letters import died
+from support.analyzers.quick_spark import JAVA, QUICK
 from support.archives import write_segment
 from support.servers.spark_cluster import SparkCluster
 from support.servers.worker_python import BARE, PYTHON
 
 from dlq.analyzers.analysis import analyze
 from dlq.analyzers.spark import shipping
-from dlq.analyzers.spark.session import FEW, session
+from dlq.analyzers.spark.session import session
 from dlq.archive.store import LocalStore
 from dlq.core.errors import UsageError
 from dlq.core.settings import Settings, Spark
 
-_JVM = "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-QUICK = {
-    **FEW,
-    "spark.task.maxFailures": "1",
-    "spark.driver.extraJavaOptions": _JVM,
-    "spark.executor.extraJavaOptions": _JVM,
-}
+SETTINGS = {**QUICK, "spark.task.maxFailures": "1", "spark.executor.extraJavaOptions": JAVA}
 ANOTHER_VERSION = """
 import collections, sys
 kind = collections.namedtuple("kind", "major minor micro releaselevel serial")
@@ -36,7 +31,7 @@ sys.version_info = kind(3, 99, 0, "final", 0)
 def spark(worker_program: str) -> Iterator[SparkSession]:
     cluster = SparkCluster(workers=1)
     cluster.start()
-    with session(Spark(conf={**QUICK, "spark.pyspark.python": PYTHON}), cluster.master) as started:
+    with session(Spark(conf={**SETTINGS, "spark.pyspark.python": PYTHON}), cluster.master) as started:
         yield started
     cluster.stop()
 

@@ -5,21 +5,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from support.analyzers.quick_spark import QUICK
 
 from dlq.analyzers.spark.session import session
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Spark
 
-CONF = {
-    "spark.sql.shuffle.partitions": "2",  # two show that order does not matter
-    # For a handful of rows the best machine code comes too late.
-    "spark.driver.extraJavaOptions": "-Xss16m -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    with session(Spark(master="local[1]", conf=CONF)) as started:
+    with session(Spark(master="local[1]", conf=QUICK)) as started:
         yield started
 
 

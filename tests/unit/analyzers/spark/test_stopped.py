@@ -121,16 +121,16 @@ def letters(store: LocalStore) -> list[tuple[str | None, str | None, int]]:
 def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
     spark: SparkSession, store: LocalStore, start: Callable[..., Marked]
 ) -> None:
-    killed = start(DLQ, "analyze")
+    killed = start(DLQ, "analyze", "--engine", "spark")
     killed.wait_for(has_judged(store))
     killed.running.kill()
     killed.end()
     assert analyses.ids(store) == []
     assert letters(store) == [(None, None, 100)]
 
-    other = start(DLQ, "-o", "json", "analyze")
+    other = start(DLQ, "-o", "json", "analyze", "--engine", "spark")
     other.wait_for(has_judged(store, but=1))
-    mine = analyze(store, Settings())
+    mine = analyze(store, Settings(), engine="spark")
     code, out, err = other.end()
     assert (code, err) == (0, "")
     assert '"poison_ack": 100' in out
@@ -147,7 +147,7 @@ def test_one_that_is_killed_counts_for_nothing_and_two_at_once_both_count(
 def test_one_that_is_interrupted_ends_with_130_and_leaves_no_process(
     store: LocalStore, start: Callable[..., Marked]
 ) -> None:
-    running = start(DLQ, "analyze")
+    running = start(DLQ, "analyze", "--engine", "spark")
     running.wait_for(has_judged(store))
     assert any("java" in line for line in running.alive())
     code, out, _err = running.interrupt()

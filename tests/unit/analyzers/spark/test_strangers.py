@@ -73,7 +73,7 @@ def test_a_stranger_is_refused_at_every_port_and_an_analysis_runs(
         assert told(port, frame(ONE_WAY, length, A_JAVA_OBJECT)) == b""
         assert not told(port, ASK_THE_GATEWAY).startswith(YES)
     write_segment(store, "p-0", [died(("rejected", "orders", 1), record_id=f"{1:032x}", captured_at=1)])
-    assert dict(analyze(store, Settings()).causes) == {"poison_ack": 1}
+    assert dict(analyze(store, Settings(), engine="spark").causes) == {"poison_ack": 1}
 
 
 def test_no_process_shows_a_secret_of_the_session(spark: SparkSession) -> None:
