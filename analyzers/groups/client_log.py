@@ -106,7 +106,7 @@ def join(letters: Iterable[Judged], lines: Iterable[Line]) -> list[Joined]:
     for line in lines:
         key = (line.message_id, line.consumer_id)
         before = newest.get(key, line)
-        last = max(before, line, key=lambda one: in_order(one.at_ms))
+        last = max(line, before, key=lambda one: in_order(one.at_ms))
         newest[key] = last._replace(destination=before.destination)
     of_message: dict[str, list[Line]] = defaultdict(list)
     for line in newest.values():

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from dlq.archive import analyses
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
@@ -104,6 +103,7 @@ def _by_spark(context: Context, config: Path) -> None:
     """Let Spark judge the same archive, and say in a line whether any verdict differs."""
     from importlib.util import find_spec
 
+    from dlq.archive import analyses
     from dlq.archive.store import open_store
     from dlq.reports.compare import differing_verdicts
 

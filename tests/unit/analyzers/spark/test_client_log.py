@@ -124,7 +124,9 @@ def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str
     by_spark = client_log.join(frame(spark, rows), client_log.lines(spark, logs)).collect()
     by_plain = plain_log.join(map(judged, rows), plain._log_lines(logs))
     assert sorted(map(repr, by_plain)) == sorted(
-        repr(plain_log.Joined(**{**row.asDict(), "time": row.time and to_micros(row.time)}))
+        repr(
+            plain_log.Joined(**{**row.asDict(), "time": row.time and to_micros(row.time.replace(tzinfo=UTC))})
+        )
         for row in by_spark
     )
 

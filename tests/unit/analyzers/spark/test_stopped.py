@@ -28,7 +28,7 @@ from dlq.analyzers.spark.session import session
 from dlq.core.settings import Spark
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
-with session(Spark(), few=True):
+with session(Spark()):
     print("up")
 """
 
