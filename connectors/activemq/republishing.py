@@ -123,6 +123,8 @@ _CARRIED = (
     "and get there twice"
 )
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
+_COMPOSED = re.compile(r",(queue|topic)://")
+"""How OpenWire names a further destination of a composite, and STOMP does not."""
 BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 """Classes of messages of which STOMP shows nothing."""
 
@@ -368,4 +370,4 @@ def destination(target: Target, artemis: bool) -> dict[str, str]:
             "destination": target.name,
             "destination-type": "MULTICAST" if target.kind == "topic" else "ANYCAST",
         }
-    return {"destination": _KINDS[target.kind] + target.name}
+    return {"destination": _KINDS[target.kind] + _COMPOSED.sub(r",/\1/", target.name)}

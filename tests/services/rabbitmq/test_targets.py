@@ -1,0 +1,96 @@
+"""Each kind of target on RabbitMQ, by each protocol that letters go out by, is proven by who receives."""
+
+from contextlib import closing
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from proton import Message
+from proton.utils import BlockingConnection
+from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request
+from support.brokers.rabbitmq.letters import letter, new_plan, record, to_queue
+
+from dlq.connectors.base import Target
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.record import Record
+
+pytestmark = pytest.mark.rabbitmq
+KINDS = ["queue", "direct", "fanout", "topic", "headers", "default", "alternate", "between exchanges"]
+
+
+def target_of(rabbit: Rabbit, kind: str, queue: str) -> Target:
+    """A target of that kind that leads to the queue."""
+    channel, name = rabbit.channel, f"{kind}-{queue}"
+    if kind == "queue":
+        return to_queue(queue)
+    if kind == "default":
+        return Target("exchange", "", queue)
+    if kind == "alternate":
+        channel.exchange_declare("taker", "fanout")
+        channel.queue_bind(queue, "taker")
+        channel.exchange_declare(name, "direct", arguments={"alternate-exchange": "taker"})
+        return Target("exchange", name, "nobody.is.bound.for.it")
+    if kind == "between exchanges":
+        channel.exchange_declare(name, "topic")
+        channel.exchange_declare("inner", "fanout")
+        channel.exchange_bind("inner", name, "order.#")
+        channel.queue_bind(queue, "inner")
+        return Target("exchange", name, "order.created.now")
+    channel.exchange_declare(name, kind)
+    key, table = {
+        "direct": ("k", None), "fanout": ("", None), "topic": ("order.*", None),
+        "headers": ("", {"x-match": "all", "region": "north"}),
+    }[kind]  # fmt: skip
+    channel.queue_bind(queue, name, key, table)
+    return Target("exchange", name, {"direct": "k", "topic": "order.created"}.get(kind, ""))
+
+
+def captured(rabbit: Rabbit, queue: str) -> list[Record]:
+    """As a pull reads after a poisoned connection."""
+    reading = RabbitConnector(rabbit.broker()).read(replace(request(queue), careful=True))
+    found: list[Record] = []
+    for batch in reading.batches():
+        found += batch.records
+        reading.acknowledge(batch.position)
+    reading.settled()
+    reading.close()
+    return found
+
+
+def by_0_9_1(_rabbit: Rabbit) -> Record:
+    return record(b"letter", headers={"region": "north"})
+
+
+def by_1_0(rabbit: Rabbit) -> Record:
+    """One that AMQP 1.0 alone carries."""
+    source = rabbit.queue()
+    properties = {"region": "north", "poison": UUID(int=7)}
+    server, host = f"amqp://127.0.0.1:{rabbit.node.port}", f"vhost:{rabbit.vhost}"
+    who = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
+    with closing(BlockingConnection(server, timeout=20, virtual_host=host, **who)) as connection:
+        made = Message(body=b"letter", inferred=True, durable=True, properties=properties)
+        connection.create_sender(f"/queues/{source}").send(made)
+    [found] = captured(rabbit, source)
+    return found
+
+
+def arrives(rabbit: Rabbit, kind: str, what: Record) -> None:
+    queue = rabbit.queue()
+    target = target_of(rabbit, kind, queue)
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    said = list(publisher.publish(iter([letter(1, target, what)])))
+    publisher.close()
+    assert [(one.outcome, one.detail) for one in said] == [("confirmed", None)]
+    rabbit.wait_for(queue, 1)
+    assert [one.body for one in captured(rabbit, queue)] == [b"letter"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_letter_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None:
+    arrives(rabbit, kind, by_0_9_1(rabbit))
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_letter_of_amqp_1_0_reaches_each_kind_of_target(rabbit: Rabbit, kind: str) -> None:
+    arrives(rabbit, kind, by_1_0(rabbit))
