@@ -337,6 +337,8 @@ def _rest(packed: bool) -> bytes:
 
 MAX_FRAME = 64 * 2**20
 """Nothing that a broker answers a sender is longer."""
+_NAME_WITHIN = 2**15
+"""Bytes within which a message tells its name: only destinations and ids stand before it."""
 _CONNECTION_ERROR, _EXCEPTION_RESPONSE = 16, 31
 _RESPONSES = (30, _EXCEPTION_RESPONSE, 32, 33, 34)
 _NO_OPENWIRE = "the broker sent something that is no OpenWire; is this its port?"
@@ -357,6 +359,8 @@ class Reader:
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
         self._max_frame = max_frame
+        self._passes_over = 0
+        """Bytes that are still to come of a message that is set aside."""
         self._seen: Seen = {}
         self.dispatched: deque[Dispatch] = deque()
         """Messages that nobody has taken from here yet."""
@@ -370,20 +374,42 @@ class Reader:
     def feed(self, data: bytes) -> list[Answer]:
         """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
         buffer = self._buffer
-        buffer += data
+        passed = min(self._passes_over, len(data))
+        self._passes_over -= passed
+        buffer += data[passed:]
         found: list[Answer] = []
         begin = 0
         while len(buffer) - begin >= _COUNT.size:
             (size,) = _COUNT.unpack_from(buffer, begin)
             end = begin + _COUNT.size + size
             if not 0 < size <= self._max_frame:
-                raise ConnectionLost(_NO_OPENWIRE)
+                if not self._sets_aside(begin + _COUNT.size, size):
+                    break
+                begin = min(end, len(buffer))
+                continue
             if len(buffer) < end:
                 break
             found += self._answers(bytes(buffer[begin + _COUNT.size : end]))
             begin = end
         del buffer[:begin]
         return found
+
+    def _sets_aside(self, begin: int, size: int) -> bool:
+        """A message that is longer than what is read at once: whoever asks gets its name and the reason, its
+        bytes are passed over. False until its name has come. Raises ConnectionLost where it is no message."""
+        buffer, named = self._buffer, min(size, _NAME_WITHIN)
+        if not self.version or size < 0 or (len(buffer) > begin and buffer[begin] != DISPATCH):
+            raise ConnectionLost(_NO_OPENWIRE)
+        if len(buffer) < begin + named:
+            return False
+        try:
+            letter = dispatch(bytes(buffer[begin : begin + named]), self._seen)
+        except UnreadableError as error:
+            raise ConnectionLost(f"the broker sent a message of {size} bytes without a name") from error
+        why = f"a message of {size} bytes, more than the {self._max_frame} that are read at once"
+        self.dispatched.append(letter._replace(message=None, unreadable=why))
+        self._passes_over = max(0, begin + size - len(buffer))
+        return True
 
     def _answers(self, frame: bytes) -> list[Answer]:
         kind = frame[0]

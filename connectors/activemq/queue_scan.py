@@ -199,7 +199,7 @@ def _window(
         size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
         return {"ack": "client-individual", "consumer-window-size": str(size)}
     letters = _ALL
-    if request.mode == "drain":
+    if request.mode == "drain" and not request.careful:
         letters = _letters(_mean_size(link, destination))
     bound = 1 if request.careful else min(letters, limit or _ALL)
     return {"ack": "client-individual", _PREFETCH: str(bound)}

@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
-from dlq.core.errors import ConnectionLost
+from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
 
 MESSAGE = b"MESSAGE"
 _COMMANDS = (b"MESSAGE\n", b"RECEIPT\n", b"ERROR\n", b"CONNECTED\n")
 _EMPTY_BODIED = (b"RECEIPT", b"CONNECTED", b"ERROR")
 _LENGTH = re.compile(rb"^content-length:[ ]*(\d{1,18})[ ]*$", re.MULTILINE)
+_NAME = re.compile(rb"^message-id:([^\n]{1,1000})$", re.MULTILINE)
 _UNESCAPES = {"\\\\": "\\", "\\r": "\r", "\\n": "\n", "\\c": ":"}
 _ESCAPED = re.compile(r"\\[\\rnc]")
 MAX_HEAD = 16 * 2**20
@@ -157,9 +158,7 @@ class FrameReader:
         self._ahead = None
         del buffer[:start]
         if len(buffer) > MAX_FRAME:
-            raise ConnectionLost(
-                f"the broker sent a message of more than {MAX_FRAME} bytes, or one without end"
-            )
+            raise _too_large(buffer, f"a message of more than {MAX_FRAME} bytes, or one without end")
         return frames
 
     def last_error(self) -> str | None:
@@ -241,8 +240,10 @@ class FrameReader:
         stop = min(len(buffer), at + MAX_HEAD)
         nul = buffer.find(0, at, stop)
         end = buffer.find(b"\n\n", at, stop if nul < 0 else nul)
+        if end < 0 and nul < 0 and stop < len(buffer):  # a conclusion that it is body would be a guess
+            raise _too_large(buffer[at:stop], f"more than {MAX_HEAD} bytes of headers")
         if end < 0:
-            return None if nul < 0 and stop == len(buffer) else False
+            return None if nul < 0 else False
         lines = bytes(buffer[at:end])
         if self._proof not in lines:
             return False
@@ -254,7 +255,16 @@ class FrameReader:
         if not peek.startswith(_COMMANDS) and not any(command.startswith(peek) for command in _COMMANDS):
             raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
         if len(self._buffer) - start > MAX_HEAD:
-            raise ConnectionLost(f"the broker sent more than {MAX_HEAD} bytes of headers")
+            raise _too_large(self._buffer[start:], f"more than {MAX_HEAD} bytes of headers")
+
+
+def _too_large(frame: bytearray, what: str) -> DlqError:
+    """One letter that STOMP does not bring out: it is named, and what lies before it can be taken."""
+    if not frame.startswith(b"MESSAGE\n"):
+        return ConnectionLost(f"the broker sent {what}")
+    found = _NAME.search(frame)
+    name = f"letter {unescape(found[1].decode('utf-8', 'replace'))[:200]}" if found else "one letter"
+    return PoisonMessage(f"{name} has {what}, which STOMP does not bring out; set openwire_url")
 
 
 def _skip_newlines(buffer: bytearray, at: int) -> int:
