@@ -31,6 +31,9 @@ from dlq.core.record import Record
 _WINDOW_BYTES = 48 * 2**20
 _WINDOW_LETTERS = 6_000
 """Three segments: one that is filled, one that is written, one on its way."""
+_LEAST = 100
+"""Letters of a window, however large they are: so many need not be looked at before, and what cannot be
+read may lie behind them."""
 _CONSUMER_LETTERS = 3_000
 _COPIED_WITH_CLASSES = 10_000
 """Artemis tells the classes of all letters that are out, and a copy holds the whole queue: a fifth more time
@@ -123,7 +126,7 @@ def _isolated(
 
 
 def _letters(mean_size: int) -> int:
-    return max(100, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size))
+    return max(_LEAST, min(_WINDOW_LETTERS, _WINDOW_BYTES // mean_size))
 
 
 def _mean_of_messages(connection: OpenWireConnection, queue: str) -> int:
@@ -199,7 +202,7 @@ def _window(
         size = 1024 if request.careful else -1 if request.mode == "copy" else _WINDOW_BYTES
         return {"ack": "client-individual", "consumer-window-size": str(size)}
     letters = _ALL
-    if request.mode == "drain" and not request.careful:
+    if request.mode == "drain" and not request.careful and (limit is None or limit > _LEAST):
         letters = _letters(_mean_size(link, destination))
     bound = 1 if request.careful else min(letters, limit or _ALL)
     return {"ack": "client-individual", _PREFETCH: str(bound)}
