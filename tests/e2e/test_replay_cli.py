@@ -170,8 +170,8 @@ def test_a_target_that_is_not_there_is_refused_when_planning(desk: Desk) -> None
 def test_plans_are_listed_with_their_progress_and_targets(desk: Desk) -> None:
     desk.plan("--where", "false")
     first = desk.plan("--limit", "5")
-    desk("replay", "apply", first)
     second = desk.plan()
+    desk("replay", "apply", first)
     listed = desk("replay", "status").json
     assert [row["plan"] for row in listed] == [first, second]
     assert [(row["confirmed"], row["planned"], row["targets"]) for row in listed] == [
