@@ -4,7 +4,9 @@ The JVM writes the root cause last, after `Caused by:`; .NET writes it first, af
 chained tracebacks the last one is what ended the work, and stands first here.
 """
 
+import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -14,6 +16,8 @@ from dlq.analyzers.rules.stack import is_own
 
 MOST_LINES = 60
 _LONGEST_LINE = 400
+_LONGEST_BODY = 1 << 20
+"""Characters of base64 up to which a body is looked into."""
 _FRAME = re.compile(r'[ \t]{1,8}(?:at |File ")')
 """Not `... 12 more`: the exception that it stands in has them."""
 _CAUSE = re.compile(r"[ \t]{0,8}(?:Caused by|Wrapped by|Suppressed): ")
@@ -43,9 +47,20 @@ class Part(NamedTuple):
 def trace_of(letter: Mapping[str, Any]) -> str | None:
     """The stack trace that the letter carries, wherever its framework put it."""
     places = (letter["headers"] or {}, letter["properties"] or {})
-    return _with_most_frames(
-        [letter["failure_text"], *(value for place in places for value in place.values())]
-    )
+    told = [letter["failure_text"], *(value for place in places for value in place.values())]
+    return _with_most_frames(told) or _with_most_frames([_of_dramatiq(letter.get("body_base64"))])
+
+
+def _of_dramatiq(body: str | None) -> object:
+    """The traceback that Dramatiq keeps in the options of its message."""
+    if not body or len(body) > _LONGEST_BODY:
+        return None
+    try:
+        message = json.loads(b64decode(body))
+    except (ValueError, RecursionError):
+        return None
+    options = message.get("options") if isinstance(message, dict) else None
+    return options.get("traceback") if isinstance(options, dict) else None
 
 
 def _with_most_frames(texts: Iterable[object]) -> str | None:

@@ -1,5 +1,8 @@
 """Stack traces as people read them: the root cause first, one's own code marked."""
 
+import json
+from base64 import b64encode
+
 import pytest
 
 from dlq.reports import stack
@@ -110,3 +113,12 @@ def test_a_trace_without_end_is_cut() -> None:
 )
 def test_what_is_no_trace_is_no_error(text: str) -> None:
     assert isinstance(stack.read(text), list)
+
+
+def test_the_traceback_in_a_message_of_dramatiq_is_a_trace() -> None:
+    frame = '  File "/srv/app/pay.py", line 3, in pay'
+    trace = f"Traceback (most recent call last):\n{frame}\n    charge()\nValueError: no"
+    body = b64encode(json.dumps({"actor_name": "pay", "options": {"traceback": trace}}).encode()).decode()
+    letter = {"headers": {}, "properties": {}, "failure_text": None, "body_base64": body}
+    assert stack.trace_of(letter) == trace
+    assert stack.trace_of({**letter, "body_base64": "bm8="}) is None
