@@ -1,13 +1,27 @@
 """What came to Artemis by AMQP 1.0 is read by it, as it is, and goes back by it, as it was."""
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from proton import UNDESCRIBED, Array, Data, Message, char, decimal64, symbol, timestamp, ubyte, ulong
+from proton import (
+    UNDESCRIBED,
+    Array,
+    Data,
+    Message,
+    Timeout,
+    char,
+    decimal64,
+    symbol,
+    timestamp,
+    ubyte,
+    ulong,
+)
 from support.brokers.activemq.amqp import connected, died, encoded, received
 from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
@@ -59,9 +73,9 @@ def place(stomp: Place) -> Iterator[Place]:
     one.connector.close()
 
 
-def make_queue(place: Place, queue: str) -> None:
+def make_queue(place: Place, queue: str, address: str = "", routing: str = "ANYCAST") -> None:
     management = Management(place.settings)
-    settings = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
+    settings = {"name": queue, "address": address or queue, "routing-type": routing, "durable": True}
     asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "createQueue"}
     management._ask(asked, json.dumps([json.dumps(settings), True]))
     management.close()
@@ -223,3 +237,43 @@ def test_the_plan_says_what_would_change_of_a_letter_that_stomp_has_read(place: 
     )
     warnings = stomp.connector.inspect(stomp.request(queue="DLQ").source).warnings
     assert any("leaves them out as risky" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("routing", "name", "queues"),
+    [
+        ("ANYCAST", "queue:{q}.own", ["own"]),
+        ("MULTICAST", "queue:{q}.address::{q}.own", ["own"]),
+        ("MULTICAST", "topic:{q}.address", ["own", "other"]),
+    ],
+)
+def test_each_kind_of_target_is_reached_by_amqp(
+    place: Place, routing: str, name: str, queues: list[str]
+) -> None:
+    died(
+        place, place.queue, Message(body=b"x", durable=True, annotations={symbol("x-opt-jms-dest"): ubyte(0)})
+    )
+    [record] = of(place, place.drain("DLQ"))
+    for queue in ("own", "other"):
+        make_queue(place, f"{place.queue}.{queue}", f"{place.queue}.address", routing)
+    target = Target(*name.format(q=place.queue).split(":", 1))
+    assert [s.outcome for s in published(place, place.queue, outgoing([record], target))] == ["confirmed"]
+    there = [queue for queue in ("own", "other") if place.drain(f"{place.queue}.{queue}")]
+    assert there == queues
+
+
+def test_an_expired_letter_says_when_it_died_and_goes_back_without_its_expiry(place: Place) -> None:
+    with connected(place) as connection:
+        sender = connection.create_sender(place.queue)
+        sender.send(Message(body=b"x", durable=True, ttl=0.05, expiry_time=1_000_000_000))
+        with suppress(Timeout):
+            connection.create_receiver(place.queue).receive(timeout=1)
+    deadline = time.monotonic() + 40
+    own: list[Record] = []
+    while not own and time.monotonic() < deadline:
+        own = of(place, place.drain("ExpiryQueue"))
+    assert own[0].dead_at is not None
+    letters = outgoing(own, Target("queue", place.queue))
+    assert [s.outcome for s in published(place, place.queue, letters)] == ["confirmed"]
+    [back] = received(place, place.queue, 1)
+    assert (back.expiry_time, back.ttl) == (0, 0)

@@ -215,3 +215,19 @@ def test_frames_are_the_same_however_the_bytes_are_cut(size: int) -> None:
     found = [one for at in range(0, len(stream), size) for one in reader.feed(stream[at : at + size])]
     assert [(one.code, one.fields) for one in found] == [(0x44, [0]), *[(OPEN, ["name", None, 5])] * 2]
     assert found[1].field(1, "default") == found[1].field(7, "default") == "default"
+
+
+@pytest.mark.parametrize(
+    "value", [b"\xa1\x02hi", b"\xa0\x02\xff\x00", b"\xb1\x00\x00\x00\x02hi", b"\xb0\x00\x00\x00\x01x"]
+)
+@pytest.mark.parametrize("footer", [b"", b"\x00\x53\x78\xc1\x01\x00"])
+def test_a_value_that_is_text_or_bytes_is_taken_out_where_that_is_asked_for(
+    value: bytes, footer: bytes
+) -> None:
+    whole = b"\x00\x53\x70\xc0\x02\x01\x41" + b"\x00\x53\x77" + value + footer
+    block, body, is_encoded = message.split(whole, values=True)
+    assert (body, is_encoded) == (value[5 if value[0] & 0x10 else 2 :], False)
+    assert message.joined(block, body) == whole
+    longer = message.joined(block, body + b"more")
+    assert message.split(longer, values=True)[1] == body + b"more"
+    assert message.split(whole)[1:] == (b"\x00\x53\x77" + value, True)
