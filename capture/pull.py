@@ -202,11 +202,11 @@ class _Pull:
             finally:
                 self._last_number = attempt.last_number
             result.partial = result.partial or not reading.complete
-            result.notes += [note for note in reading.notes if note not in result.notes]
         finally:
             if result.snapshot is not None:
                 result.snapshot -= expected - (reading.snapshot or 0)
             reading.close()
+            result.notes += [note for note in reading.notes if note not in result.notes]
 
     def _next_request(self, lost: Exception | None, tally: Tally) -> ReadRequest:
         """After a poisoned connection take exactly what came before the poison, then read carefully. A queue

@@ -111,7 +111,7 @@ class Reading(Protocol):
 
     notes: Sequence[str]
     """Plain sentences for the user about this reading (what it changes, what it cannot prove), and after
-    `batches` ended, why it is not complete, where that is known."""
+    `close` why it is not complete, and what the broker's counts say against it, where that is known."""
 
     def batches(self) -> Iterator[Batch]:
         """The letters in order, in batches of at most `batch_rows` and about `batch_bytes`.

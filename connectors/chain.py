@@ -41,6 +41,8 @@ class Part(Protocol):
         ...
 
 
+Kept = Callable[[int], Sequence[str]]
+"""After a drain of which the broker has answered so many acknowledgements: what its counts say against."""
 WhyIncomplete = Callable[[str, int], Sequence[str]]
 """Of a queue that gave less than it has, and the letters of it that we hold: sentences for the user."""
 
@@ -87,9 +89,10 @@ class ChainReading:
         limit: int | None,
         shared: Mapping[str, Any] | None = None,
         why_incomplete: WhyIncomplete | None = None,
+        kept: Kept | None = None,
     ) -> None:
         """`shared` is topology that belongs to no queue alone."""
-        self._why_incomplete = why_incomplete
+        self._why_incomplete, self._kept = why_incomplete, kept
         self._scans, self._mode, self._limit = scans, mode, limit
         self._open: list[tuple[int, Part]] = []
         depths = [scan.depth for scan in scans if scan.depth is not None]
@@ -144,6 +147,8 @@ class ChainReading:
         """Close all that are still open."""
         for _, reading in self._open:
             reading.close()
+        if self._kept is not None and self._settled:
+            self.notes = [*self.notes, *self._kept(self._settled)]
 
 
 def _names(scans: Sequence[Scan]) -> list[str]:

@@ -46,13 +46,18 @@ from dlq.connectors.base import (
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import ChainReading, WhyIncomplete
+from dlq.connectors.chain import ChainReading, Kept, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import ConfigError, HarmRefused
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
+
+_KEPT = (
+    "{:,} letters were acknowledged, and the broker counts {:,} that were taken: the rest may come again, "
+    "and is known then"
+)
 
 
 class ActiveMQConnector:
@@ -107,10 +112,29 @@ class ActiveMQConnector:
                 raise HarmRefused(f"{why}. Insist with --force")
         scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
         ways, silent = self._queues.ways_of_the_dead(), self._why_silent(request)
-        reading = ChainReading(scans, request.mode, request.limit, ways, silent)
+        kept = self._not_removed(names) if request.mode == "drain" else None
+        reading = ChainReading(scans, request.mode, request.limit, ways, silent, kept)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridged(self._queues)]
         return reading
+
+    def _not_removed(self, names: Sequence[str]) -> Kept:
+        """An acknowledgement that is answered is no removal: the broker's count of what was taken tells."""
+        before = self._acknowledged(names)
+
+        def said(acknowledged: int) -> list[str]:
+            after = self._acknowledged(names)
+            counted = acknowledged if before is None or after is None else after - before
+            if not 0 <= counted < acknowledged:  # below zero: the broker has begun to count anew
+                return []
+            return [_KEPT.format(acknowledged, counted)]
+
+        return said
+
+    def _acknowledged(self, names: Sequence[str]) -> int | None:
+        told = [facts.acknowledged if (facts := self._queues.facts(name)) else None for name in names]
+        known = [count for count in told if count is not None]
+        return sum(known) if len(known) == len(told) else None
 
     def _why_silent(self, request: ReadRequest) -> WhyIncomplete | None:
         """A browse may end early by itself; what takes letters and gets none meets with something."""

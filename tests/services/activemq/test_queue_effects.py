@@ -95,6 +95,10 @@ def test_what_is_given_back_to_a_ring_may_be_dropped(stomp: Place) -> None:
 def test_a_queue_from_which_nothing_is_removed_is_not_drained(stomp: Place) -> None:
     make(stomp, {"defaultNonDestructive": True})
     assert "removes nothing from it (non-destructive)" in refused(stomp, "drain")
+    records, _, reading = stomp.pull("drain", force=True)
+    assert len(records) == 3
+    assert any("3 letters were acknowledged, and the broker counts 0" in note for note in reading.notes)
+    assert depth(stomp) == 3
 
 
 @pytest.mark.parametrize(
