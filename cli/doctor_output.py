@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.cli.context import Context
 from dlq.core.clock import iso, now
-from dlq.core.text import for_terminal
+from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_seconds
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _paragraph(context: Context, heading: str, text: str) -> None:
 
     context.console.print()
     context.console.print(Text(for_terminal(heading), style="bold"))
-    context.console.print(Padding(Text(for_terminal(text)), (0, 0, 0, 2), expand=False))
+    context.console.print(Padding(Text(block_for_terminal(text)), (0, 0, 0, 2), expand=False))
 
 
 def _facts(context: Context, name: str, facts: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ def _facts(context: Context, name: str, facts: Mapping[str, Any]) -> None:
 
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for label, value in facts.items():
-        table.add_row(Text(for_terminal(label)), Text(for_terminal(_in_words(value))))
+        table.add_row(Text(for_terminal(label)), Text(block_for_terminal(_in_words(value))))
     context.console.print()
     context.console.print(Text(for_terminal(name), style="bold"))
     context.console.print(Padding(table, (0, 0, 0, 2), expand=False))

@@ -5,7 +5,7 @@ from typing import Any
 
 from dlq.cli import died_again
 from dlq.cli.context import Context
-from dlq.core.text import for_terminal
+from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_seconds
 from dlq.replay import still_queued
 from dlq.replay.planfile import Header
@@ -63,7 +63,7 @@ def show_plan(
     changed = f", {edited:,} of them edited" if edited else ""
     out(f"Plan {header.plan}: {header.letters:,} letters{changed}{pace}")
     if header.reason:
-        out(for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
+        out(block_for_terminal(f"{header.actor}: {header.reason}"), soft_wrap=True)
     receivers = {target: ", ".join(names) or "nobody" for target, names in header.audience.items()}
     _section(context, "goes to", header.targets, receivers)
     _section(context, "only the letters say that they came from there", header.told_by_letters, {})

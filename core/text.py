@@ -56,6 +56,11 @@ def lines_for_terminal(text: str) -> list[str]:
     return [for_terminal(line.expandtabs(4)) for line in re.split(r"\r\n|\r|\n", text)]
 
 
+def block_for_terminal(text: str) -> str:
+    """The same as one text: what has several lines is shown as lines."""
+    return "\n".join(lines_for_terminal(text))
+
+
 def encodable(text: str) -> str:
     """The text with each lone surrogate, which no UTF-8 can hold, escaped: `\\ud800`."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

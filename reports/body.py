@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from dlq.core.units import human_bytes
+from dlq.reports.pickled import texts_in
 from dlq.reports.unpacking import packing, pieces
 
 _SHOWN = {"text": 16 * 1024, "hex": 512}
@@ -35,6 +36,10 @@ def preview(
     plain, whole, note = (body, len(body), no_text) if no_text else _unpacked(body, encoding)
     limits = _FULL if full else _SHOWN
     text = None if no_text else _as_text(plain, whole)
+    if text is None and not no_text and (texts := texts_in(plain)) is not None:
+        note = "; ".join(filter(None, (note, "a pickle, which is never unpickled: the texts in it")))
+        joined, limit = "\n".join(texts), limits["text"]
+        return Preview("text", joined[:limit], _told(note, limit, len(joined), full))
     if text is None:
         limit = limits["hex"]
         return Preview("hex", _hex(plain[:limit]), _told(note, limit, whole, full))

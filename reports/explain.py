@@ -13,7 +13,7 @@ from dlq.analyzers.rules import BROKEN, Facts, steps
 from dlq.core.causes import TRANSACTION_STATES
 from dlq.core.record import Death, Record
 from dlq.core.settings import Settings
-from dlq.core.text import for_terminal, shorten
+from dlq.core.text import block_for_terminal, for_terminal, shorten
 
 Document = Mapping[str, Any]
 
@@ -159,4 +159,4 @@ def _found(letter: Document) -> Iterator[tuple[str, str]]:
 
 
 def _plain(text: str, style: str = "") -> Text:
-    return Text(for_terminal(text), style=style, overflow="fold")
+    return Text(block_for_terminal(text), style=style, overflow="fold")

@@ -17,15 +17,16 @@ from markupsafe import Markup
 
 from dlq.core import clock
 from dlq.core.causes import TRANSACTION_STATES
-from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import incidents, stack
 from dlq.reports.headline import failure, minutes, sentences
 
 Document = Mapping[str, Any]
 
-_LONG_TEXTS = {"failure_text", "body"}
-"""These keep their lines; every other text is one line."""
+_OF_STRANGERS = {"headers", "properties"}
+_LONG_TEXTS = {"failure_text", "body", "evidence", "exception_message", *_OF_STRANGERS}
+"""These, and what is in headers, keep their lines; every other text is one line."""
 _COLORS = 8
 """Causes that get a colour of their own, the most frequent first; the rest share the last."""
 
@@ -98,9 +99,10 @@ def _hash(text: str) -> str:
 def _visible(value: Any, name: str = "") -> Any:
     """Control characters and bidirectional overrides as escapes, at any depth."""
     if isinstance(value, str):
-        return "\n".join(lines_for_terminal(value)) if name in _LONG_TEXTS else for_terminal(value)
+        return block_for_terminal(value) if name in _LONG_TEXTS else for_terminal(value)
     if isinstance(value, Mapping):
-        return {for_terminal(str(key)): _visible(item, str(key)) for key, item in value.items()}
+        inside = name if name in _OF_STRANGERS else None
+        return {for_terminal(str(key)): _visible(item, inside or str(key)) for key, item in value.items()}
     return [_visible(item, name) for item in value] if isinstance(value, list | tuple) else value
 
 

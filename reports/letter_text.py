@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.core.causes import TRANSACTION_STATES, spoken
-from dlq.core.text import for_terminal, lines_for_terminal
+from dlq.core.text import block_for_terminal, for_terminal, lines_for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import stack
 from dlq.reports.body import Preview
@@ -59,6 +59,11 @@ def _indented(console: Console, content: Table | Sequence[Text]) -> None:
 
 def _safe(value: Any) -> str:
     return "" if value is None else for_terminal(str(value))
+
+
+def _block(value: Any) -> str:
+    """A text of strangers with its lines."""
+    return "" if value is None else block_for_terminal(str(value))
 
 
 def _moment(text: str | None) -> str:
@@ -124,7 +129,7 @@ def _died(death: Document) -> str:
 
 def _exception(letter: Document, trace: str | None) -> list[Text] | None:
     name, message, text = letter["exception_class"], letter["exception_message"], letter["failure_text"]
-    said = ": ".join(_safe(part) for part in (name, message) if part)
+    said = ": ".join(_block(part) for part in (name, message) if part)
     parts = [Text(said, style="red")] if said else []
     if letter["fingerprint"]:
         parts.append(Text(f"fingerprint {_safe(letter['fingerprint'])}", style="dim"))
@@ -175,7 +180,7 @@ def _transaction(known: Document) -> Iterator[tuple[str, str]]:
     )
     yield "checks", f"{known['checks'] or 0} counted; one reached a producer: {_safe(asked)}"
     yield "seen", f"{_moment(known['first_seen'])} to {_moment(known['last_seen'])}"
-    yield "evidence", _safe(known["evidence"])
+    yield "evidence", _block(known["evidence"])
     if known["real_record_id"]:
         yield "delivered", f"as {_safe(known['real_record_id'])[:12]}"
 
@@ -187,7 +192,7 @@ def _replays(replays: Iterable[Document]) -> Table | None:
 def _about(replay: Document) -> tuple[str, str]:
     """Where to, and by which plan; of a dismissal, why and who."""
     if replay["state"] == "dismissed":
-        return _safe(replay["detail"]), ""
+        return _block(replay["detail"]), ""
     return _safe(replay["target"]), f"plan {_safe(replay['plan'])}"
 
 
@@ -212,7 +217,7 @@ def _body_title(letter: Document, body: Preview) -> str:
 
 
 def _pairs(pairs: Mapping[str, Any]) -> Table | None:
-    return _grid((_safe(name), _safe(value)) for name, value in sorted(pairs.items()))
+    return _grid((_safe(name), _block(value)) for name, value in sorted(pairs.items()))
 
 
 def _lines(text: str) -> list[Text] | None:

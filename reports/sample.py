@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dlq.archive.user_sql import run
 from dlq.core.brokers import kind_of
 from dlq.core.causes import spoken
-from dlq.reports import stack
+from dlq.reports import stack, unpacking
 from dlq.reports.body import Preview, preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
@@ -128,7 +128,7 @@ def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
     row.pop("properties")
     size, kind, flags = row["body_size"] or 0, kind_of(row["broker_kind"]), row.pop("flags") or 0
-    encoding = kind.packing(flags) or row["content_encoding"]
+    encoding = kind.packing(flags) or unpacking.told(row["content_encoding"], row["headers"])
     shown = preview(body[:_BODY], encoding, kind.why_no_text(flags))
     if len(body) > _BODY:
         shown = shown._replace(note=f"{shown.note}; its beginning".strip("; "))

@@ -1,14 +1,22 @@
 """A body as its producer gave it, piece by piece: what is packed may unpack to more than any memory holds."""
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 _PIECE = 2**20
 _FIRST, _STEP = 256, 2**16
 """Bytes that are unpacked at once, at the beginning of a member and at most: what it does not need of them is
 copied, and there may be very many short ones."""
-_NAMES = ("gzip", "x-gzip", "deflate", "zlib")
+_NAMES = ("gzip", "x-gzip", "deflate", "zlib", "application/x-gzip")
+"""The last is what kombu calls zlib, in a header of its own."""
+_KOMBU = "compression"
 _GZIP = b"\x1f\x8b\x08"
+
+
+def told(encoding: str | None, headers: Mapping[str, str]) -> str | None:
+    """How a letter says that its body is packed."""
+    by_kombu = headers.get(_KOMBU)
+    return by_kombu if by_kombu in _NAMES else encoding
 
 
 def packing(body: bytes, encoding: str | None) -> str | None:

@@ -283,12 +283,13 @@ def _minute(moment: str | None) -> str:
 
 def _draw_one(context: Context, document: dict[str, Any]) -> None:
     from dlq.cli.tables import draw
-    from dlq.core.text import for_terminal
+    from dlq.core.text import for_terminal, lines_for_terminal
 
     facts = {n: said for n, said in document.items() if n != "history" and said not in (None, [])}
     for name, value in facts.items():
         text = ", ".join(value) if isinstance(value, list) else str(value)
-        context.console.print(f"{name:<18}{for_terminal(text)}", soft_wrap=True)
+        for number, line in enumerate(lines_for_terminal(text)):
+            context.console.print(f"{'' if number else name:<18}{line}", soft_wrap=True)
     if document["history"]:
         context.console.print()
         names = list(document["history"][0])

@@ -115,12 +115,16 @@ def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
 def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:
     """The body, and how it is packed where that can be streamed; what else its broker's clients pack is
     unpacked here, up to `limit` bytes. Raises ValueError."""
+    from dlq.reports.unpacking import told
+
     body, flags = base64.b64decode(letter["body_base64"] or ""), letter["flags"] or 0
     kind = kind_of(letter["broker_kind"])
     if packing := kind.packing(flags):
         return body, packing
     plain = resolve(kind.unpack)(body, flags, limit) if kind.unpack else None
-    return (body, letter["content_encoding"]) if plain is None else (plain, None)
+    return (
+        (body, told(letter["content_encoding"], letter["headers"] or {})) if plain is None else (plain, None)
+    )
 
 
 def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:

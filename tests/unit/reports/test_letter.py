@@ -3,6 +3,9 @@
 import base64
 import gzip
 import io
+import pickle
+import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from dlq.archive.store import LocalStore
 from dlq.core.brokers import kind_of
 from dlq.core.errors import UsageError
 from dlq.core.record import Death
-from dlq.reports import letter_text
+from dlq.reports import letter_text, unpacking
 from dlq.reports.body import preview
 from dlq.reports.letter import gather, with_readable_body
 
@@ -226,3 +229,51 @@ def test_a_long_body_is_cut_and_that_is_said() -> None:
     assert len(cut.text) == 16_384
     assert "--full" in cut.note
     assert len(preview(b"x" * 100_000, full=True).text) == 100_000
+
+
+def test_what_kombu_calls_gzip_is_unpacked_as_the_zlib_that_it_is() -> None:
+    body = zlib.compress(b'{"task": "orders.pay"}')
+    for compression, encoding in (("application/x-gzip", "utf-8"), ("none", "zlib")):
+        shown = preview(body, unpacking.told(encoding, {"compression": compression}))
+        assert (shown.kind, shown.text) == ("json", '{\n  "task": "orders.pay"\n}')
+        assert "unpacked to" in shown.note
+
+
+class Evil:
+    """What would run when somebody unpickles it."""
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return Path.unlink, ("/tmp/never",)
+
+
+@pytest.mark.parametrize("protocol", range(2, 6))
+@pytest.mark.parametrize("pack", [bytes, zlib.compress])
+def test_a_pickle_is_never_unpickled_and_the_texts_in_it_are_shown(
+    protocol: int, pack: Callable[[bytes], bytes]
+) -> None:
+    body = pickle.dumps({"task": "orders.pay", "args": [b"4711", Evil()], "red": "\x1b[31m"}, protocol)
+    shown = preview(pack(body), "zlib" if pack is zlib.compress else None)
+    assert {"task", "orders.pay", "4711", "/tmp/never"} <= set(shown.text.split("\n"))
+    assert "never unpickled" in shown.note
+    assert preview(body[: len(body) // 2]).kind == "text"
+    assert preview(b"\x80\x04" + b"\xff" * 9).kind in ("text", "hex")
+
+
+def test_a_pickle_of_a_letter_steers_no_terminal(store: LocalStore) -> None:
+    write_segment(store, "p-8", [letter(3, record_id="c" * 32, body=pickle.dumps(["\x1b[31mred", "a\nb"]))])
+    text = shown(store, "c" * 12)
+    assert "\\x1b[31mred" in text
+    assert "\x1b" not in text
+
+
+TRACE = "com.shop.StockException: z\n\tat com.shop.Orders.take(O.java:7)\n\tat com.shop.Main.main(M.java:1)"
+
+
+def test_texts_of_several_lines_are_lines_among_headers_and_everywhere(tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path))
+    headers = {"x-trace": f"first\n{TRACE}", "x-note": TRACE + "\n\tat a.B.c(D.java:2)\n\tat e.F.g(H.java:3)"}
+    write_segment(store, "p-0", [letter(1, record_id=A, headers=headers)])
+    text = shown(store, A)
+    assert "\\n" not in text
+    assert "\\t" not in text
+    assert any(line.strip() == "at com.shop.Main.main(M.java:1)" for line in text.split("\n"))

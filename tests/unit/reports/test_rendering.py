@@ -15,7 +15,7 @@ from support.reporting import CANARY, EARLIER, HOSTILE, LATEST, rendered, store
 
 from dlq.archive.store import LocalStore
 from dlq.reports import report, terminal
-from dlq.reports.html import _script_data
+from dlq.reports.html import _script_data, _visible
 from dlq.reports.markdown import escape
 
 __all__ = ["store"]
@@ -104,3 +104,12 @@ def test_the_report_fits_eighty_columns_but_for_what_is_copied(store: LocalStore
 
     lines = console.file.getvalue().split("\nNext\n")[0].splitlines()  # type: ignore[attr-defined]  # StringIO
     assert max(map(len, lines)) <= 80
+
+
+def test_a_header_of_several_lines_keeps_them_in_the_page(store: LocalStore) -> None:
+    trace = "x.YException: z\n\tat a.B.c(D.java:1)"
+    story = {"headers": {"x-note": trace, "x\ny": "a"}, "evidence": trace, "source": "a\nb"}
+    lines = "x.YException: z\n    at a.B.c(D.java:1)"
+    shown = {"headers": {"x-note": lines, "x\\ny": "a"}, "evidence": lines, "source": "a\\nb"}
+    assert _visible({"stories": [story]}) == {"stories": [shown]}
+    assert "#letter dd { white-space: pre-wrap;" in rendered("html", store)
