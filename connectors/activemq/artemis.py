@@ -64,15 +64,21 @@ class Management:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def ways_of_the_dead(self) -> dict[str, Any]:
-        """`diverts`, and `places_of_the_dead`: address -> where it sends what dies, and what expires. Empty
-        where the user may not ask; without the places where there are too many addresses."""
+        """`diverts`, `places_of_the_dead`: address -> where it sends what dies, and what expires, and
+        `max_delivery_attempts`: address -> after how many it dies, where that is configured. Empty where the
+        user may not ask; only the diverts where there are too many addresses."""
         diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
         if not isinstance(addresses, list):
             return {}
         asked = addresses if len(addresses) <= _MOST_ADDRESSES else []
         settings = {str(address): self.address_settings(str(address)) for address in asked}
         places = {a: [s.get("deadLetterAddress"), s.get("expiryAddress")] for a, s in settings.items() if s}
-        return {"diverts": diverts if isinstance(diverts, list) else [], "places_of_the_dead": places}
+        attempts = {a: s["maxDeliveryAttempts"] for a, s in settings.items() if "maxDeliveryAttempts" in s}
+        return {
+            "diverts": diverts if isinstance(diverts, list) else [],
+            "places_of_the_dead": places,
+            "max_delivery_attempts": attempts,
+        }
 
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
         """What is listed of the messages that a selector means, without bodies; None where the user may not

@@ -195,6 +195,15 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
 
 
 @on_artemis
+def test_the_topology_says_after_how_many_attempts_an_address_lets_die(stomp: Place) -> None:
+    make_queue(stomp, stomp.queue, stomp.queue, "ANYCAST")
+    do(stomp, "addAddressSettings", stomp.queue, json.dumps({"maxDeliveryAttempts": 3}))
+    management = Management(stomp.settings)
+    assert management.ways_of_the_dead()["max_delivery_attempts"][stomp.queue] == 3
+    management.close()
+
+
+@on_artemis
 def test_no_target_is_made_of_a_diverts_name(stomp: Place) -> None:
     divert = {"name": f"{stomp.queue}.divert", "address": stomp.queue, "forwarding-address": "DLQ"}
     do(stomp, "createDivert", json.dumps(divert))
