@@ -32,9 +32,9 @@ from dlq.archive.analyses import TABLES, Analysis, written
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot
-from dlq.core import clock
+from dlq.core import clock, documents
 from dlq.core.clock import Clock, iso
-from dlq.core.errors import UsageError
+from dlq.core.errors import ArchiveError, UsageError
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
@@ -156,7 +156,7 @@ def still_holds(store: Store, settings: Settings) -> Analysis | None:
     segments = {m.stem for m in manifests.every(store) if m.rows}
     is_same = last.rules_digest == _terms(store, settings).key() and segments == set(last.segments)
     is_same = is_same and last.extra.get("conditions") == _conditions(settings, None, ())
-    has_pending = any(part["transactions"] for part in last.extra.get("parts", ()))
+    has_pending = any(part.get("transactions") for part in last.extra.get("parts", ()))
     return last if is_same and not has_pending else None
 
 
@@ -217,7 +217,10 @@ def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
     if last is None or last.rules_digest != key:
         return []
     counting, present = {m.stem for m in asked.segments}, set(asked.store.list("analyses/"))
-    parts = [Part(**part) for part in last.extra.get("parts", ())]
+    try:
+        parts = [documents.built(Part, part) for part in last.extra.get("parts", ())]
+    except ValueError as error:
+        raise ArchiveError(f"{analyses.name_of(last.analysis)} in the archive is damaged: {error}") from error
     return [part for part in parts if counting.issuperset(part.stems) and part.file in present]
 
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from dlq.analyzers.rules import Letter
 from dlq.archive import parquet
-from dlq.archive.schema import check_columns, maps_of, to_deaths
+from dlq.archive.schema import check_cells, check_columns, maps_of, to_deaths
 from dlq.core.record import COLUMNS, Record
 
 UNREAD = frozenset(
@@ -40,6 +40,7 @@ def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) 
         check_columns(file.schema_arrow, (*READ, "body"))
         for number in range(file.num_row_groups):
             table = file.read_row_group(number, columns=list(READ))
+            check_cells(table)
 
             @cache
             def bodies(number: int = number) -> pa.ChunkedArray:

@@ -13,8 +13,9 @@ from typing import Any
 from dlq.analyzers.groups.transactions import Node
 from dlq.analyzers.rules import Facts
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
+from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
-from dlq.archive.store import Store, checked_format
+from dlq.archive.store import Store
 from dlq.core import clock
 from dlq.core.errors import ArchiveError
 from dlq.core.settings import Settings
@@ -24,9 +25,9 @@ _OP_BATCH_MS = 3000
 
 def facts(store: Store, settings: Settings) -> Facts:
     """The newest facts of each source, and what the configuration says of it."""
-    newest: dict[str, dict[str, Any]] = {}
+    newest: dict[str, Mapping[str, Any]] = {}
     for name in store.list("topology/"):
-        document = checked_format(name, store.get(name))
+        document = of_pull.read(name, store.get(name))
         newest[str(document.get("source"))] = document
     told: dict[str, tuple[str, ...]] = {
         s.name: () for s in settings.sources.values() if getattr(s, "alternate_exchange", False)
@@ -52,7 +53,7 @@ def node_facts(store: Store) -> dict[str, dict[str, Node]]:
     newest: dict[str, dict[str, Node]] = {}
     for name in sorted(store.list("topology/")):
         try:
-            document = checked_format(name, store.get(name))
+            document = of_pull.read(name, store.get(name))
         except ArchiveError:
             continue
         looked_at = _moment(name.rpartition("/")[2])

@@ -16,6 +16,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import LocalStore, Store, built
+from dlq.core import documents
 
 _TIME = pa.timestamp("us", tz="UTC")
 _S = pa.string()
@@ -142,6 +143,18 @@ class Analysis:
     """What a kind of analysis adds, e.g. client_log, changed."""
 
 
+_EXTRA: Mapping[str, Any] = {
+    "parts": tuple[Mapping[str, Any], ...],
+    "conditions": str,
+    "broken": int,
+    "changed": Mapping[str, Any],
+    "incidents": int,
+    "client_log": Mapping[str, int],
+    "evidence": Mapping[str, Mapping[str, Any]],
+}
+"""What is read of `Analysis.extra`."""
+
+
 def name_of(analysis: str) -> str:
     """The file whose presence makes the analysis count."""
     return f"analyses/{analysis}/analysis.json"
@@ -159,8 +172,17 @@ def load(store: Store, analysis: str) -> Analysis:
 
 
 def _made(document: Mapping[str, Any]) -> Analysis:
-    tables = {name: tuple(map(inside, files)) for name, files in document["tables"].items()}
-    return Analysis(**{**document, "tables": tables, "segments": tuple(document["segments"])})
+    made = documents.built(Analysis, document)
+    for name in (name for files in made.tables.values() for name in files):
+        inside(name)
+    if missing := sorted({"verdicts"} - made.tables.keys()):
+        raise ValueError(f"it has no table {missing[0]}")
+    for name, kind in _EXTRA.items():
+        if made.extra.get(name) is not None:
+            documents.value(kind, made.extra[name], name)
+    for part in made.extra.get("parts") or ():
+        inside(part.get("file", "none"))
+    return made
 
 
 def ids(store: Store) -> list[str]:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from dlq.archive import analyses, compaction, manifests, store_facts
+from dlq.archive import topology as of_pull
 from dlq.archive.manifests import Manifest
 from dlq.archive.retention import Choice, choose
-from dlq.archive.store import LocalStore, Store, checked_format
+from dlq.archive.store import LocalStore, Store
 from dlq.core.clock import now
 from dlq.core.errors import ArchiveError, Busy
 from dlq.core.settings import Retain
@@ -48,7 +49,7 @@ def _of_topology(store: Store) -> Iterator[str]:
     seen: set[tuple[str, str]] = set()
     for name in reversed(store.list("topology/")):
         try:
-            document = checked_format(name, store.get(name))
+            document = of_pull.read(name, store.get(name))
         except ArchiveError:
             continue
         source, brokers = str(document.get("source")), document.get("brokers")

@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dlq.archive.names import inside
+from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
+from dlq.core import documents
 from dlq.core.errors import ArchiveError
 
 
@@ -65,10 +67,14 @@ def load(store: Store, name: str) -> Manifest:
 
 
 def _made(document: Mapping[str, Any]) -> Manifest:
-    lists = ("settled_ids", "replaces")
-    manifest = Manifest(**{**document, **{key: tuple(document[key]) for key in lists}})
+    manifest = documents.built(Manifest, document)
     for name in (name_of(manifest.stem), manifest.segment or "none", manifest.purged_ids or "none"):
         inside(name)
+    for name, found in (("rows", manifest.rows), ("purged", manifest.purged)):
+        if not 0 <= found <= MOST_ROWS:
+            raise ValueError(f"{name} must be between 0 and {MOST_ROWS}")
+    if manifest.rows and not manifest.segment:
+        raise ValueError("it has rows and no segment")
     return manifest
 
 

@@ -20,20 +20,36 @@ from typing import Any, NamedTuple
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dlq.archive import bounded_json
+from dlq.core import documents
 from dlq.core.errors import ArchiveError, Busy
 
 LEASE = 60.0
 """Seconds. A dead holder's lock ends after so long; it is renewed three times as often."""
+_LONGEST_LEASE = 3600.0
+"""What an object says of itself is believed up to here."""
+_LARGEST = 4096
+"""Bytes of a lock that are read."""
 _CLOCK_STEP = 2.0
 """A store tells the time of an object in whole seconds."""
 _ATTEMPTS = 3
 _REFUSED = {"PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey", "412", "409", "404"}
 
 
+class _Holder(NamedTuple):
+    """Who wrote a lock; nobody of whom it says anything, where it says it in no known shape."""
+
+    token: str = ""
+    lease: float = LEASE
+    number: int = 0
+    pid: int = 0
+    host: str = ""
+    processes: str = ""
+
+
 class _Found(NamedTuple):
     """Somebody's lock. `age` in seconds, by the store's clock."""
 
-    holder: dict[str, Any]
+    holder: "_Holder"
     etag: str
     age: float
 
@@ -62,13 +78,13 @@ class Lock:
             found = self._look()
             if found is None:
                 continue
-            if found.holder.get("token") != self._token and not _has_ended(found):
+            if found.holder.token != self._token and not _has_ended(found):
                 break
             # Only one can replace just this version of the object.
             if self._put(IfMatch=found.etag):
                 return
-        holder = found.holder if found else {}
-        who = f"pid {holder['pid']} on {holder['host']}" if "pid" in holder else "another run"
+        holder = found.holder if found else _Holder()
+        who = f"pid {holder.pid} on {holder.host}" if holder.host else "another run"
         raise Busy(f"{self._name} is locked by {who}")
 
     def renew(self) -> bool:
@@ -77,7 +93,7 @@ class Lock:
             return True
         found = self._look()
         # Ours, and only the answer to an earlier renewal was lost.
-        return found is not None and found.holder["token"] == self._token and self._put(IfMatch=found.etag)
+        return found is not None and found.holder.token == self._token and self._put(IfMatch=found.etag)
 
     def check(self) -> None:
         """Raises ArchiveError when the lease has ended. By both clocks: one stands still in sleep."""
@@ -129,11 +145,13 @@ class Lock:
     def _look(self) -> _Found | None:
         try:
             head = self._files.call_s3("head_object", Bucket=self._bucket, Key=self._key)
-            holder = bounded_json.loads(self._files.cat_file(self._path))
+            said = self._files.cat_file(self._path, start=0, end=_LARGEST)
         except FileNotFoundError:
             return None
+        try:
+            holder = documents.built(_Holder, bounded_json.loads(said))
         except ValueError:
-            holder = {}
+            holder = _Holder()
         moment = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
         return _Found(holder, head["ETag"], (moment - head["LastModified"]).total_seconds())
 
@@ -149,9 +167,10 @@ def locked(lock: Lock) -> Iterator[None]:
 
 
 def _has_ended(found: _Found) -> bool:
-    if found.age > float(found.holder.get("lease", LEASE)) + _CLOCK_STEP:
+    holder = found.holder
+    if found.age > min(max(holder.lease, 0), _LONGEST_LEASE) + _CLOCK_STEP:
         return True
-    return found.holder.get("processes") == _me()["processes"] and not _runs(int(found.holder["pid"]))
+    return holder.processes == _me()["processes"] and not _runs(holder.pid)
 
 
 def _me() -> dict[str, Any]:
@@ -167,7 +186,7 @@ def _me() -> dict[str, Any]:
 def _runs(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, pairwise, repeat
-from typing import Any
+from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -86,6 +86,21 @@ def check_columns(found: pa.Schema, columns: Iterable[str]) -> None:
     for name in columns:
         if name not in found.names or found.field(name).type != SEGMENT.field(name).type:
             raise pa.ArrowInvalid(f"its column {name} is missing, or of another type")
+
+
+_HINTS = get_type_hints(Record)
+_FULL = frozenset(name for name in COLUMNS if _HINTS[name] in (str, int))
+"""Columns that have a value for each letter."""
+
+
+def check_cells(table: pa.Table | pa.RecordBatch) -> None:
+    """Raises pa.ArrowInvalid where letters lack what each letter has: somebody changed the file."""
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+        if name in _FULL and column.null_count:
+            raise pa.ArrowInvalid(f"its column {name} has an empty cell")
+        if pa.types.is_map(column.type) and any(chunk.items.null_count for chunk in chunks):
+            raise pa.ArrowInvalid(f"its column {name} has a name without a value")
 
 
 def _offsets(groups: Sequence[Sequence[Any]] | Sequence[Mapping[str, str]]) -> pa.Array:

@@ -38,7 +38,7 @@ def _made() -> tuple[Path, int]:
 
 def _remove(pid: int) -> None:
     """At the end of the process that made it, not of one that was forked from it."""
-    if pid == os.getpid():
+    if pid == os.getpid() and pid in _kept:
         path, descriptor = _kept.pop(pid)
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from dlq.archive import manifests, parquet
 from dlq.archive.manifests import Manifest
 from dlq.archive.parquet import readable
-from dlq.archive.schema import check_columns, to_table
+from dlq.archive.schema import check_cells, check_columns, to_table
 from dlq.archive.store import Store
 from dlq.core.clock import iso, now
 from dlq.core.columns import column
@@ -104,7 +104,9 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
 
 def read(store: Store, manifest: Manifest, columns: Sequence[str]) -> pa.Table:
     """Some columns of a segment. Raises OSError, pa.ArrowException (`readable`)."""
-    return opened(store, manifest, columns).read(columns=list(columns))
+    table = opened(store, manifest, columns).read(columns=list(columns))
+    check_cells(table)
+    return table
 
 
 def opened(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq.ParquetFile:
@@ -118,7 +120,9 @@ def batches(
     """Some columns of a segment by its name, in row order, a few rows at a time: bodies may be large."""
     with readable(segment):
         file = _file(store, segment, columns, most_rows)
-        yield from file.iter_batches(_BATCH_ROWS, columns=list(columns))
+        for batch in file.iter_batches(_BATCH_ROWS, columns=list(columns)):
+            check_cells(batch)
+            yield batch
 
 
 def _file(store: Store, segment: str, columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
@@ -145,7 +149,9 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
         return pa.chunked_array([], pa.string())
     with readable(manifest.purged_ids):
         file = _file(store, manifest.purged_ids, ["record_id"], manifest.purged)
-        return file.read(columns=["record_id"])["record_id"]
+        found = file.read(columns=["record_id"])
+        check_cells(found)
+        return found["record_id"]
 
 
 def uncommitted(store: Store, source: str) -> list[str]:

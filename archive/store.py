@@ -18,6 +18,7 @@ from dlq.archive import bounded_json, parquet
 from dlq.archive.folder import TEMPORARY, Folder
 from dlq.archive.names import inside
 from dlq.archive.schema import FORMAT_VERSION
+from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
 _BY_SPARK = "analyses"
@@ -78,9 +79,9 @@ class Store(Protocol):
 def checked_format(name: str, data: bytes) -> dict[str, Any]:
     """A JSON document of the archive without its `format`; raises FormatTooNew or ArchiveError."""
     try:
-        document = dict(bounded_json.loads(data))
-        version = int(document.pop("format"))
-    except (ValueError, KeyError, TypeError) as error:
+        document: dict[str, Any] = value(dict[str, Any], bounded_json.loads(data), "it")
+        version = value(int, document.pop("format"), "format")
+    except (ValueError, KeyError) as error:
         raise _damaged(name, error) from error
     if version > FORMAT_VERSION:
         raise FormatTooNew(f"{name} has format {version}; this dlq knows up to {FORMAT_VERSION}: upgrade dlq")
@@ -88,12 +89,12 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
 
 
 def built(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
-    """What `make` builds of a JSON document of the archive; raises FormatTooNew, or ArchiveError for one that
-    lacks a field or has a strange one."""
+    """What `make` builds of a JSON document of the archive (`dlq.core.documents`); raises FormatTooNew, or
+    ArchiveError where that raises ValueError or KeyError: it lacks a field, or has a strange one."""
     document = checked_format(name, data)
     try:
         return make(document)
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         raise _damaged(name, error) from error
 
 
@@ -107,7 +108,7 @@ def checked_name(name: str, location: str) -> str:
 
 
 def _damaged(name: str, error: Exception) -> ArchiveError:
-    reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).rpartition("__init__() ")[2]
+    reason = f"it lacks {error}" if isinstance(error, KeyError) else error
     return ArchiveError(f"{name} in the archive is damaged: {reason}")
 
 

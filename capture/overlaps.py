@@ -7,7 +7,8 @@ analyzed, counted and perhaps replayed.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dlq.archive.store import Store, checked_format
+from dlq.archive import topology as of_pull
+from dlq.archive.store import Store
 from dlq.core.brokers import kind_of
 from dlq.core.errors import DlqError
 from dlq.core.settings import Broker, Settings, Source
@@ -65,7 +66,7 @@ def _archived(settings: Settings, store: Store) -> Iterator[tuple[str, Place]]:
     """(source, the place that it read) of the newest pulls from brokers that are configured."""
     for name, data in store.get_many(store.list("topology/")[-_NEWEST:]).items():
         try:
-            document = checked_format(name, data)
+            document = of_pull.read(name, data)
         except DlqError:
             continue
         broker, reads = settings.brokers.get(str(document.get("broker"))), document.get("reads")

@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import re
+import resource
 import select
 import signal
 import sys
@@ -146,9 +147,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # cron's locale may know nothing but ASCII
+    _leave_no_core()
     given = list(sys.argv[1:] if arguments is None else arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(run(given))
+
+
+def _leave_no_core() -> None:
+    """Letters and passwords are in our memory, and in our children's. A limit of one byte also keeps the
+    kernel from handing a core to a program, which a limit of none does not (fs/coredump.c)."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    most = 1 if hard == resource.RLIM_INFINITY else min(1, hard)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
 
 
 def run(arguments: Sequence[str]) -> int:

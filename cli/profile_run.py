@@ -23,6 +23,7 @@ from dlq.cli.profile import Task
 from dlq.cli.time_limit import Clock, time_limit
 from dlq.core import units
 from dlq.core.clock import iso, now
+from dlq.core.documents import value
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.logs import Log
 
@@ -274,10 +275,9 @@ class Run:
         if not self._failures:
             return now() / 1e6
         try:
-            return float(
-                dict(bounded_json.loads(self._context.store.get(self._state_name))).get("last_success", 0)
-            )
-        except (DlqError, ValueError, TypeError, AttributeError):
+            state = bounded_json.loads(self._context.store.get(self._state_name))
+            return float(value(float, value(Mapping[str, Any], state).get("last_success", 0)))
+        except (DlqError, ValueError):
             return 0.0
 
     @property

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive import manifests, parquet, segments
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import to_records
+from dlq.archive.schema import check_cells, to_records
 from dlq.archive.store import Store
 from dlq.core.brokers import kind_of
 from dlq.core.errors import ArchiveError, UsageError
@@ -98,7 +98,9 @@ class Loader:
     def _read(self, manifest: Manifest) -> pa.Table:
         with parquet.readable(manifest.segment):
             file = segments.opened(self._store, manifest, self._columns)
-            return (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
+            table = (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
+            check_cells(table)
+            return table
 
     def _is_there(self, manifest: Manifest) -> bool:
         if not manifest.segment:

@@ -7,7 +7,8 @@ choose where a replay goes. What pulls learned of a source's broker may bear it 
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.archive.store import Store, checked_format
+from dlq.archive import topology as of_pull
+from dlq.archive.store import Store
 from dlq.connectors.base import Target
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS
@@ -20,7 +21,7 @@ class Origins:
         """Raises ArchiveError, FormatTooNew."""
         self._newest: dict[str, Mapping[str, Any]] = {}
         for name in store.list("topology/"):
-            document = checked_format(name, store.get(name))
+            document = of_pull.read(name, store.get(name))
             self._newest[str(document.get("source"))] = document
 
     def are_borne_out(self, record: Record, target: Target) -> bool:

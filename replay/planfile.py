@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import sha256
 from operator import itemgetter
 from typing import IO, Any
@@ -19,6 +19,7 @@ from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.store import Store, built
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
+from dlq.core import documents
 from dlq.core.clock import from_iso
 from dlq.core.errors import ArchiveError, DlqError, UsageError
 from dlq.core.failure_headers import Keep
@@ -33,7 +34,14 @@ _COPY_BYTES = 2**20
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
 _fields = itemgetter(*Letter._fields[1:-2])
-_target = lru_cache(maxsize=1024)(Target)
+_TYPES = (int, str, str, int, str, str, int, Target, str)
+_TYPED = tuple[int, str, str, int, str, str, int, Any, str]
+"""The fields of a letter; checked the slow way where types differ, or there may be half a character."""
+
+
+@lru_cache(maxsize=1024)
+def _target(*parts: str) -> Target:
+    return Target(*documents.value(tuple[str, ...], parts))
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,9 @@ def bounds_of(store: Store, plan: str, broker: str) -> Checkpoint:
         content = store.get(name)
     except UsageError:
         return NO_CHECKPOINT
-    found: Checkpoint = built(name, content, lambda document: document["bounds"])
+    found: Checkpoint = built(
+        name, content, lambda document: documents.value(Mapping[str, int], document["bounds"], "bounds")
+    )
     return found
 
 
@@ -201,6 +211,8 @@ def letters(store: Store, plan: str) -> Iterator[Letter]:
             try:
                 found, _ = _scan(line.decode(), 0)
                 fields = (number, *_fields(found), _target(*found["target"]), found.get("content", ""))
+                if tuple(map(type, fields)) != _TYPES or b"\\ud" in line.lower():
+                    documents.value(_TYPED, fields)
                 yield Letter._make(fields)
             except (ValueError, TypeError, LookupError, RecursionError) as error:
                 raise ArchiveError(f"plan {plan} is damaged at line {number + 2}") from error
@@ -223,4 +235,4 @@ def _digest(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    return built(name_of(plan), line, lambda document: Header(**document))
+    return built(name_of(plan), line, partial(documents.built, Header))

@@ -7,7 +7,8 @@ hours, the message TTL of a RabbitMQ dead-letter queue in milliseconds. The arch
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dlq.archive.store import Store, checked_format
+from dlq.archive import topology as of_pull
+from dlq.archive.store import Store
 from dlq.archive.user_sql import run
 from dlq.core.brokers import kinds
 from dlq.core.errors import ArchiveError
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _HOUR_MS = 3_600_000
 _NEWEST = 200
 """Topology files that are read at most, from the newest on."""
+_MOST_HOURS = 24 * 366 * 1000
 _SQL = """
     SELECT count(*)::BIGINT AS letters, min(dead_at + to_milliseconds(?)) AS from_time,
            max(dead_at + to_milliseconds(?)) AS until_time
@@ -45,7 +47,7 @@ def _limits(store: Store) -> dict[str, tuple[str, int]]:
     seen: set[str] = set()
     for name in sorted(store.list("topology/"), reverse=True)[:_NEWEST]:
         try:
-            topology = checked_format(name, store.get(name))
+            topology = of_pull.read(name, store.get(name))
         except ArchiveError:  # of a damaged one nothing is known
             continue
         source = str(topology.get("source"))
@@ -59,9 +61,10 @@ def _limits(store: Store) -> dict[str, tuple[str, int]]:
 
 def _limit(topology: Mapping[str, Any]) -> tuple[str, int] | None:
     ttl = topology.get("message_ttl")
-    if isinstance(ttl, int):
+    if isinstance(ttl, int) and 0 <= ttl < _MOST_HOURS * _HOUR_MS:
         return "message TTL of the dead-letter queue", ttl
     brokers = topology.get("brokers")
     facts = brokers.values() if isinstance(brokers, dict) else ()
-    hours = [fact["file_reserved_hours"] for fact in facts if fact.get("file_reserved_hours")]
+    told = (fact.get("file_reserved_hours") for fact in facts)
+    hours = [hours for hours in told if isinstance(hours, int) and 0 < hours < _MOST_HOURS]
     return ("fileReservedTime of the broker", min(hours) * _HOUR_MS) if hours else None

@@ -6,6 +6,7 @@ shown only when the JVM does not come up.
 
 import logging
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from dlq.analyzers.spark import s3a, shipping
+from dlq.archive import scratch
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
 
@@ -104,6 +106,8 @@ def session(settings: Spark, master: str | None = None, location: str = "") -> I
         yield running
         return
     conf = configuration(settings, master, location)
+    if _is_local(conf["spark.master"]):
+        conf.setdefault("spark.local.dir", str(scratch.folder("spark")))
     started = _start(conf)
     try:
         with nullcontext() if _is_local(conf["spark.master"]) else shipping.shipped(started.sparkContext):
@@ -155,9 +159,11 @@ def _launched(conf: "SparkConf", log: IO[bytes]) -> Any:
     started: list[subprocess.Popen[bytes]] = []
 
     def remembered(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(*arguments, **options))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
+        # What Spark and its Python workers write are letters: for their owner alone, whatever our umask is.
+        started.append(subprocess.Popen(*arguments, **options, umask=0o077))  # noqa: S603 - the arguments are PySpark's own, which calls this for Popen
         return started[-1]
 
+    conf.set(_OPTIONS, f"{conf.get(_OPTIONS, '')} {_left_nowhere()}")
     popen, java_gateway.Popen = java_gateway.Popen, remembered
     try:
         return java_gateway.launch_gateway(conf, {"stdout": log, "stderr": log})
@@ -167,6 +173,12 @@ def _launched(conf: "SparkConf", log: IO[bytes]) -> Any:
         raise
     finally:
         java_gateway.Popen = popen
+
+
+def _left_nowhere() -> str:
+    """Options by which what Java writes for itself, of a crash too, goes when this process does."""
+    place = shlex.quote(str(scratch.folder("java")))
+    return f"-Djava.io.tmpdir={place} -XX:ErrorFile={place}/crash.log -XX:-CreateCoredumpOnCrash"
 
 
 def _require_java() -> None:

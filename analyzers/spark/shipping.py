@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from dlq.archive import scratch
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ _MISSING = (
 def shipped(context: "SparkContext") -> Iterator[None]:
     """Inside, every Python worker of the session can import the rooms."""
     before = list(sys.path)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory(dir=scratch.folder()) as folder:
         context.addPyFile(str(pack(Path(folder, "dlq.zip"))))
         sys.path[:] = before  # which PySpark changes, too
         with told(str(context.master), context.pythonExec):

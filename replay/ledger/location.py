@@ -8,12 +8,14 @@ archive's own file, a file of one host, or a server.
 import json
 import shlex
 import socket
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.archive.folder import Folder
 from dlq.archive.store import Store, built
+from dlq.core import documents
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
 
@@ -87,7 +89,14 @@ def _in_folder(store: Store) -> Path | None:
 
 def _noted(store: Store) -> _Note | None:
     found = store.get_many([_NOTE])
-    return built(_NOTE, found[_NOTE], lambda document: _Note(**document)) if found else None
+    return built(_NOTE, found[_NOTE], _note_of) if found else None
+
+
+def _note_of(document: Mapping[str, Any]) -> _Note:
+    noted = documents.built(_Note, document)
+    if noted.path and (not Path(noted.path).is_absolute() or "\0" in noted.path):
+        raise ValueError("path must be a whole path")
+    return noted
 
 
 def check(settings: Ledger, store: Store) -> None:

@@ -1,0 +1,45 @@
+"""What Spark keeps on the disk while it works is its user's alone, and goes with it."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlq.archive import scratch
+
+pytestmark = pytest.mark.spark
+
+CODE = """
+import os, sys
+os.umask(0)
+from dlq.analyzers.spark.session import session
+from dlq.core.settings import Settings
+with session(Settings().spark) as spark:
+    rows = spark.range(1000).selectExpr("cast(id % 7 as string) as letter")
+    rows.repartition(3).groupBy("letter").count().persist().collect()
+    print("working", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_spark_keeps_is_its_users_alone_and_removed_after_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", CODE], env=environment, text=True, **pipes) as working:
+        assert working.stdout is not None
+        assert working.stdout.readline() == "working\n"
+        kept = [path for path in tmp_path.rglob("*") if "blockmgr" in str(path)]
+        assert any(path.is_file() for path in kept)
+        assert [path for path in kept if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
+        assert [stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()] == [0o700]
+        working.send_signal(signal.SIGKILL)
+    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_kept", {})
+    mine = scratch.folder()
+    assert list(tmp_path.iterdir()) == [mine]

@@ -1,0 +1,206 @@
+"""Whatever somebody writes into an archive's documents and cells, a command says which file is damaged.
+
+Each field of each format gets each odd value; which command looks at it goes round, so that all of them meet
+all formats.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import cycle, islice, product
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from support.archives import CREATED, letter, parquet, write_analysis, write_segment
+
+from dlq.analyzers import topology
+from dlq.archive import analyses, manifests, schema
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.settings import Ledger, Settings
+from dlq.replay import planfile
+from dlq.replay.ledger import as_arrow, opened
+
+ODD = (
+    *(
+        "null",
+        "true",
+        "-1",
+        "0.5",
+        "1e999",
+        "NaN",
+        str(10**400),
+        '""',
+        '"x"',
+        '"\\ud800"',
+        '"../x"',
+        '"\\u0000"',
+    ),
+    *("[]", "[null]", "[[]]", "{}", '{"x": null}', '{"x": {}}', '{"": [1]}'),
+)
+_STEP = 7
+"""Each so many variants meet a command."""
+PLAN = "20261121T000000-abcd"
+HEADER = {
+    "format": 1, "plan": PLAN, "created_at": CREATED, "where": None, "to": "origin", "letters": 1,
+    "rate": None, "keep_headers": False, "witness": False, "any_advice": False,
+    "targets": {"queue:orders": 1}, "left_out": {}, "stripped": {},
+    "warnings": {},
+    "audience": {}, "brokers": {"shop": 1}, "segments": {"p-0": "x"},
+    "edits": None, "digest": "x", "actor": "ann", "reason": "y",
+}  # fmt: skip
+LETTER = {
+    "record_id": letter(1).record_id, "key": "k", "lap": 1, "broker": "shop", "segment": "p-0", "row": 0,
+    "target": ["queue", "orders", ""],
+}  # fmt: skip
+TOPOLOGY = {
+    "format": 1, "source": "orders", "broker": "shop", "reads": {"queue": "orders.dlq"},
+    "delivery_limits": {"orders": 3}, "alternate_exchanges": ["a"],
+    "dead_letter_exchanges": {"orders": "dlx"}, "diverts": ["d"], "places_of_the_dead": {"a": ["b", "c"]},
+    "brokers": {"n": {"file_reserved_hours": 48, "check_interval_ms": 1, "index": True}},
+    "message_ttl": 1000,
+}  # fmt: skip
+SETTINGS = """
+[brokers.shop]
+kind = "memory"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[retain]
+max_age = "1d"
+states = ["waiting"]
+"""
+COMMANDS = (
+    ["ls"], ["show", letter(1).record_id], ["query", "select * from letters"], ["report"], ["verify"],
+    ["incidents"], ["analyze"], ["failures"], ["retain", "--compact"], ["retain", "--apply", "--compact"],
+    ["export", "-"],
+    ["replay", "plan", "--any-advice"], ["replay", "status"], ["replay", "status", PLAN],
+    ["replay", "apply", PLAN], ["replay", "reconcile", PLAN],
+    ["dismiss", letter(1).record_id, "--reason", "x"],
+)  # fmt: skip
+FILES: dict[str, str] = {
+    "manifest": "manifests/p-0.json",
+    "analysis": "analyses/20260101T000000/analysis.json",
+    "plan": f"plans/{PLAN}.jsonl",
+    "letter of a plan": f"plans/{PLAN}.jsonl",
+    "topology": "topology/20261121T000000-p.json",
+    "bounds": f"plans/{PLAN}.shop.bounds.json",
+    "note of the ledger": "ledger.json",
+    "state of a run": "runs/nightly.json",
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStore:
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore(str(tmp_path / "archive"))
+    (tmp_path / "dlq.toml").write_text(SETTINGS)
+    fill(store)
+    return store
+
+
+def fill(store: LocalStore) -> None:
+    """One document of each format."""
+    write_segment(store, "p-0", [letter(1)])
+    write_analysis(store, "20260101T000000", [{"record_id": letter(1).record_id, "cause": "expired"}])
+    store.put(FILES["plan"], json.dumps(HEADER).encode() + b"\n" + json.dumps(LETTER).encode() + b"\n")
+    store.put(FILES["topology"], json.dumps(TOPOLOGY).encode())
+    store.put(FILES["bounds"], json.dumps({"format": 1, "bounds": {"q": 1}}).encode())
+    store.put(FILES["state of a run"], json.dumps({"format": 1, "last_success": 1.0}).encode())
+    with opened(Ledger(), store):
+        pass
+
+
+def document(store: LocalStore, kind: str) -> dict[str, Any]:
+    if kind == "letter of a plan":
+        return LETTER
+    found: dict[str, Any] = (
+        json.loads(store.get(FILES[kind]).splitlines()[0])
+        if kind == "plan"
+        else json.loads(store.get(FILES[kind]))
+    )
+    return found
+
+
+def spoiled(fields: dict[str, Any], name: str, odd: str) -> bytes:
+    """The document with the field as this JSON text, which json.dumps would not write."""
+    others = {key: value for key, value in fields.items() if key != name}
+    return json.dumps(others)[:-1].encode() + f"{', ' if others else ''}{json.dumps(name)}: {odd}}}".encode()
+
+
+def variants(store: LocalStore, kind: str) -> Iterator[bytes]:
+    fields = document(store, kind)
+    for name in fields:
+        yield from (spoiled(fields, name, odd) for odd in ODD)
+        yield json.dumps({key: value for key, value in fields.items() if key != name}).encode()
+    yield from (b"", b"{", b"[]", b"5", b"\xff", b"[" * 100_000, spoiled(fields, "surplus", "1"))
+
+
+def whole(kind: str, document: bytes) -> bytes:
+    if kind == "letter of a plan":
+        return json.dumps(HEADER).encode() + b"\n" + document + b"\n"
+    return document + b"\n" + json.dumps(LETTER).encode() + b"\n" if kind == "plan" else document
+
+
+LOADERS: dict[str, Callable[[LocalStore], object]] = {
+    "manifest": lambda store: list(manifests.every(store)),
+    "analysis": analyses.latest,
+    "plan": lambda store: planfile.load(store, PLAN),
+    "letter of a plan": lambda store: list(planfile.letters(store, PLAN)),
+    "topology": lambda store: topology.facts(store, Settings()),
+    "bounds": lambda store: planfile.bounds_of(store, PLAN, "shop"),
+    "note of the ledger": lambda store: as_arrow(Ledger(), store),
+    "state of a run": lambda store: None,
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_an_odd_document_is_read_or_named(store: LocalStore, kind: str) -> None:
+    faults: list[str] = []
+    for variant in list(variants(store, kind)):
+        store.put(FILES[kind], whole(kind, variant))
+        try:
+            LOADERS[kind](store)
+        except (ArchiveError, UsageError) as error:  # the second: a newer format, or another ledger
+            unnamed = [] if PLAN in str(error) or FILES[kind] in str(error) else [str(error)]
+            faults += unnamed if isinstance(error, ArchiveError) else []
+    assert faults == []
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_an_odd_document_ends_no_command(
+    store: LocalStore, kind: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    commands, faults = cycle(COMMANDS), []
+    for variant in list(variants(store, kind))[::_STEP]:
+        store.put(FILES[kind], whole(kind, variant))
+        command = next(commands)
+        code = run(command)
+        said = capfd.readouterr().err
+        if code not in (0, 2, 3, 6) or "Traceback" in said:
+            faults.append((variant[-80:], command, code, said))
+        if command[:2] == ["retain", "--apply"] or command[0] in ("analyze", "dismiss"):
+            fill(store)
+    assert faults == []
+
+
+def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureFixture[str]) -> None:
+    commands, faults = cycle(COMMANDS), []
+    for field in schema.SEGMENT:
+        odd = [pa.nulls(1, field.type)]
+        if pa.types.is_map(field.type):
+            odd.append(pa.array([[("x", None)]], field.type))
+        elif pa.types.is_list(field.type):
+            odd.append(pa.array([[None]], field.type))
+        for cell, command in product(odd, islice(commands, _STEP // 2)):
+            table = schema.to_table([letter(1)])
+            spoiled = table.set_column(table.schema.get_field_index(field.name), field, cell)
+            store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+            code = run(command)
+            said = capfd.readouterr().err
+            if code not in (0, 2, 3, 6):
+                faults.append((field.name, command, code, said))
+            fill(store)
+    assert faults == []
