@@ -98,7 +98,7 @@ def _list(wanted: Any, origin: Any, found: Any, place: str) -> Any:
         raise ValueError(f"{place} must be a list of {len(kinds)}")
     each = kinds if origin is tuple and kinds[-1] is not Ellipsis else (kinds[0],) * len(found)
     items = [value(kind, item, f"an entry of {place}") for kind, item in zip(each, found, strict=True)]
-    return items if origin is list else tuple(items)
+    return tuple(items) if origin is tuple else items
 
 
 def _mapping(wanted: Any, found: Any, place: str) -> dict[str, Any]:
@@ -124,8 +124,8 @@ def _object(made_as: Any, found: Any, place: str = "it") -> Any:
     if type(found) is not dict:
         raise ValueError(f"{place} must be an object")
     known, needed = _fields(made_as)
-    if missing := sorted(needed - found.keys()):
-        raise ValueError(f"{place} lacks {missing[0]!r}")
     if unknown := sorted(found.keys() - known.keys(), key=repr):
         raise ValueError(f"{place} has a field {unknown[0]!r} that nobody knows")
+    if missing := sorted(needed - found.keys()):
+        raise ValueError(f"{place} lacks {missing[0]!r}")
     return made_as(**{name: value(known[name], item, name) for name, item in found.items()})

@@ -40,7 +40,9 @@ def store(tmp_path: Any) -> LocalStore:
     return LocalStore(str(tmp_path / "my [archive] {1}*"))
 
 
-def test_only_new_segments_are_judged_until_the_terms_change(store: LocalStore) -> None:
+def test_only_new_segments_are_judged_until_the_terms_change(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limited = died(("delivery_limit", "orders", 1), record_id=f"{3:032x}", captured_at=3)
     in_body = record(
         record_id=f"{2:032x}", dead_letter_queue="EasyNetQ_Default_Error_Queue", body=EASYNETQ, captured_at=2
@@ -49,7 +51,8 @@ def test_only_new_segments_are_judged_until_the_terms_change(store: LocalStore) 
         store, "p-0", [rejected(1, message_id="m", body_size=1, body_sha256="aa"), in_body, limited]
     )
 
-    # Facts that no pull writes make a rule fail: its letter is unknown, and nothing else suffers.
+    # Facts of no known type make a rule fail: its letter is unknown, and nothing else suffers.
+    monkeypatch.setattr("dlq.archive.topology.read", lambda _name, data: json.loads(data))
     topology = {"format": 1, "source": "orders", "delivery_limits": {"orders": "many"}}
     store.put("topology/20261118T110000-0001.json", json.dumps(topology).encode())
     first = analyze(store, Settings())

@@ -41,11 +41,11 @@ def test_another_kind_of_place_is_refused() -> None:
     ("content", "reason"),
     [
         (b"{torn", "Expecting property name"),
-        (b"[1]", "cannot convert"),
+        (b"[1]", "it must be an object"),
         (b"{}", "it lacks 'format'"),
-        (b'{"format": "new"}', "invalid literal"),
-        (b'{"format": 1}', "it lacks 'tables'"),
-        (b'{"format": 1, "tables": {}, "segments": []}', "missing 6 required positional arguments"),
+        (b'{"format": "new"}', "format must be a whole number"),
+        (b'{"format": 1}', "it lacks 'analysis'"),
+        (b'{"format": 1, "tables": {}, "segments": []}', "it lacks 'analysis'"),
     ],
 )
 def test_a_damaged_document_is_named_and_says_what_it_lacks(
@@ -60,7 +60,9 @@ def test_a_damaged_document_is_named_and_says_what_it_lacks(
 def test_a_plan_with_a_field_that_nobody_knows_is_damaged(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
     store.put("plans/p.jsonl", b'{"format": 1, "plan": "p", "color": "red"}')
-    with pytest.raises(ArchiveError, match=r"plans/p.jsonl in the archive is damaged: got an unexpected"):
+    with pytest.raises(ArchiveError, match=r"plans/p.jsonl in the archive is damaged: .* 'color'"):
+        ArchiveError, match=r"plans/p.jsonl in the archive is damaged: it has a field 'color'"
+    ):
         planfile.load(store, "p")
 
 

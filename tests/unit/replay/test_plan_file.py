@@ -15,7 +15,9 @@ from dlq.replay.plan import Wanted
 def test_an_untouched_plan_is_accepted(plan: Planning) -> None:
     fill(plan.store, 3)
     header = plan(Wanted(rate=5.5, where="source = 'orders'"))
-    assert planfile.checked(plan.store, header.plan) == replace(header, audience={"queue:orders": ["orders"]})
+    assert planfile.checked(plan.store, header.plan) == replace(
+        header, audience={"queue:orders": ("orders",)}
+    )
 
 
 @pytest.mark.parametrize(
