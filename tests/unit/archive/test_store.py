@@ -61,8 +61,6 @@ def test_a_plan_with_a_field_that_nobody_knows_is_damaged(tmp_path: Path) -> Non
     store = LocalStore(str(tmp_path))
     store.put("plans/p.jsonl", b'{"format": 1, "plan": "p", "color": "red"}')
     with pytest.raises(ArchiveError, match=r"plans/p.jsonl in the archive is damaged: .* 'color'"):
-        ArchiveError, match=r"plans/p.jsonl in the archive is damaged: it has a field 'color'"
-    ):
         planfile.load(store, "p")
 
 
