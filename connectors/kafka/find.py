@@ -96,6 +96,8 @@ def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
         doubts.append(f"the user may not read whether {topic.name} is compacted (DESCRIBE_CONFIGS)")
     elif "compact" in settings.get("cleanup.policy", ""):
         doubts.append(f"{topic.name} is compacted, which may have removed it")
+    if settings is not None and settings.get("unclean.leader.election.enable") == "true":
+        doubts.append(f"{topic.name} allows unclean leader elections, which may have cut it off")
     return doubts
 
 

@@ -266,8 +266,8 @@ class RabbitConnector:
         before: Checkpoint = NO_CHECKPOINT,
     ) -> Mapping[int, Presence]:
         """By the witness alone: RabbitMQ cannot be asked what it took."""
-        del before
-        return rabbitmq_witness.find(self._broker, plan, outgoing, since, last)
+        del before, last  # a clock may have been set since
+        return rabbitmq_witness.find(self._broker, plan, outgoing, since)
 
     def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
         """There is no witness, no right to leave one, or no management API, or a node restarted since."""

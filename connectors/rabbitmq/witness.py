@@ -5,7 +5,8 @@ queue; routing to both is one step of the broker. So after a dead client or a cu
 witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
 lack some of them: see `_may_lack`. After a node restart the witness proves nothing: of unconfirmed letters
 either queue may then hold some that the other lost. The same is so after a cluster's nodes lost each other
-for a while, which nothing tells of later.
+for a while, which nothing tells of later. What is not in a witness queue was not sent only while that still
+begins with its anchor.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
 route, and the broker would confirm them instead of returning them. And so do letters for a classic queue of
@@ -22,6 +23,7 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
+import pika
 from pika import exceptions, spec
 
 from dlq.connectors.amqp10 import frames, message
@@ -59,6 +61,9 @@ _ANSWER_SECONDS = 60.0
 _AT_ONCE = 500
 """Letters that are asked for by AMQP 1.0."""
 _INTERNAL_ERROR = 541
+_ANCHOR = "dlq_witness"
+"""The header of the witness queue's first message: its plan."""
+_TRANSIENT = 1
 _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
 
@@ -81,9 +86,7 @@ class WitnessedPublisher:
         """Declare the plan's exchange and witness queue, and connect. Raises BrokerError."""
         self._broker, self._plan = broker, plan
         self._bound: dict[Target, tuple[str, str]] = {}
-        with _Channel(broker) as channel:
-            channel.exchange_declare(exchange_of(plan), "direct", durable=True)
-            channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+        _prepare(broker, plan)
         self._inner = two_ways(broker, plan, window, self._route, unsent_seconds)
 
     def _route(self, target: Target) -> tuple[str, str]:
@@ -141,6 +144,37 @@ class WitnessedPublisher:
         self._inner.close()
 
 
+def _prepare(broker: RabbitBroker, plan: str) -> None:
+    """The plan's exchange, its witness queue, and at the head of that an anchor: what expires, is purged, is
+    dropped for want of room or taken by others goes from the head, and it does not outlive its node. Where
+    the exchange is there a run was here before, and a queue that is made anew gets none."""
+    is_first = not _is_there(broker, exchange_of(plan))
+    with _Channel(broker) as channel:
+        channel.exchange_declare(exchange_of(plan), "direct", durable=True)
+        channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
+        if is_first:
+            channel.confirm_delivery()
+            channel.queue_bind(queue_of(plan), exchange_of(plan), _ANCHOR)
+            anchor = pika.BasicProperties(headers={_ANCHOR: plan}, delivery_mode=_TRANSIENT)
+            channel.basic_publish(exchange_of(plan), _ANCHOR, b"", anchor, mandatory=True)
+
+
+def _is_there(broker: RabbitBroker, exchange: str) -> bool:
+    try:
+        with _Channel(broker) as channel:
+            channel.exchange_declare(exchange, passive=True)
+    except NotFound:
+        return False
+    return True
+
+
+def _is_anchored(broker: RabbitBroker, plan: str) -> bool:
+    """Whether the witness queue still begins with its anchor, so that it has lost nothing. It stays there."""
+    with _Channel(broker) as channel:
+        _, properties, _ = channel.basic_get(queue_of(plan))
+        return properties is not None and (properties.headers or {}).get(_ANCHOR) == plan
+
+
 def forget(broker: RabbitBroker, plan: str) -> None:
     """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
     with _Channel(broker) as channel:
@@ -148,9 +182,7 @@ def forget(broker: RabbitBroker, plan: str) -> None:
         channel.queue_delete(queue_of(plan))
 
 
-def find(
-    broker: RabbitBroker, plan: str, outgoing: Sequence[Outgoing], since: int, last: int | None = None
-) -> Mapping[int, Presence]:
+def find(broker: RabbitBroker, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
     found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
     asked = [letter for letter in outgoing if letter.target.kind == "queue"]
@@ -160,7 +192,7 @@ def find(
         try:
             # Without a witness the wait for the end of the connection would be for nothing.
             left = management.get("queues", management.vhost, queue_of(plan)) is not None
-            if not left or any(_against(management, plan, since, _late_seconds(last))):
+            if not left or any(_against(management, plan, since, _LISTED_SECONDS)):
                 return found
             doubtful = _may_lack(management, {letter.target.name for letter in asked})
             bound = _bound(management, plan)
@@ -168,6 +200,7 @@ def find(
             return found
     seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
     if seen is not None:
+        bound = bound if _is_anchored(broker, plan) else set()
         for letter in asked:
             there: Presence = "unknown" if letter.target.name in doubtful else "sent"
             absent: Presence = "not_sent" if letter.target.name in bound else "unknown"
@@ -192,7 +225,8 @@ def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 
         try:
             if plan:
                 limits = _IN_A_CLUSTER if len(nodes) > 1 else ()
-                return [*_against(management, plan, since, 0), *_of_old_versions(management), *limits]
+                against = [*_against(management, plan, since, 0), *_unanchored(broker, plan)]
+                return [*against, *_of_old_versions(management), *limits]
         except ManagementError as error:
             return [str(error)]
     return _missing_rights(broker)
@@ -247,6 +281,15 @@ def _against(management: Management, plan: str, since: int, late: int) -> Iterat
         yield "a policy removes letters from the witness queue"
 
 
+def _unanchored(broker: RabbitBroker, plan: str) -> list[str]:
+    try:
+        kept = _is_anchored(broker, plan)
+    except NotFound:
+        return ["the witness queue is not there any more"]
+    lost = "the witness queue has lost its first message: its node restarted, it was purged or made anew, or"
+    return [] if kept else [f"{lost} letters expired or were taken"]
+
+
 def _of_old_versions(management: Management) -> list[str]:
     old = "before RabbitMQ 4.0 a quorum queue may lack the last letters that the witness holds"
     return [old] if _version(management) < (4,) else []
@@ -276,12 +319,6 @@ def _may_lack(management: Management, queues: set[str]) -> set[str]:
 
 def _version(management: Management) -> tuple[int, ...]:
     return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
-
-
-def _late_seconds(last: int | None) -> int:
-    """How long the connection that sent last may be missing from the list; 0 when it is old enough."""
-    is_old = last is not None and now() - last > _CLOCKS_DIFFER_BY + _LISTED_SECONDS * 1_000_000
-    return 0 if is_old else _LISTED_SECONDS
 
 
 def _wait_for_the_end_of(connection: str, management: Management, late: int) -> bool:

@@ -88,8 +88,15 @@ def compacted(kafka: KafkaPlace) -> str:
     return "is compacted"
 
 
+def led_by_whom_is_behind(kafka: KafkaPlace) -> str:
+    kafka.driver.configure(ResourceType.TOPIC, kafka.topic, unclean_leader_election_enable="true")
+    return "allows unclean leader elections"
+
+
 @pytest.mark.usefixtures("nothing_on_its_way")
-@pytest.mark.parametrize("happened", [without_its_start, made_again, deleted, compacted])
+@pytest.mark.parametrize(
+    "happened", [without_its_start, made_again, deleted, compacted, led_by_whom_is_behind]
+)
 def test_what_may_have_been_there_stays_in_doubt_with_the_reason(kafka: KafkaPlace, happened: Any) -> None:
     kafka.driver.create_topic(kafka.topic)
     plan, since = new_plan(), now()

@@ -86,8 +86,8 @@ def headers_of_all(rabbit: Rabbit, queue: str, take: bool = False) -> list[dict[
 
 
 def replay_ids(rabbit: Rabbit, queue: str) -> list[str]:
-    """Of all messages in a queue; they stay there."""
-    return [found["dlq_replay_id"] for found in headers_of_all(rabbit, queue)]
+    """Of all replays in a queue; they stay there."""
+    return [found["dlq_replay_id"] for found in headers_of_all(rabbit, queue) if "dlq_witness" not in found]
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 30) -> None:
