@@ -127,3 +127,29 @@ def _pretend_origin(shop: Desk, target: str) -> None:
     names = pa.array([target] * len(table), table.schema.field("origin").type)
     pq.write_table(table.set_column(at, table.schema.field("origin"), names), file)
     assert place.exists()
+
+
+def test_what_was_refused_into_a_dead_letter_queue_is_not_sent_again(desk: Callable[..., Desk]) -> None:
+    """It is a dead letter of its own there: a nack is no proof of absence."""
+    shop = desk()
+    again = shop.rabbit.queue()
+    way = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": again}
+    target = shop.rabbit.queue("classic", x_max_length=1, x_overflow="reject-publish-dlx", **way)
+    shop.rabbit.fill(target, 1, b"living")
+    plan = shop.plan("--to", f"queue:{target}")
+    applied = shop("replay", "apply", plan["plan"])
+    assert (applied.code, applied.json["states"]["refused"]) == (3, 3)
+    shop.rabbit.wait_for(again, 3)
+    assert shop("replay", "apply", plan["plan"]).json["sent"] == 0
+    assert shop.plan("--to", f"queue:{target}")["left_out"] == {"refused": 3}
+    assert shop.rabbit.depth(again) == 3
+
+
+def test_a_queue_that_ends_with_its_consumers_is_no_target(desk: Callable[..., Desk]) -> None:
+    shop = desk()
+    target = shop.rabbit.channel.queue_declare(f"{shop.work}-own", auto_delete=True).method.queue
+    shop.rabbit.wait_for_statistics(target)
+    _pretend_origin(shop, target)
+    made = shop.plan()
+    assert (made["selected"], made["left_out"]) == (0, {"temporary": 3})
+    assert f"queue {target} is auto-delete: it ends with its consumers" in " ".join(made["warnings"])

@@ -185,3 +185,10 @@ def test_an_error_of_the_channel_leaves_in_doubt_only_what_was_written_before(
     outcomes = {answer.number: answer.outcome for answer in answers}
     assert {outcomes[n] for n in range(20)} <= {"confirmed", "in_doubt", "returned"}
     assert {outcomes[n] for n in range(20, 60)} == {"refused"}
+
+
+def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) -> None:
+    queue = rabbit.channel.queue_declare("of one connection", exclusive=True).method.queue
+    target = Target("queue", queue)
+    found = RabbitConnector(rabbit.broker(management_url=None)).limits([target])
+    assert found[target].temporary == f"queue {queue} is exclusive: it ends with its consumers"
