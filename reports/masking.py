@@ -143,7 +143,9 @@ class Masker:
     def __init__(self, rules: Sequence[Mask] = ()) -> None:
         self._headers = [rule.header.lower() for rule in rules if rule.header]
         self._paths = [steps(rule.json) for rule in rules if rule.json]
-        self._members = [re.compile(rf"[\"'\\]{re.escape(name)}[\"'\\]") for name in _last_names(self._paths)]
+        names = [*map(re.escape, _last_names(self._paths))]
+        self._members = [re.compile(rf"[\"'\\]{name}[\"'\\]") for name in names]
+        self._bare = [re.compile(rf"\b{name}\s*:") for name in names]
         own = [(compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
         self._left = MOST_UNPACKED
@@ -220,13 +222,15 @@ class Masker:
 
     def _plain(self, text: str) -> str:
         """A text that is no JSON, so that no path leads to what it holds."""
-        if any(member.search(text) for member in self._members) or self._is_list(text):
+        if any(member.search(text) for member in self._members) or self._is_like_json(text):
             return self._withhold()
         return self._clear(TOKEN.sub(self._word, self._substituted(text)))
 
-    def _is_list(self, text: str) -> bool:
-        """What a path without names leads into."""
-        return len(self._members) < len(self._paths) and text.lstrip(_BEFORE_JSON)[:1] in ("[", "{")
+    def _is_like_json(self, text: str) -> bool:
+        """Whether a path would lead into it, if it were JSON: names may be bare, and a path may have none."""
+        if text.lstrip(_BEFORE_JSON)[:1] not in ("[", "{"):
+            return False
+        return len(self._bare) < len(self._paths) or any(member.search(text) for member in self._bare)
 
     def _word(self, word: re.Match[str]) -> str:
         if is_read(word[0]) and not self._hides(word[0]):

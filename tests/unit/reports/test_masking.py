@@ -345,6 +345,7 @@ def test_no_other_spelling_passes(how: str, around: str) -> None:
         '{"card": {"number": "SECRET"}, "card": 1}',
         '{"card": {"number": "SECRET", "number": 1}}',
         "{'card': {'number': 'SECRET'}}",
+        "{card: {number: 'SECRET'}}",
         '[{"card": {"number": "SECRET"}}',
         '{"c\\u0061rd": {"numb\\u0065r": "SECRET"},}',
         '"{\\"card\\": {\\"number\\": \\"SECRET\\"},}"',
