@@ -37,6 +37,8 @@ POLL = 0.1
 _PROBES = 8
 _SHARED_AFTER = 10.0
 """Seconds after the last of the queue's messages in which a probe that is missing may still come."""
+_SCANS = 3
+"""Times that the queue is looked through while somebody gives back what was held."""
 _COUNTED_AFTER = 3.0
 """Seconds that Artemis may take to count what was acknowledged."""
 _CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
@@ -216,9 +218,12 @@ def without_right(error: AccessDenied, artemis: bool) -> AccessDenied:
 def trail(link: Link, plan: str) -> Trail:
     """What the markers of a plan say; changes nothing. Raises BrokerError."""
     queue = marker_queue(plan)
-    with _scanning(link, plan) as scanning:
-        found, kept = scanned(scanning, queue)
-        return found._replace(shared=found.shared or (link.artemis and _holds_more(link, queue, len(kept))))
+    for _ in range(_SCANS):
+        with _scanning(link, plan) as scanning:
+            found, kept = scanned(scanning, queue)
+            if found.shared or not (link.artemis and _holds_more(link, queue, len(kept))):
+                return found
+    return found._replace(shared=True)
 
 
 def _holds_more(link: Link, queue: str, kept: int) -> bool:
