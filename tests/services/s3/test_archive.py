@@ -109,7 +109,9 @@ def test_an_archive_on_s3_has_one_ledger(s3_location: str, tmp_path: Path) -> No
     open_ledger(here, store).close()
     with pytest.raises(UsageError, match="dlq ledger move"):
         open_ledger(there, store)
-    assert move(there, store) == (0, 0)
+    with pytest.raises(UsageError, match="dlq ledger move --from"):
+        move(there, store)
+    assert move(there, store, f"{tmp_path}/here.db") == (0, 0)
     open_ledger(there, store).close()
 
 
