@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
-from dlq.connectors.rocketmq.message import COMPRESSION, encode_properties, parse_properties
+from dlq.connectors.rocketmq.message import BATCH, COMPRESSION, encode_properties, parse_properties
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
@@ -159,6 +159,7 @@ def preview(
     why_not = {
         f"its properties need {size} bytes, brokers take {_PROPERTIES_ROOM}": size > _PROPERTIES_ROOM,
         f"its body of {record.body_size} bytes is more than a frame holds": record.body_size > _BODY_ROOM,
+        "it is a batch that cannot be taken apart": (record.flags or 0) & BATCH == BATCH,
         _why_no_group(properties): target.kind == "group",
     }
     problem = next((why for why, holds in why_not.items() if holds and why), None)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.rocketmq.message import encode_properties
+from dlq.connectors.rocketmq.message import BATCH, encode_properties
 from dlq.connectors.rocketmq.publisher import outcome_of
 from dlq.connectors.rocketmq.remoting import Frame
 from dlq.connectors.rocketmq.republishing import message_of, preview, queue_by_hash, target_of, unique_key_of
@@ -173,3 +173,8 @@ def test_an_empty_body_that_the_broker_stumbles_over_is_refused() -> None:
     answer = Frame(1, 1, True, 0, "java.lang.NullPointerException", {}, b"")
     assert outcome_of(answer, is_empty=True)[0] == "refused"
     assert outcome_of(answer, is_empty=False)[0] == "in_doubt"
+
+
+def test_a_batch_that_could_not_be_taken_apart_is_not_sent() -> None:
+    assert "batch" in (preview(record(flags=BATCH | 1), Target("topic", "orders"), PROVENANCE).problem or "")
+    assert preview(record(flags=1), Target("topic", "orders"), PROVENANCE).problem is None
