@@ -46,15 +46,21 @@ class Destinations:
             targets = sorted(target for name, target in new if name == broker)
             try:
                 missing = self._brokers.get(broker).missing(targets)
-                there = [target for target in targets if target not in missing]
-                limits = self._brokers.get(broker).limits(there)
             except BrokerError as error:
                 self._warn(f"whether its target is there is not proven: {error}")
                 continue
             if missing and ":" in to:
                 raise NotFound(f"--to {to}: {next(iter(missing.values()))} on {broker}")
             self._missing |= {(broker, target): why for target, why in missing.items()}
-            self._limits |= {(broker, target): found for target, found in limits.items()}
+            self._learn_limits(broker, [target for target in targets if target not in missing])
+
+    def _learn_limits(self, broker: str, targets: Sequence[Target]) -> None:
+        try:
+            limits = self._brokers.get(broker).limits(targets)
+        except BrokerError as error:
+            self._warn(f"what its target would drop or end is not known: {error}")
+            return
+        self._limits |= {(broker, target): found for target, found in limits.items()}
 
     def why_missing(self, destination: Destination) -> str | None:
         """Why nothing can be sent there; None where it is there, or nobody tells."""
