@@ -32,7 +32,7 @@ class OneObject:
     "content",
     [
         b"", b"5", b"[]", b"null", b"{}", b"\xff", b"[" * 5000, b'{"pid": "x"}',
-b'{"token": [], "pid": 1e999}',
+        b'{"token": [], "pid": 1e999}',
         b'{"lease": 1e308, "pid": -1, "host": 5}', b'{"pid": 99999999999999999999, "host": "h"}',
         b"{" + b" " * 9999,
     ],
