@@ -7,6 +7,7 @@ Credentials, endpoint and region come from where every AWS tool looks: `AWS_*` v
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from secrets import token_hex
 from typing import IO, Any
 
 import s3fs
@@ -90,6 +91,11 @@ class S3Store:
 
     def url(self, name: str) -> str:
         return f"{self.location}/{checked_name(name, self.location)}"
+
+    def prove_room(self, size: int) -> None:  # noqa: ARG002 (a bucket has no end, but rights and quotas)
+        name = f"segments/.tmp-{token_hex(12)}"
+        self.put(name, b"room")
+        self.delete(name)
 
     @contextmanager
     def lock(self, name: str) -> Iterator[None]:

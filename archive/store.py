@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from secrets import token_hex
 from typing import IO, Any, Protocol, TypeVar
 
 from dlq.archive import bounded_json, parquet
@@ -69,6 +70,11 @@ class Store(Protocol):
 
     def parquet(self, name: str) -> Any:
         """What pyarrow reads `name` from (`dlq.archive.parquet`); raises OSError when there is none."""
+        ...
+
+    def prove_room(self, size: int) -> None:
+        """Raises ArchiveError unless a file of so many bytes can be written now, as far as that can be told
+        beforehand; nothing of it stays."""
         ...
 
     def lock(self, name: str) -> Any:
@@ -182,6 +188,14 @@ class LocalStore:
                     raise
                 file = self.folder.open(self._inside(name))
         return f"/proc/self/fd/{until.enter_context(file).fileno()}"
+
+    def prove_room(self, size: int) -> None:
+        name = f"segments/{TEMPORARY}{token_hex(12)}"
+        with self._told("write", "a segment"), open(self.folder.create(name), "wb") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, size)
+            finally:
+                self.folder.delete(name)
 
     def parquet(self, name: str) -> Any:
         with self.folder.open(self._inside(name)) as file:

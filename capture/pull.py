@@ -12,7 +12,7 @@ from dlq.archive import manifests
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
-from dlq.capture.attempt import Attempt, Awaits, Progress, Tally
+from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.capture.overlaps import named
 from dlq.connectors.base import Mode, Reading, ReadRequest
@@ -21,6 +21,7 @@ from dlq.core.settings import Source
 
 RECONNECTS_WITHOUT_PROGRESS = 2
 _WAIT_BEFORE_RECONNECT = 1.0
+_LEAST_ROOM, _BYTES_OF_LETTER = 1 << 20, 2048
 _FAILOVER_SECONDS = 30.0
 """How long a broker that was lost may stay away, until another node takes over or it is started again."""
 
@@ -193,6 +194,7 @@ class _Pull:
                 result.notes += reading.notes
                 self._write_topology(reading)
             self._awaits("archive")
+            self._store.prove_room(_room_for(reading.snapshot))
             known = Known(self._store, result.source, reading.unique_ids)
             self._awaits("broker")
             number = self._last_number + 1
@@ -251,6 +253,13 @@ class _Pull:
         result.partial = result.partial or is_open or bool(total.skipped or total.gaps)
         result.seconds = round(time.monotonic() - started, 3)
         return result
+
+
+def _room_for(letters: int | None) -> int:
+    """Bytes that the archive must have room for before a queue is asked for a letter: what is open at once,
+    as far as the number of letters tells."""
+    most = 2 * SEGMENT_BYTES
+    return most if letters is None else min(most, max(_LEAST_ROOM, letters * _BYTES_OF_LETTER))
 
 
 def checkpoint_of(store: Store, source: str, mode: str) -> dict[str, int]:

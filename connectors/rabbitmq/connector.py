@@ -151,7 +151,8 @@ class RabbitConnector:
                 raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
             notes = inspection.notes_on_stream(version)
             return self._of_stream(link, request, topology.document(), notes)
-        harm = inspection.harm_of_copy(topology) if request.mode == "copy" else None
+        harm_of = inspection.harm_of_copy if request.mode == "copy" else inspection.harm_of_drain
+        harm = harm_of(topology)
         if harm and not request.force:
             raise HarmRefused(f"source {request.source.name}: {harm}")
         notes = [

@@ -12,6 +12,7 @@ delivery on quorum queues, and a limit kills what has failed too often).
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pika import spec
@@ -20,12 +21,15 @@ from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
+from dlq.connectors.rabbitmq.amqp.table import delivery_count
 from dlq.connectors.rabbitmq.records import record_maker
 from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, PoisonMessage, UsageError
 from dlq.core.text import for_terminal
 
 IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
+_FEW_DELIVERIES = 10
+"""Where a limit leaves fewer, the first letter is asked for alone: it tells how many are left."""
 _GROWTH = 16
 _SLIDE = 8
 """Prefetches to a window: then sizes are looked at again."""
@@ -34,6 +38,10 @@ _MOST_BYTES = 64 * 2**20
 _YIELD_SECONDS = 1.0
 _STREAM_OFFSET = b"\x0fx-stream-offset"
 """The name of a header, as a table has it."""
+_NEAR_LIMIT = (
+    "{} letters of {} were near its delivery limit, by attempts that failed before: they were taken one at a "
+    "time"
+)
 _WAIT_SECONDS = 0.2
 _POLL_SECONDS = 0.01
 
@@ -90,6 +98,10 @@ class RabbitReading:
         self._durable = 0
         self._acknowledged = self._settled = 0
         self._over = False
+        limit = topology.get("delivery_limit") if topology.get("queue_type") == "quorum" else None
+        self._last_but_one = limit - 1 if isinstance(limit, int) and request.mode == "drain" else None
+        """A letter that was given back so often may be lost by the next failure but one."""
+        self._near_limit = 0
 
     @property
     def position(self) -> int:
@@ -127,15 +139,19 @@ class RabbitReading:
             if self._is_starved():
                 yield from self._waiting()
                 continue
-            came = self._link.receive(_WAIT_SECONDS)
-            idle = 0.0 if came else idle + _WAIT_SECONDS
+            before = self._received
+            self._link.receive(_WAIT_SECONDS)
             while self._take():
                 if self._is_full():
                     yield self._batch()
+            # A letter may have come with the answer to what was asked before.
+            idle = 0.0 if self._received > before else idle + _WAIT_SECONDS
             if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                 yield self._batch()
         self._stop_consuming()
         self._over = True
+        if self._near_limit:
+            self.notes = [*self.notes, _NEAR_LIMIT.format(self._near_limit, for_terminal(self._queue))]
         yield from self._rest()
 
     def _take(self) -> bool:
@@ -145,8 +161,19 @@ class RabbitReading:
             self._refuse_stream(came[0])
         self._taken += came
         self._received += len(came)
+        self._spare(came)
         self._size += sum([len(delivery.body) for delivery in came])
         return bool(came)
+
+    def _spare(self, came: Sequence[Delivery]) -> None:
+        """From the first letter whose deliveries run out, each is archived and acknowledged before another is
+        asked for: whatever ends the drain then costs one letter a delivery, not thousands."""
+        if self._last_but_one is None:
+            return
+        near = sum(delivery_count(delivery.block) >= self._last_but_one for delivery in came)
+        if near and not self._near_limit:
+            self._request = replace(self._request, careful=True)
+        self._near_limit += near
 
     def _refuse_stream(self, first: Delivery) -> None:
         """A stream forgets nothing, so a drain would never end; without rights only its header tells."""
@@ -202,7 +229,9 @@ class RabbitReading:
         if self._request.careful:
             return 1
         if not self._received:
-            return min(_FIRST_PREFETCH, rest)
+            return (
+                1 if (self._last_but_one or _FEW_DELIVERIES) < _FEW_DELIVERIES else min(_FIRST_PREFETCH, rest)
+            )
         fitting = _MOST_BYTES // max(1, self._size // self._received)
         return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
 

@@ -27,6 +27,10 @@ _PERHAPS_LIMITED = (
     "this quorum queue may have a delivery limit by policy, and looking counts as a delivery; "
     "set management_url so that dlq can see it, use --mode drain, or insist with --force"
 )
+_NO_ROOM = (
+    "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost connection) "
+    "kills the letters that it holds; raise the limit by a policy first, or insist with --force"
+)
 _UNREADABLE = "the user may not read this queue: no pull is possible"
 NO_DRAIN = "this is a stream, from which nothing can be taken: --mode copy reads what is new each time"
 _HIDES_DEATHS = (
@@ -55,6 +59,13 @@ def harm_of_copy(topology: Topology) -> str | None:
         return _LIMITED.format(limit=topology.delivery_limit)
     if topology.kind == "quorum" and not topology.policies_known:
         return _PERHAPS_LIMITED
+    return None
+
+
+def harm_of_drain(topology: Topology) -> str | None:
+    """Why a drain that is interrupted may kill letters at once; None: there is room for failures."""
+    if topology.kind == "quorum" and topology.delivery_limit is not None and topology.delivery_limit < 2:
+        return _NO_ROOM.format(limit=topology.delivery_limit)
     return None
 
 
@@ -151,8 +162,8 @@ def _harm(topology: Topology, rights: Mapping[str, bool]) -> dict[str, str]:
         return dict.fromkeys(("copy", "drain"), _UNREADABLE)
     if topology.kind == "stream":
         return {"drain": NO_DRAIN}
-    harm = harm_of_copy(topology)
-    return {"copy": harm} if harm else {}
+    found = {"copy": harm_of_copy(topology), "drain": harm_of_drain(topology)}
+    return {mode: harm for mode, harm in found.items() if harm}
 
 
 def _retention(topology: Topology) -> dict[str, Any]:

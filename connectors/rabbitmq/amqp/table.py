@@ -121,3 +121,12 @@ def stable(block: bytes, headers: Mapping[str, str]) -> bytes:
     if headers and DELIVERY_HEADERS.isdisjoint(headers):
         return block
     return edit(block, drop_headers=DELIVERY_HEADERS.__contains__)
+
+
+def delivery_count(block: bytes) -> int:
+    """How often a quorum queue has given this letter out and got it back; 0 where it says nothing
+    (`rabbit_quorum_queue`, header `x-delivery-count`)."""
+    if b"\x10x-delivery-count" not in block:
+        return 0
+    said = decode(block).headers.get("x-delivery-count", "0")
+    return int(said) if said.isdigit() else 0

@@ -1,7 +1,11 @@
 """Reading real queues: exact, lossless, and without harm."""
 
+import errno
+import os
 import threading
 import time
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +19,8 @@ from support.brokers.rabbitmq.fixtures import (
 )
 from support.connector_contract import Place, ReadingContract, drained, letters
 
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -230,3 +236,49 @@ def test_large_bodies_arrive_whole(rabbit: Rabbit) -> None:
     found = drain(rabbit, queue)
     assert [record.body_size for record in found] == [largest * 2**20, 0]
     assert found[0].body == body
+
+
+def test_drains_of_a_full_disk_cost_letters_no_delivery(
+    rabbit: Rabbit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, store = rabbit.queue("quorum", x_delivery_limit=2), LocalStore(str(tmp_path))
+    rabbit.fill(queue, 200)
+    connector = RabbitConnector(rabbit.broker())
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        for _ in range(4):
+            failed = pull(store, connector, request(queue).source, PullOptions("drain"))
+            assert "cannot write a segment in the archive" in str(failed.error)
+    assert rabbit.depth(queue) == 200
+    done = pull(store, connector, request(queue).source, PullOptions("drain"))
+    assert (done.captured, done.acknowledged, done.partial) == (200, 200, False)
+
+
+@on_rabbitmq_3
+def test_letters_near_their_delivery_limit_are_taken_one_at_a_time(rabbit: Rabbit, tmp_path: Path) -> None:
+    queue = rabbit.queue("quorum", x_delivery_limit=3)
+    rabbit.fill(queue, 20)
+    connector = RabbitConnector(rabbit.broker())
+    for _ in range(2):  # each failure gives all of them back
+        reading = connector.read(request(queue))
+        assert sum(len(batch.records) for batch in islice(reading.batches(), 20)) > 0
+        reading.close()
+    reading = connector.read(request(queue))
+    for batch in reading.batches():
+        assert len(batch.records) <= 1 or not any("limit" in note for note in reading.notes)
+        reading.acknowledge(batch.position)
+    assert (reading.snapshot, reading.position, reading.settled()) == (20, 20, 20), rabbit.depth(queue)
+    reading.close()
+
+
+def test_a_drain_that_one_failure_could_kill_is_refused(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("quorum", x_delivery_limit=1)
+    rabbit.fill(queue, 2)
+    connector = RabbitConnector(rabbit.broker())
+    with pytest.raises(HarmRefused, match="delivery limit of 1 leaves no room"):
+        connector.read(request(queue))
+    assert len(drain(rabbit, queue, force=True)) == 2
