@@ -48,9 +48,10 @@ def open_views(context: Context, with_plans: bool = False) -> "duckdb.DuckDBPyCo
     from dlq.replay import planfile, still_queued
 
     plans = planfile.made(context.store) if with_plans else ()
+    known = replays(context)  # first: it warns of a password in the clear
     queued = still_queued.queued(context.store, context.settings)
     said = audit([*events(context), *plans])
-    return connect(context.store, replays(context), audit=said, queued=queued)
+    return connect(context.store, known, audit=said, queued=queued)
 
 
 def audit(said: "Iterable[Event]") -> "pa.Table":

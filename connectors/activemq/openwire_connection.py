@@ -229,6 +229,7 @@ class OpenWireConnection:
 
     def close(self) -> None:
         """Say goodbye (ShutdownInfo) and close the socket; never raises."""
+        self.writing = unmarked  # no letter goes out any more
         with contextlib.suppress(BrokerError, OSError):
             self.send(openwire.goodbye())
         outbound.close(self._socket)

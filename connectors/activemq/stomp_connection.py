@@ -250,6 +250,7 @@ class Link:
 
     def close(self) -> None:
         """Let go of the connection in order; never raises."""
+        self.writing = unmarked  # no letter goes out any more
         with contextlib.suppress(BrokerError, OSError):
             self.send(encode("DISCONNECT", {}))
         outbound.close(self._socket)

@@ -69,6 +69,7 @@ class KafkaPublisher:
         self._alone = False
         self._has_confirmed = False
         self._lost: BrokerError | None = None
+        self._closed = False
         self._over = False
         self._writing: Writing = unmarked
 
@@ -89,6 +90,9 @@ class KafkaPublisher:
 
     def close(self) -> None:
         """Nothing that is open is sent any more."""
+        if self._closed:
+            return
+        self._closed = True
         self._guard()
         self._producer.purge()
         self._poll(0)

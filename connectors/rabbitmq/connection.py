@@ -278,7 +278,12 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
+_ANOTHER_PROTOCOL = re.compile(r"the port speaks [\w. ]+, not AMQP")
+
+
 def _reason(error: BaseException) -> str:
+    if told := _ANOTHER_PROTOCOL.search(str(error)):  # pika keeps it within the text of its own errors
+        return f"{told[0]}; look at the address"
     if isinstance(error, ssl.SSLError):
         return for_terminal(getattr(error, "verify_message", "") or error.reason or str(error))
     if isinstance(error, OSError) and error.strerror:

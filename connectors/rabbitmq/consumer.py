@@ -140,12 +140,12 @@ class RabbitReading:
                 yield from self._waiting()
                 continue
             before = self._received
-            self._link.receive(_WAIT_SECONDS)
+            came = self._link.receive(_WAIT_SECONDS)
             while self._take():
                 if self._is_full():
                     yield self._batch()
             # A letter may have come with the answer to what was asked before.
-            idle = 0.0 if self._received > before else idle + _WAIT_SECONDS
+            idle = 0.0 if came or self._received > before else idle + _WAIT_SECONDS
             if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                 yield self._batch()
         self._stop_consuming()

@@ -6,6 +6,7 @@ plain loop, measured beside it, so that a slow machine changes nothing.
 
 import base64
 import contextlib
+import gc
 import gzip
 import json
 import struct
@@ -559,10 +560,14 @@ EXPECTED = (ValueError, DlqError, frames.FrameError, amqp10_frames.FrameError)
 
 
 def seconds(decoder: Decoder, data: bytes) -> float:
+    gc.disable()  # it would look through all that the other tests of this process have left
     began = time.thread_time()
-    with contextlib.suppress(*EXPECTED):
-        decoder.read(data)
-    return time.thread_time() - began
+    try:
+        with contextlib.suppress(*EXPECTED):
+            decoder.read(data)
+        return time.thread_time() - began
+    finally:
+        gc.enable()
 
 
 def unit(size: int) -> float:
@@ -582,9 +587,11 @@ def test_no_input_costs_more_than_its_length_allows(name: str, shape: str) -> No
     decoder = DECODERS[name]
     make, a_loop = decoder.shapes[shape], unit(10**6) / 10**6
     assert seconds(decoder, make(SMALL)) < decoder.units * a_loop * (SMALL + 2**14)
-    few, many = (_least(decoder, make, size * decoder.times) for size in (SOME, MANY))
+    few = _least(decoder, make, SOME * decoder.times)
     assert few < decoder.units * a_loop * (SOME * decoder.times + 2**14)
-    assert many < GROWTH * MANY / SOME * max(few, 10**5 * a_loop)
+    bound = GROWTH * MANY / SOME * max(few, 10**5 * a_loop)
+    # What grows too fast does so each time; another process may take the caches once.
+    assert any(_least(decoder, make, MANY * decoder.times) < bound for _ in range(3))
 
 
 def _least(decoder: Decoder, make: Shape, size: int) -> float:

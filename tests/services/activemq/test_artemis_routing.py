@@ -195,7 +195,10 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
 
 
 @on_artemis
-def test_the_topology_says_after_how_many_attempts_an_address_lets_die(stomp: Place) -> None:
+def test_the_topology_says_after_how_many_attempts_an_address_lets_die(
+    stomp: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.connectors.activemq.artemis._MOST_ADDRESSES", 10_000)  # many tests share it
     make_queue(stomp, stomp.queue, stomp.queue, "ANYCAST")
     do(stomp, "addAddressSettings", stomp.queue, json.dumps({"maxDeliveryAttempts": 3}))
     management = Management(stomp.settings)

@@ -1,5 +1,6 @@
 """One letter that cannot be read is set aside and named, and the rest is taken."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,10 @@ def test_a_letter_with_headers_that_stomp_does_not_bring_out_is_named_and_the_wa
     assert taken.captured == 2
     assert isinstance(taken.error, PoisonMessage)
     assert "bytes of headers, which STOMP does not bring out; set openwire_url" in str(taken.error)
-    rest = pull(store, here.connector, here.request().source, PullOptions("drain"))
-    assert (rest.captured, rest.error) == (2, None)
+    captured, until = 0, time.monotonic() + 30  # the broker gives back in its own time what STOMP had
+    while captured < 2 and time.monotonic() < until:
+        rest = pull(store, here.connector, here.request().source, PullOptions("drain"))
+        assert rest.error is None
+        captured += rest.captured
+    assert captured == 2
     assert here.drain() == []

@@ -61,12 +61,12 @@ def lack(store: LocalStore, spark: SparkSession, python: str) -> str:
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(context, "pythonExec", python)
         with pytest.raises(UsageError) as told:
-            analyzed(store, Settings())
+            analyzed(store, Settings(), engine="spark")
     return str(told.value)
 
 
 def test_workers_get_the_rules_with_the_job(store: LocalStore, spark: SparkSession) -> None:
-    assert dict(analyze(store, Settings()).causes) == {"poison_ack": 2}
+    assert dict(analyze(store, Settings(), engine="spark").causes) == {"poison_ack": 2}
     assert not any(place.endswith("dlq.zip") for place in sys.path)
 
 
