@@ -24,21 +24,19 @@ _RUN = re.compile(r"[A-Za-z0-9+/_-]+(?:\s+[A-Za-z0-9+/_-]+)*")
 TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 """What may be base64."""
 _URL_SAFE = str.maketrans("-_", "+/")
-_HEX = re.compile(r"(?:[0-9A-Fa-f]{2}[ :-]?){6,}")
+_HEX = re.compile(r"(?:(?:0x)?[0-9A-Fa-f]{1,2}(?:[ \t,:;-]|\r?\n)*){6,}")
+_BETWEEN = re.compile(r"0x|[\s,:;-]")
 _DIGITS = re.compile(r"(?:[0-9A-Fa-f]{2})+")
-_BASE32 = re.compile(r"[A-Z2-7]{16,}")
+_BASE32 = re.compile(r"[A-Z2-7]{12,}(?:\s+[A-Z2-7]{2,})*|[a-z2-7]{12,}(?:\s+[a-z2-7]{12,})*")
 _ASCII = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
-_WIDE = (
-    ("utf-16-le", re.compile(rb"(?:[\t\n\r\x20-\x7e]\0){6,}")),
-    ("utf-16-be", re.compile(rb"(?:\0[\t\n\r\x20-\x7e]){6,}")),
-)
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 _ODD = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\t\n\r\x20-\x7e]")
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _DOTS = dict.fromkeys("\u3002\uff61\u2024", ".")
+_WIDE_PERCENT = re.compile(r"%u([0-9A-Fa-f]{4})")
 _PRINTABLE = re.compile(r"=\r?\n|=([0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(
-    r"\\(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|([0-7]{3})|(.))",
+    r"\\(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(.))",
     re.DOTALL,
 )
 _NAMED = {"n": "\n", "r": "\r", "t": "\t"}
@@ -70,8 +68,12 @@ def layers(text: str) -> Iterator[str]:
 def _decoded(text: str) -> Iterator[str]:
     plain = _spelled_out(text)
     if plain != text:
+        if _holds_packed(plain.encode("latin-1", "replace")):
+            raise Beyond
         yield plain
     for data in _bytes_in(text):
+        if _begins_packed(data):
+            raise Beyond
         if found := _text_in(data):
             yield found
 
@@ -83,10 +85,18 @@ def _spelled_out(text: str) -> str:
     if "&" in text:
         text = html.unescape(text)
     if "%" in text:
-        text = unquote_to_bytes(text).decode("utf-8", "replace")
+        text = _WIDE_PERCENT.sub(lambda code: chr(int(code[1], 16)), text)
+        text = _decoded_bytes(unquote_to_bytes(text))
     if "=" in text:
         text = _PRINTABLE.sub(lambda code: bytes.fromhex(code[1] or "").decode("latin-1"), text)
     return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
+
+
+def _decoded_bytes(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -116,9 +126,16 @@ def _bytes_in(text: str) -> Iterator[bytes]:
         if len(joined) >= 8:
             yield from _readings(joined)
     for run in _HEX.finditer(text):
-        yield bytes.fromhex(re.sub("[ :-]", "", run[0]))
+        digits = _BETWEEN.sub("", run[0])
+        yield from (bytes.fromhex(digits[start : start + (len(digits) - start) // 2 * 2]) for start in (0, 1))
     for run in _BASE32.finditer(text):
-        yield base64.b32decode(run[0][: len(run[0]) // 8 * 8])
+        letters = "".join(run[0].split()).upper()
+        yield from (_of_base32(letters[start:]) for start in range(min(8, len(letters))))
+
+
+def _of_base32(letters: str) -> bytes:
+    kept = letters[:-1] if len(letters) % 8 in (1, 3, 6) else letters
+    return base64.b32decode(kept + "=" * (-len(kept) % 8))
 
 
 def _readings(run: str) -> Iterator[bytes]:
@@ -134,10 +151,8 @@ def _text_in(data: bytes) -> str:
     """The text that bytes are, else the runs of letters in them."""
     if (text := text_of(data)) is not None:
         return text if len(text) >= _SHORTEST else ""
-    found = [run[0].decode("ascii") for run in _ASCII.finditer(data)]
-    if b"\0" in data:
-        found += [run[0].decode(encoding) for encoding, runs in _WIDE for run in runs.finditer(data)]
-    return "\n".join(found)
+    narrow = data.replace(b"\0", b"")  # UTF-16 and UTF-32 have zeros between Latin letters
+    return "\n".join(run[0].decode("ascii") for run in _ASCII.finditer(narrow))
 
 
 def text_of(data: bytes) -> str | None:
@@ -171,6 +186,10 @@ def _is_name(part: str) -> bool:
 def _begins_packed(data: bytes) -> bool:
     """Whether it is packed, perhaps behind some other bytes."""
     return any(data.startswith(CLOSED, at) or _inflates(data[at:], 15) for at in range(4))
+
+
+def _holds_packed(data: bytes) -> bool:
+    return any(mark in data for mark in CLOSED) or _begins_packed(data)
 
 
 def _inflates(data: bytes, wbits: int) -> bool:

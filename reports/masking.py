@@ -304,10 +304,10 @@ class Masker:
     def _header(self, name: str, value: Any) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
             return MASKED
-        return self._nested(value) if isinstance(value, Mapping | list | tuple) else self._member(name, value)
+        return self._member(name, value) if isinstance(value, str) else self._nested(value)
 
     def _nested(self, value: Any) -> Any:
-        """A header that is an object or a list: masked like the JSON text that it was."""
+        """A header that is no text: masked like the JSON text that it was."""
         masked = self.text(json.dumps(value, ensure_ascii=False))
         try:
             return json.loads(masked)

@@ -5,6 +5,7 @@ import bz2
 import gzip
 import json
 import lzma
+import textwrap
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -313,13 +314,39 @@ SPELLED: Mapping[str, str] = {
     "hexadecimal": MAIL.encode().hex(),
     "gzip in hexadecimal": gzip.compress(MAIL.encode()).hex(),
     "hexadecimal with blanks": MAIL.encode().hex(" "),
+    "hexadecimal glued to a digit": "d" + MAIL.encode().hex(),
+    "hexadecimal with commas": MAIL.encode().hex(","),
+    "hexadecimal with 0x": ", ".join(f"0x{c:x}" for c in MAIL.encode()),
+    "hexadecimal in lines": f"{MAIL.encode().hex()[:19]}\n{MAIL.encode().hex()[19:]}",
+    "zlib in hexadecimal with colons": zlib.compress(MAIL.encode()).hex(":"),
+    "gzip in hexadecimal glued to a digit": "d" + gzip.compress(MAIL.encode()).hex(),
+    "gzip by percent": "".join(f"%{c:02x}" for c in gzip.compress(MAIL.encode())),
+    "gzip in escapes": "".join(f"\\x{c:02x}" for c in gzip.compress(MAIL.encode())),
+    "UTF-32 in hexadecimal": MAIL.encode("utf-32-le").hex(),
+    "UTF-32 in base64": base64.b64encode(MAIL.encode("utf-32-be")).decode(),
+    "gzip in short lines of base64": "\n".join(
+        textwrap.wrap(base64.b64encode(gzip.compress(MAIL.encode())).decode(), 8)
+    ),
+    "short octal escapes": MAIL.replace("@", "\\100").replace(".", "\\56"),
+    "JavaScript's escape()": MAIL.replace("@", "%u0040"),
     "base32": base64.b32encode(MAIL.encode()).decode(),
+    "base32 in small letters": base64.b32encode(MAIL.encode()).decode().lower(),
+    "base32 glued to letters": "ID" + base64.b32encode(MAIL.encode()).decode(),
+    "base32 in lines": "\n".join(textwrap.wrap(base64.b32encode(MAIL.encode()).decode(), 12)),
+    "gzip in base32": base64.b32encode(gzip.compress(MAIL.encode())).decode(),
     "a card with dots": "4111.1111.1111.1111",
     "a card with odd blanks": "4111\u00a01111\u20091111\u20031111",
     "a card in wide digits": "４１１１１１１１１１１１１１１１",
     "a card in Arabic digits": "".join(chr(0x660 + int(c)) for c in "4111111111111111"),
     "a card with dashes": "4111–1111–1111–1111",
 }
+
+
+@pytest.mark.parametrize("number", [4111111111111111, 4111111111111111.0])
+def test_a_header_that_is_a_number_may_be_a_card(number: float) -> None:
+    masked = Masker().document({"headers": {"card": number, "tries": 3, "ok": True, "none": None}})
+    assert "4111" not in str(masked)
+    assert masked["headers"] | {"card": ""} == {"card": "", "tries": 3, "ok": True, "none": None}
 
 
 @pytest.mark.parametrize("how", SPELLED)
