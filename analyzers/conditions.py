@@ -35,30 +35,39 @@ FUNCTIONS = {
 _MAY = _WORDS | {kind for kind in FUNCTIONS.values() if kind != "Anonymous"}
 
 
+_SUBSTITUTED = "${"
+"""Spark puts what the environment and its configuration say in the place of `${...}`, in literals, too."""
+
+
 def condition(rule: Rule, dialect: str = "spark") -> str:
     """The rule's condition, which is Spark SQL, as an engine gets it. Raises ConfigError for one that cannot
     be read, or that uses what is on no list."""
-    from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
     try:
-        parsed = parse_one(rule.where, dialect="spark")
+        return _rewritten(rule, dialect)
     except (SqlglotError, RecursionError) as error:
         told = getattr(error, "errors", None) or [{}]
         why = told[0].get("description") or "it is too deep or no SQL"
         raise ConfigError(f"rule {rule.name!r}: where = {rule.where!r} is no condition: {why}") from error
+
+
+def _rewritten(rule: Rule, dialect: str) -> str:
+    from sqlglot import exp, parse_one
+
+    parsed = parse_one(rule.where, dialect="spark")
     for node in parsed.walk():
         kind = type(node).__name__
         known = node.name.lower() in FUNCTIONS if isinstance(node, exp.Anonymous) else kind in _MAY
-        if not known:
+        if not known or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
             used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")
             raise ConfigError(
                 f"rule {rule.name!r}: where uses {used[:80]}; a rule may use comparisons, columns and "
                 f"{', '.join(FUNCTIONS)}"
             )
-    if dialect != "spark":
-        parsed = parsed.transform(_without_exists)
-    return parsed.sql(dialect=dialect, comments=False)
+    if dialect == "spark":
+        return parsed.sql(dialect=dialect, comments=False).replace(_SUBSTITUTED, "\\u0024{")
+    return parsed.transform(_without_exists).sql(dialect=dialect, comments=False)
 
 
 def _without_exists(node: "exp.Expression") -> "exp.Expression":

@@ -26,6 +26,7 @@ SAME = {
     "get_json_object(body_text, '$.a.b') = 'c'": True,
     "array_contains(map_keys(headers), 'x-tenant')": True,
     "origin = 'o\\'rders'": False,
+    "concat('$', '{env:PATH}') = '${env:PATH}'": True,
     "startswith(origin, 'ord') and contains(origin, 'der') and instr(origin, 'd') = 3": True,
 }
 """Condition -> what it is for the letter below."""

@@ -37,11 +37,20 @@ from dlq.core.errors import ConfigError
         "from reflect('a')",
         "",
         "(" * 5000,
+        "a" + ".b" * 2000,
+        "a" + "::int" * 2000,
+        "`${env:HOME}` = 'x'",
     ],
 )
 def test_what_is_on_no_list_is_refused_however_it_is_spelled(where: str) -> None:
     with pytest.raises(ConfigError, match="rule 'mine'"):
         condition(rule(where))
+
+
+def test_spark_finds_no_variable_to_put_into_a_condition() -> None:
+    made = condition(rule("origin = '${env:HOME}' or r'\\${system:user.home}' rlike \"${x}\""))
+    assert "${" not in made
+    assert made.count(r"\u0024{") == 3
 
 
 def test_the_refusal_names_what_may_be_used() -> None:
