@@ -43,6 +43,11 @@ class Finding:
         """Why a pull as it is configured would be refused."""
         return None if self.inspection is None else self.inspection.harm.get(self.source.mode)
 
+    @property
+    def left_out(self) -> str | None:
+        """What a pull as it is configured could not take, of a pattern of which it takes the rest."""
+        return None if self.inspection is None else self.inspection.leaves_out.get(self.source.mode)
+
 
 def complaints(findings: Sequence[Finding]) -> list[str]:
     """A line for each problem, with the sources that have it."""
@@ -51,6 +56,11 @@ def complaints(findings: Sequence[Finding]) -> list[str]:
         (f"a pull as configured ({each.source.mode}) would be refused", each)
         for each in findings
         if each.refused
+    ]
+    problems += [
+        (f"a pull as configured ({each.source.mode}) leaves out {each.left_out}", each)
+        for each in findings
+        if each.left_out
     ]
     return [f"{names}: {text}" for text, names in _by_text(problems).items()]
 

@@ -308,6 +308,8 @@ class Inspection:
     harm: Mapping[str, str] = field(default_factory=dict)
     """Mode -> why it is refused without --force."""
     warnings: Sequence[str] = ()
+    leaves_out: Mapping[str, str] = field(default_factory=dict)
+    """Mode -> the queues of a pattern that it cannot take, and why; it takes the others."""
 
 
 class DeadLetterPlace(NamedTuple):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dlq.connectors.base import Batch, Mode
+from dlq.core.errors import OF_ONE_MEMBER, DlqError
 from dlq.core.text import for_terminal
 
 _NAMED = 20
@@ -90,14 +91,24 @@ class ChainReading:
         shared: Mapping[str, Any] | None = None,
         why_incomplete: WhyIncomplete | None = None,
         kept: Kept | None = None,
+        unread: Mapping[str, DlqError] | None = None,
     ) -> None:
-        """`shared` is topology that belongs to no queue alone."""
+        """`shared` is topology that belongs to no queue alone; `unread` are queues that cannot be read, and
+        why: they are named, and the reading is not complete. Raises the first of these errors where no
+        queue is left."""
+        self._unread = dict(unread or {})
+        self._members = len(scans) + len(self._unread)
+        self._raise_if_none_is_left()
         self._why_incomplete, self._kept = why_incomplete, kept
         self._scans, self._mode, self._limit = scans, mode, limit
         self._open: list[tuple[int, Part]] = []
         depths = [scan.depth for scan in scans if scan.depth is not None]
         self.snapshot = sum(depths) if len(depths) == len(scans) else None
-        self.notes: Sequence[str] = [*_names(scans), *dict.fromkeys(n for scan in scans for n in scan.notes)]
+        self.notes: Sequence[str] = [
+            *_names(scans),
+            *dict.fromkeys(n for scan in scans for n in scan.notes),
+            *(unread_note(queue, why) for queue, why in self._unread.items()),
+        ]
         self.topology: Mapping[str, Any] = {**(shared or {}), "queues": [scan.topology for scan in scans]}
         self.complete = False
         self._settled = 0
@@ -105,17 +116,25 @@ class ChainReading:
     def batches(self) -> Iterator[Batch]:
         """One queue after another. Positions go on over the queues."""
         base = seen = 0
-        complete = True
+        complete = not self._unread
         for scan in self._scans:
             if scan.depth == 0:
                 continue
             rest = None if self._limit is None else self._limit - seen
             if rest == 0:
                 break
-            reading = scan.begin(rest)
-            self._open.append((base, reading))
-            for batch in reading.batches():
-                yield batch._replace(position=base + batch.position)
+            reading: Part | None = None
+            try:
+                reading = scan.begin(rest)
+                self._open.append((base, reading))
+                for batch in reading.batches():
+                    yield batch._replace(position=base + batch.position)
+            except OF_ONE_MEMBER as error:
+                if reading is not None:
+                    self._give_up(reading, error)
+                self._pass_over(scan.queue, error)
+                complete = False
+                continue
             base += reading.position
             seen += reading.seen
             complete = complete and reading.complete
@@ -126,6 +145,24 @@ class ChainReading:
                 reading.close()
                 self._open.pop()
         self.complete = complete
+
+    def _give_up(self, reading: Part, error: DlqError) -> None:
+        """Close the reading that was opened last. Raises the error where it has given letters, which are not
+        acknowledged yet."""
+        if reading.position:
+            raise error
+        self._open.pop()
+        reading.close()
+
+    def _pass_over(self, queue: str, error: DlqError) -> None:
+        """Go on without a queue. Raises the error where it is all that there is."""
+        self._unread[queue] = error
+        self._raise_if_none_is_left()
+        self.notes = [*self.notes, unread_note(queue, error)]
+
+    def _raise_if_none_is_left(self) -> None:
+        if self._unread and len(self._unread) >= self._members:
+            raise next(iter(self._unread.values()))
 
     def acknowledge(self, position: int) -> None:
         """Each open reading gets its share of the position."""
@@ -149,6 +186,11 @@ class ChainReading:
             reading.close()
         if self._kept is not None and self._settled:
             self.notes = [*self.notes, *self._kept(self._settled)]
+
+
+def unread_note(queue: str, why: object) -> str:
+    """Which queue of a pattern is left out, and why."""
+    return f"not read: {for_terminal(queue)}: {why}"
 
 
 def _names(scans: Sequence[Scan]) -> list[str]:

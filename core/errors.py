@@ -7,9 +7,11 @@
      │    └── FormatTooNew     the archive was written by a newer dlq
      ├── BrokerError           the broker said no, or nothing (exit 4)
      │    ├── Unreachable      no connection
+     │    │    └── NodeDown    the broker answers, but not for what lies on one node
      │    ├── AccessDenied     wrong password, or a right is missing
      │    ├── NotFound         no such virtual host, queue, topic or group
      │    └── ConnectionLost   the connection ended in the middle of the work
+     │         └── NoLeader    nobody serves one queue or partition now
      ├── PoisonMessage         one message cannot be read by this protocol and stops the drain (exit 3)
      ├── ArchiveError          the archive cannot be written or read (exit 3: what was done is safe)
      │    └── LedgerUnreachable  no connection to the ledger's server, or wrong credentials (exit 4)
@@ -57,6 +59,18 @@ class NotFound(BrokerError):
 
 class ConnectionLost(BrokerError):
     """The connection ended while work was under way; nothing unacknowledged is lost."""
+
+
+class NodeDown(Unreachable):
+    """The broker answers, but the node on which one queue lies does not."""
+
+
+class NoLeader(ConnectionLost):
+    """The broker answers, but one queue or partition has nobody who serves it."""
+
+
+OF_ONE_MEMBER = (AccessDenied, NotFound, HarmRefused, NodeDown, NoLeader)
+"""What stops the reading of one queue among several, and says nothing of the others."""
 
 
 class PoisonMessage(DlqError):

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from dlq.connectors.base import Inspection
     from dlq.core.settings import Source
 
-_COLUMNS = ("source", "version", "depth", "facts", "changes", "harm", "warnings", "error", "oldest")
+_COLUMNS = (
+    "source", "version", "depth", "facts", "changes", "harm", "leaves_out", "warnings", "error", "oldest",
+)  # fmt: skip
 _AT_ONCE = 4
 
 
@@ -37,9 +39,9 @@ def doctor(
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
-    Ends with 3 where a pull, in the mode that the source is configured for, would be refused. Of one source
-    it shows limits, rights and bindings, too (of several with -v), and where pulled letters wait the age of
-    the oldest. Warns of a ledger that is gone, or on a server that may forget what was sent.
+    Ends with 3 where a pull, in the mode that the source is configured for, would be refused, or
+    would leave out a queue of a pattern. Of one source it shows limits, rights and bindings, too (of several
+    with -v), and where pulled letters wait the age of the oldest. Warns of a ledger that is gone, or on a server that may forget what was sent.
 
     Example: dlq doctor orders
     """
@@ -62,7 +64,7 @@ def doctor(
             context.emit(each)
     if errors:
         return code_of(errors[0]) if len(errors) == looked_at else ExitCode.PARTLY
-    return ExitCode.PARTLY if any(finding.refused for finding in findings) else ExitCode.DONE
+    return ExitCode.PARTLY if any(f.refused or f.left_out for f in findings) else ExitCode.DONE
 
 
 def _look(context: Context, chosen: "Sequence[Source]") -> tuple[list[Finding], list[DlqError]]:

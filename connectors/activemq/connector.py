@@ -46,9 +46,9 @@ from dlq.connectors.base import (
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import ChainReading, Kept, WhyIncomplete
+from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
-from dlq.core.errors import ConfigError, HarmRefused
+from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
@@ -107,16 +107,26 @@ class ActiveMQConnector:
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
         names = self._queues.named(queue_of(request.source))
-        for name in () if request.force else names:
-            if why := harm(self._queues, name, request.mode):
-                raise HarmRefused(f"{why}. Insist with --force")
-        scans = [scan_of(self._broker, self._queues, request, name, self._amqp) for name in names]
+        scans: dict[str, Scan] = {}
+        unread: dict[str, DlqError] = {}
+        for name in names:
+            try:
+                scans[name] = self._scan(request, name)
+            except OF_ONE_MEMBER as error:
+                unread[name] = error
         ways, silent = self._queues.ways_of_the_dead(), self._why_silent(request)
-        kept = self._not_removed(names) if request.mode == "drain" else None
-        reading = ChainReading(scans, request.mode, request.limit, ways, silent, kept)
+        kept = self._not_removed(list(scans)) if request.mode == "drain" else None
+        chain = list(scans.values())
+        reading = ChainReading(chain, request.mode, request.limit, ways, silent, kept, unread)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridged(self._queues)]
         return reading
+
+    def _scan(self, request: ReadRequest, queue: str) -> Scan:
+        why = None if request.force else harm(self._queues, queue, request.mode)
+        if why:
+            raise HarmRefused(f"{why}. Insist with --force")
+        return scan_of(self._broker, self._queues, request, queue, self._amqp)
 
     def _not_removed(self, names: Sequence[str]) -> Kept:
         """An acknowledgement that is answered is no removal: the broker's count of what was taken tells."""

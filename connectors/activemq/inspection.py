@@ -47,13 +47,15 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
     found = {name: queues.facts(name) for name in names}
     known = [facts for facts in found.values() if facts is not None]
     artemis = kind == "artemis"
+    against = _against(queues, names)
     changes = {"copy": TAKE_BACK_ARTEMIS if artemis else BROWSE, "drain": DRAIN}
     return Inspection(
         version=f"{'Artemis' if artemis else 'ActiveMQ'} {version}",
         depth=sum(facts.depth for facts in known) if len(known) == len(found) else None,
         facts=_facts(found, known),
         changes=changes,
-        harm=_harm(queues, names, artemis),
+        harm=_harm(against, artemis, len(names)),
+        leaves_out=_left_out(against, artemis, len(names)),
         warnings=[
             *_warnings(artemis, known, queues.trouble, _why_unknown(queues)),
             *([] if by_openwire else [_EMPTY_BODIES]),
@@ -64,11 +66,24 @@ def inspection(queues: Queues, queue: str, kind: str, version: str, by_openwire:
     )
 
 
-def _harm(queues: Queues, names: Sequence[str], artemis: bool) -> dict[str, str]:
-    found: dict[Mode, list[str]] = {"copy": [ARTEMIS_COPY] if artemis else [], "drain": []}
-    for mode, said in found.items():
-        said += [why for name in names if (why := harm(queues, name, mode))]
+def _against(queues: Queues, names: Sequence[str]) -> Mapping[Mode, list[str]]:
+    """Mode -> why single queues are not read in it."""
+    modes: tuple[Mode, ...] = ("copy", "drain")
+    return {mode: [why for name in names if (why := harm(queues, name, mode))] for mode in modes}
+
+
+def _harm(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict[str, str]:
+    """A mode is refused where no queue is left to be read."""
+    found = {mode: said if len(said) == queues else [] for mode, said in against.items()}
+    if artemis:
+        found["copy"] = [ARTEMIS_COPY, *against["copy"]]
     return {mode: "; ".join(said) for mode, said in found.items() if said}
+
+
+def _left_out(against: Mapping[Mode, list[str]], artemis: bool, queues: int) -> dict[str, str]:
+    """What is read in a mode without some of the queues."""
+    refused = _harm(against, artemis, queues)
+    return {mode: "; ".join(said) for mode, said in against.items() if said and mode not in refused}
 
 
 def _effects(queues: Queues, names: Sequence[str]) -> list[str]:

@@ -26,6 +26,7 @@ from dlq.core.errors import (
     ConfigError,
     ConnectionLost,
     DlqError,
+    NodeDown,
     NotFound,
     Unreachable,
     UsageError,
@@ -192,6 +193,8 @@ def may(new_channel: Callable[[], Any], attempt: Callable[[Any], object]) -> boo
 
 _NODE_IS_DOWN = re.compile("is down or inaccessible|due to timeout|process is stopped")
 """3.10 says so at once, 4.3 after a minute in which it might have come back, the last while a node ends."""
+_IN_USE = "exclusive use"
+"""With a 403: another consumer has the queue for itself alone."""
 _LIES_ON_A_NODE = "the node that it lies on is down or cut off; its letters are there again when that is back"
 
 _LOST = (exceptions.ConnectionWrongStateError, exceptions.ConnectionClosed, exceptions.StreamLostError)
@@ -213,7 +216,7 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
     if code == 530 and "not found" in text:
         return NotFound(f"{where}: there is no such virtual host: {said}")
     if code == 404 and _NODE_IS_DOWN.search(text):
-        return Unreachable(f"{where}: {said}; {_LIES_ON_A_NODE}")
+        return NodeDown(f"{where}: {said}; {_LIES_ON_A_NODE}")
     if code == 540:
         return UsageError(f"{where}: the broker cannot do this with a queue of this type (a stream?): {said}")
     if code == 406 and "timed out" in text:
@@ -221,7 +224,7 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
             f"{where}: the broker's consumer timeout ran out before the letters were acknowledged; "
             f"use a smaller --limit or a longer consumer_timeout: {said}"
         )
-    hint = f"; {_HINTS[code]}" if code in _HINTS else ""
+    hint = f"; {_HINTS[405 if _IN_USE in text else code]}" if code in _HINTS else ""
     return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
 
 

@@ -1,5 +1,6 @@
 """RabbitMQ: the connector. `consumer` reads, `publisher` sends."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,12 +45,11 @@ from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
-from dlq.connectors.rabbitmq.topology import lasting, learn_apart, version_of
-from dlq.core.errors import DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
+from dlq.connectors.rabbitmq.topology import VirtualHost, lasting, learn_apart, version_of
+from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Source
-from dlq.core.text import for_terminal
 
 _MESSAGE_CONTAINERS = (3, 13)
 """Since then the broker converts messages between protocols when it delivers them."""
@@ -99,20 +99,27 @@ class RabbitConnector:
         pattern = request.source.queue or ""
         if not is_pattern(pattern):
             return self._read_one(request)
-        names, notes = queue_pattern.resolve(self._broker, pattern)
-        scans = [self._scan(request, name) for name in names]
-        reading = ChainReading(scans, request.mode, request.limit, queue_pattern.of_the_host(scans))
+        names, notes, host = queue_pattern.resolve(self._broker, pattern)
+        started = time.monotonic()
+        scans: list[queue_pattern.QueueScan] = []
+        unread: dict[str, DlqError] = {}
+        for name in names:
+            try:
+                scans.append(self._scan(request, name, host, started))
+            except OF_ONE_MEMBER as error:
+                unread[name] = error
+        shared = queue_pattern.of_the_host(scans)
+        reading = ChainReading(scans, request.mode, request.limit, shared, unread=unread)
         reading.notes = [*reading.notes, *notes]
         return reading
 
-    def _scan(self, request: ReadRequest, queue: str) -> queue_pattern.QueueScan:
+    def _scan(
+        self, request: ReadRequest, queue: str, host: VirtualHost, started: float
+    ) -> queue_pattern.QueueScan:
         """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
         to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
-        try:
-            seen = self._read_one(alone)
-        except HarmRefused as refused:
-            raise HarmRefused(f"{refused} (queue {for_terminal(queue)})") from refused
+        seen = self._read_one(alone, host, started)
         seen.close()
         depth = seen.snapshot or 0
 
@@ -122,10 +129,12 @@ class RabbitConnector:
 
         return queue_pattern.QueueScan(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
 
-    def _read_one(self, request: ReadRequest) -> RabbitReading | TwoWayReading | StreamReading:
+    def _read_one(
+        self, request: ReadRequest, host: VirtualHost | None = None, since: float | None = None
+    ) -> RabbitReading | TwoWayReading | StreamReading:
         link = self._link()
         try:
-            return self._reading(link, request)
+            return self._reading(link, request, host, since)
         except LinkLostError as error:
             link.close()
             raise as_our_error(pika.exceptions.StreamLostError(str(error)), self._broker) from error
@@ -141,11 +150,13 @@ class RabbitConnector:
             return error
         return NotFound(f"{error}{discovery.meant(self._broker, source.queue or '')}")
 
-    def _reading(self, link: Link, request: ReadRequest) -> RabbitReading | TwoWayReading | StreamReading:
+    def _reading(
+        self, link: Link, request: ReadRequest, host: VirtualHost | None, since: float | None
+    ) -> RabbitReading | TwoWayReading | StreamReading:
         queue = request.source.queue or ""
         found = _state(link, queue)
         version = link.server_version
-        topology = learn_apart(self._broker, queue, version)
+        topology = learn_apart(self._broker, queue, version, host)
         if topology.kind == "stream":
             if request.mode == "drain":
                 raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
@@ -161,7 +172,8 @@ class RabbitConnector:
         ]
         depth = found.message_count
         if topology.kind == "quorum":
-            depth = lasting(lambda: int(_state(link, queue).message_count)) or self._proven_depth(link, queue)
+            depth = lasting(lambda: int(_state(link, queue).message_count), since)
+            depth = depth or self._proven_depth(link, queue)
         return self._scanning(link, request, depth, topology.document(), notes)
 
     def _of_stream(

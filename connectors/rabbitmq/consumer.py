@@ -23,7 +23,7 @@ from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp.table import delivery_count
 from dlq.connectors.rabbitmq.records import record_maker
-from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, PoisonMessage, UsageError
+from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NoLeader, PoisonMessage, UsageError
 from dlq.core.text import for_terminal
 
 IDLE_SECONDS = 3.0
@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.01
 
 def is_empty(link: Link, queue: str) -> bool:
     """Whether the leader of a quorum queue says so: it is asked for a letter, and one that comes goes back.
-    The link is of no use for a reading afterwards. Raises ConnectionLost where no leader answers.
+    The link is of no use for a reading afterwards. Raises NoLeader where no leader answers.
 
     A queue with a single active consumer refuses, which is the leader's answer, too.
     """
@@ -58,7 +58,7 @@ def is_empty(link: Link, queue: str) -> bool:
     except AccessDenied:
         return True
     except PoisonMessage as error:  # 541: it waited for a leader
-        raise ConnectionLost(f"the queue {for_terminal(queue)} has no leader that answers") from error
+        raise NoLeader(f"the queue {for_terminal(queue)} has no leader that answers") from error
     if isinstance(found, spec.Basic.GetOk):
         link.send(spec.Basic.Nack(delivery_tag=found.delivery_tag, requeue=True))
         return False

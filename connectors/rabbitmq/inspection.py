@@ -7,7 +7,7 @@ from typing import Any
 from dlq.connectors.base import Inspection
 from dlq.connectors.rabbitmq.connection import may, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.topology import Topology, lasting, learn, version_of
+from dlq.connectors.rabbitmq.topology import Topology, VirtualHost, lasting, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
 
 _DRAIN = "drain removes the letters, each only after it is durable in the archive"
@@ -32,6 +32,7 @@ _NO_ROOM = (
     "kills the letters that it holds; raise the limit by a policy first, or insist with --force"
 )
 _UNREADABLE = "the user may not read this queue: no pull is possible"
+_HELD = "a consumer has this queue for itself alone: no pull gets a letter while it is there"
 NO_DRAIN = "this is a stream, from which nothing can be taken: --mode copy reads what is new each time"
 _HIDES_DEATHS = (
     "RabbitMQ before 3.13.3 shows no x-death of a stream's letters over AMQP 0-9-1: what they died of, and "
@@ -114,16 +115,21 @@ def _consumers(number: int) -> str:
     return "1 other consumer takes" if number == 1 else f"{number} other consumers take"
 
 
-def inspect(broker: RabbitBroker, queue: str) -> Inspection:
-    """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
+def inspect(
+    broker: RabbitBroker, queue: str, host: VirtualHost | None = None, since: float | None = None
+) -> Inspection:
+    """Look at a queue without taking a message. Where it is one of many, `host` is known and the look
+    began at `since`. Raises BrokerError when the queue is not there."""
     with open_connection(broker) as connection:
         version = str(connection._impl.server_properties["version"])
         declared = connection.channel().queue_declare(queue, passive=True).method
-        topology = learn(broker, queue, version, connection.channel)
+        topology = learn(broker, queue, version, connection.channel, host)
         depth = declared.message_count
         if topology.kind == "quorum":
             channel = connection.channel()
-            depth = lasting(lambda: int(channel.queue_declare(queue, passive=True).method.message_count))
+            depth = lasting(
+                lambda: int(channel.queue_declare(queue, passive=True).method.message_count), since
+            )
         rights = {
             "read": may(connection.channel, _try_to_read(queue)),
             "write to the default exchange": may(connection.channel, _try_to_write),
@@ -160,6 +166,8 @@ def _inspection(
 def _harm(topology: Topology, rights: Mapping[str, bool]) -> dict[str, str]:
     if not rights["read"]:
         return dict.fromkeys(("copy", "drain"), _UNREADABLE)
+    if topology.held:
+        return dict.fromkeys(("copy", "drain"), _HELD)
     if topology.kind == "stream":
         return {"drain": NO_DRAIN}
     found = {"copy": harm_of_copy(topology), "drain": harm_of_drain(topology)}

@@ -10,7 +10,7 @@ from dlq.connectors.base import Limits, Target, least
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.consumption import receivers, told
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.topology import learn_apart
+from dlq.connectors.rabbitmq.topology import VirtualHost, known_host, learn_apart
 from dlq.core.text import for_terminal
 
 _LOCKED = 405
@@ -30,7 +30,8 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
     shown = told(broker, names)[0]
     with open_connection(broker) as connection:
         depths = dict(_depths(connection, names))
-    known = {name: _of_queue(broker, name, depths[name], shown.get(name, {})) for name in sorted(names)}
+    host = known_host(broker)
+    known = {name: _of_queue(broker, name, depths[name], shown.get(name, {}), host) for name in sorted(names)}
     return {target: least([known[name] for name in queues]) for target, queues in reached.items()}
 
 
@@ -45,13 +46,15 @@ def _depths(connection: pika.BlockingConnection, names: Iterable[str]) -> Iterab
             yield name, None if refused.reply_code == _LOCKED else 0
 
 
-def _of_queue(broker: RabbitBroker, name: str, depth: int | None, shown: Mapping[str, Any]) -> Limits:
+def _of_queue(
+    broker: RabbitBroker, name: str, depth: int | None, shown: Mapping[str, Any], host: VirtualHost | None
+) -> Limits:
     shows = for_terminal(name)
     own = "is exclusive" if depth is None else None
     own = own or next((said for key, said in _LIVES_WITH.items() if shown.get(key)), None)
     if own:
         return Limits(temporary=f"queue {shows} {own}: it ends with its consumers")
-    found = learn_apart(broker, name, "")
+    found = learn_apart(broker, name, "", host)
     overflow = str(found.setting("overflow") or "drop-head")
     if found.setting("message-ttl") == 0:
         return Limits(0, None, f"queue {shows} ends what nobody takes at once (message-ttl 0)")

@@ -1,7 +1,7 @@
 """A source that is a pattern over the queues of a RabbitMQ virtual host, which its management API lists."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,10 +9,10 @@ from dlq.connectors.base import Inspection
 from dlq.connectors.chain import Part
 from dlq.connectors.rabbitmq import inspection
 from dlq.connectors.rabbitmq.description import RabbitBroker
-from dlq.connectors.rabbitmq.management import Management
 from dlq.connectors.rabbitmq.patterns import matches
+from dlq.connectors.rabbitmq.topology import VirtualHost, virtual_host
 from dlq.connectors.rabbitmq.witness import queue_of
-from dlq.core.errors import NotFound
+from dlq.core.errors import OF_ONE_MEMBER, DlqError, NotFound
 from dlq.core.text import for_terminal
 
 _SUMMED = ("letters ready", "letters held by consumers", "consumers")
@@ -25,6 +25,7 @@ class Found(NamedTuple):
 
     names: Sequence[str]
     notes: Sequence[str]
+    host: VirtualHost
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,15 @@ class QueueScan:
 
 def resolve(broker: RabbitBroker, pattern: str) -> Found:
     """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
-    with closing(Management(broker)) as management:
-        listed = management.get_all("queues", management.vhost, columns="name,type,exclusive")
-    found = {str(one.get("name")): one for one in listed if matches(str(one.get("name")), pattern)}
+    host = virtual_host(broker)
+    found = {name: one for name, one in host.queues.items() if matches(name, pattern)}
     left_out = {name: reason for name, one in found.items() if (reason := _why_not(name, one))}
     names = sorted(found.keys() - left_out.keys())
     said = ", ".join(for_terminal(f"{name} ({reason})") for name, reason in sorted(left_out.items()))
     notes = [f"left out of {pattern!r}: {said}"] if left_out else []
     if not names:
         raise NotFound("; ".join([f"brokers.{broker.name} has no queue that matches {pattern!r}", *notes]))
-    return Found(names, notes)
+    return Found(names, notes, host)
 
 
 def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
@@ -67,17 +67,22 @@ def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
 
 def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
     """What the queues' topologies say of the virtual host as a whole."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in _OF_THE_HOST}
-    for scan in scans:
-        for name in _OF_THE_HOST:
-            found[name] |= scan.topology.get(name) or {}
-    return found
+    return next(({name: scan.topology.get(name) or {} for name in _OF_THE_HOST} for scan in scans), {})
 
 
 def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
     """Look at all queues of a pattern. Raises NotFound, BrokerError."""
-    names, notes = resolve(broker, pattern)
-    seen = {name: inspection.inspect(broker, name) for name in names}
+    names, notes, host = resolve(broker, pattern)
+    started = time.monotonic()
+    seen: dict[str, Inspection] = {}
+    unread: dict[str, DlqError] = {}
+    for name in names:
+        try:
+            seen[name] = inspection.inspect(broker, name, host, started)
+        except OF_ONE_MEMBER as error:
+            unread[name] = error
+    if not seen:
+        raise next(iter(unread.values()))
     first = next(iter(seen.values()))
     return Inspection(
         version=first.version,
@@ -85,6 +90,7 @@ def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
         facts={"version": first.version, "queues": ", ".join(names), **_facts(list(seen.values()))},
         changes={mode: _distinct(one.changes[mode] for one in seen.values()) for mode in first.changes},
         harm=_harm(seen),
+        leaves_out=_left_out(seen, unread),
         warnings=[*_warnings(seen), *notes],
     )
 
@@ -103,12 +109,19 @@ def _distinct(texts: Iterable[str]) -> str:
 
 
 def _harm(seen: Mapping[str, Inspection]) -> dict[str, str]:
-    """A pull stops at the first queue that refuses its mode."""
-    harm: dict[str, str] = {}
-    for name, one in seen.items():
-        for mode, why in one.harm.items():
-            harm.setdefault(mode, f"{name}: {why}")
-    return harm
+    """A mode is refused where every queue refuses it."""
+    first = next(iter(seen.values()))
+    return {mode: why for mode, why in first.harm.items() if all(mode in one.harm for one in seen.values())}
+
+
+def _left_out(seen: Mapping[str, Inspection], unread: Mapping[str, DlqError]) -> dict[str, str]:
+    """What a pull in each mode reads the others without."""
+    found: dict[str, list[str]] = {mode: [] for one in seen.values() for mode in one.changes}
+    for mode, said in found.items():
+        said += [f"{for_terminal(name)}: {one.harm[mode]}" for name, one in seen.items() if mode in one.harm]
+        said += [f"{for_terminal(name)}: {why}" for name, why in unread.items()]
+    refused = _harm(seen)
+    return {mode: "; ".join(said) for mode, said in found.items() if said and mode not in refused}
 
 
 def _warnings(seen: Mapping[str, Inspection]) -> list[str]:

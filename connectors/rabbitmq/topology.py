@@ -8,6 +8,7 @@ with 406 and a text that names one difference; answering each of them ends in th
 import re
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,7 @@ _NOT_SEEN_YET = (
     "the management API does not know the queue's policies: it is new (look again in 10 s), or statistics "
     "are switched off (management_agent.disable_metrics_collector)"
 )
+_COLUMNS = "name,type,exclusive,arguments,effective_policy_definition,messages_unacknowledged"
 _FLAGS = ("durable", "auto_delete", "exclusive")
 
 
@@ -53,6 +55,8 @@ class Topology:
     """The limits of all quorum queues of the virtual host that have one, by queue."""
     dead_letter_exchanges: Mapping[str, str] = field(default_factory=dict)
     """The dead-letter exchanges of all queues of the virtual host that have one, by queue."""
+    held: bool = False
+    """A consumer has the queue for itself alone."""
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
@@ -103,17 +107,63 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", text)[:3])
 
 
-def learn(broker: RabbitBroker, queue: str, version: str, new_channel: Callable[[], Any] | None) -> Topology:
-    """All that the management API says, else what declares can find out on channels of `new_channel`."""
+@dataclass(frozen=True)
+class VirtualHost:
+    """What the management API lists of a virtual host, asked once however many queues are looked at."""
+
+    queues: Mapping[str, Mapping[str, Any]]
+    sources: Mapping[str, Mapping[str, str]]
+    """Queue -> exchange that it is bound to -> routing key."""
+    alternates: frozenset[str]
+    held: frozenset[str]
+    """Queues that a consumer has for itself alone."""
+
+
+def virtual_host(broker: RabbitBroker) -> VirtualHost:
+    """Ask the management API. Raises ManagementError."""
+    with closing(Management(broker)) as management:
+        listed = management.get_all("queues", management.vhost, columns=_COLUMNS)
+        sources: dict[str, dict[str, str]] = {}
+        for binding in management.get_all("bindings", management.vhost):
+            if binding.get("destination_type") == "queue" and binding.get("source"):
+                bound = sources.setdefault(str(binding.get("destination")), {})
+                bound[str(binding["source"])] = str(binding.get("routing_key", ""))
+        consumers = management.get_all("consumers", management.vhost)
+        return VirtualHost(
+            {str(queue.get("name")): queue for queue in listed},
+            sources,
+            frozenset(alternate_exchanges(management)),
+            frozenset(
+                str(mapping(one.get("queue")).get("name"))
+                for one in consumers
+                if one.get("exclusive") is True
+            ),
+        )
+
+
+def known_host(broker: RabbitBroker) -> VirtualHost | None:
+    """The same; None where the management API is not there to be asked, or does not answer."""
+    try:
+        return virtual_host(broker) if broker.management_url else None
+    except ManagementError:
+        return None
+
+
+def learn(
+    broker: RabbitBroker,
+    queue: str,
+    version: str,
+    new_channel: Callable[[], Any] | None,
+    host: VirtualHost | None = None,
+) -> Topology:
+    """All that the management API says, or has said of the `host`, else what declares can find out on
+    channels of `new_channel`."""
     reasons = []
     if broker.management_url:
-        management = Management(broker)
         try:
-            return _from_management(management, queue, version_of(version))
+            return _from_host(host or virtual_host(broker), queue, version_of(version))
         except ManagementError as error:
             reasons.append(f"{error}; policies, bindings and limits stay unknown")
-        finally:
-            management.close()
     found = declared_arguments(new_channel, queue) if new_channel else None
     if found is None:
         return Topology(notes=tuple(reasons))
@@ -122,10 +172,10 @@ def learn(broker: RabbitBroker, queue: str, version: str, new_channel: Callable[
     return Topology(kind, found, delivery_limit=limit, notes=tuple(reasons))
 
 
-def learn_apart(broker: RabbitBroker, queue: str, version: str) -> Topology:
+def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHost | None = None) -> Topology:
     """The same; what must fail closes its channel, so it gets a connection of its own. Raises BrokerError."""
     if broker.management_url:
-        return learn(broker, queue, version, None)
+        return learn(broker, queue, version, None, host)
     with open_connection(broker) as connection:
         return learn(broker, queue, version, connection.channel)
 
@@ -151,32 +201,26 @@ def is_down(broker: RabbitBroker, queue: str) -> bool:
     return False
 
 
-def _from_management(management: Management, queue: str, version: tuple[int, ...]) -> Topology:
-    vhost = management.vhost
-    found = management.get("queues", vhost, queue)
+def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topology:
+    found = host.queues.get(queue)
     if found is None:
         return Topology(notes=(f"the management API does not show the queue {queue}",))
     seen = "effective_policy_definition" in found
     policy = mapping(found.get("effective_policy_definition"))
-    bindings = management.get_all("queues", vhost, queue, "bindings")
-    sources = {
-        str(binding["source"]): str(binding.get("routing_key", ""))
-        for binding in bindings
-        if binding.get("source")
-    }
-    others = management.get_all("queues", vhost, columns="name,type,arguments,effective_policy_definition")
-    limits = {str(other.get("name")): _limit_of(other, version) for other in others}
-    targets = {str(other.get("name")): _dead_letter_exchange(other) for other in others}
+    sources = host.sources.get(queue, {})
+    limits = {name: _limit_of(other, version) for name, other in host.queues.items()}
+    targets = {name: _dead_letter_exchange(other) for name, other in host.queues.items()}
     return Topology(
         kind=str(found.get("type", "classic")),
         arguments=mapping(found.get("arguments")),
         policy=policy,
         policies_known=seen,
+        held=queue in host.held,
         notes=() if seen else (_NOT_SEEN_YET,),
         delivery_limit=_limit_of(found, version),
         unacknowledged=found.get("messages_unacknowledged"),
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
-        alternate_exchanges=tuple(sorted(alternate_exchanges(management).keys() & set(sources))),
+        alternate_exchanges=tuple(sorted(host.alternates & set(sources))),
         delivery_limits={name: limit for name, limit in limits.items() if limit is not None},
         dead_letter_exchanges={name: target for name, target in targets.items() if target is not None},
     )
@@ -247,10 +291,11 @@ def _typed(text: str, kind: str | None) -> Any:
     return int(text) if kind not in (None, "longstr") and re.fullmatch(r"-?\d+", text) else text
 
 
-def lasting(ready: Callable[[], int]) -> int:
+def lasting(ready: Callable[[], int], since: float | None = None) -> int:
     """The ready letters of a quorum queue, which says 0 until it has elected a leader, and until that has
-    taken back what a consumer held that has just gone; so 0 is believed when it lasts."""
-    deadline = time.monotonic() + _RETURN_SECONDS
+    taken back what a consumer held that has just gone; so 0 is believed when it lasts. Of many queues that
+    are asked in turn it has lasted `since` (by the monotonic clock) the first was."""
+    deadline = (time.monotonic() if since is None else since) + _RETURN_SECONDS
     while not (found := ready()) and time.monotonic() < deadline:
         time.sleep(_ASK_AGAIN_SECONDS)
     return found

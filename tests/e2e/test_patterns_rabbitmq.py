@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from support import preloaded
-from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes
+from support.brokers.rabbitmq.fixtures import PASSWORD_VARIABLE, Rabbit, on_private_nodes, request
+
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.management import Management
 
 Dlq = Callable[..., Any]
 
@@ -147,3 +150,76 @@ def test_without_management_the_configuration_is_refused(
     assert done.code == 2
     assert "set brokers.shop.management_url" in done.err
     assert len(done.err.splitlines()) == 1
+
+
+@on_private_nodes
+def test_one_queue_that_cannot_be_read_does_not_hold_up_the_others(
+    rabbit: Rabbit, tmp_path: Path, dlq: Dlq
+) -> None:
+    for name in ("a", "held", "locked", "z"):
+        dead(rabbit, name, 3)
+    limit = {"x-queue-type": "quorum", "x-delivery-limit": 1}
+    rabbit.channel.queue_declare("tight.dlq", durable=True, arguments=limit)
+    rabbit.fill("tight.dlq", 2)
+    holder = rabbit.connect()
+    holder.basic_qos(prefetch_count=1)
+    holder.basic_consume("held.dlq", lambda *_: None, exclusive=True)
+    deadline = time.monotonic() + 20
+    while not rabbit.node.api("GET", "consumers", rabbit.vhost):
+        assert time.monotonic() < deadline, "the management API does not show the consumer"
+        time.sleep(0.1)
+    rabbit.node.api("PUT", "users", "reader", password="guest", tags="administrator")
+    may_read = r"^(a|held|z|tight)\.dlq$"
+    rabbit.node.api("PUT", "permissions", rabbit.vhost, "reader", configure="^$", write="^$", read=may_read)
+    configure(rabbit, tmp_path)
+    settings = tmp_path / "dlq.toml"
+    settings.write_text(settings.read_text().replace("guest@", "reader@"))
+
+    names = ("held.dlq", "locked.dlq", "tight.dlq")
+    looked = dlq("doctor", "-o", "json")
+    assert looked.code == 3
+    left_out = looked.json["sources"][0]["leaves_out"]["drain"]
+    assert [name for name in names if name not in left_out] == [], left_out
+    assert not any(name in left_out for name in ("a.dlq", "z.dlq"))
+
+    pulled = dlq("pull", "--mode", "drain", "-o", "json")
+    assert pulled.code == 3, pulled.err
+    assert in_the_archive(dlq) == {"a.dlq": 3, "z.dlq": 3}
+    assert all(f"not read: {name}: " in pulled.err for name in names)
+    assert "another connection holds it exclusively" in pulled.err
+    assert (rabbit.depth("locked.dlq"), rabbit.depth("tight.dlq")) == (3, 2)
+    holder.connection.close()
+
+
+@on_private_nodes
+def test_a_pattern_of_unreadable_queues_alone_is_an_error(rabbit: Rabbit, tmp_path: Path, dlq: Dlq) -> None:
+    dead(rabbit, "a", 3)
+    holder = rabbit.connect()
+    holder.basic_qos(prefetch_count=1)
+    holder.basic_consume("a.dlq", lambda *_: None, exclusive=True)
+    configure(rabbit, tmp_path)
+    done = dlq("pull", "--mode", "drain")
+    assert done.code == 4
+    assert "another connection holds it exclusively" in done.err
+    holder.connection.close()
+
+
+def test_the_management_api_is_asked_for_all_queues_once(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.dlq", "b.dlq", "c.dlq"):
+        rabbit.channel.queue_declare(name, durable=True)
+    asked: list[str] = []
+    get_all = Management.get_all
+
+    def counting(self: Management, *path: str, **query: str) -> Any:
+        asked.append(path[0])
+        return get_all(self, *path, **query)
+
+    monkeypatch.setattr(Management, "get_all", counting)
+    connector = RabbitConnector(rabbit.broker())
+    connector.read(request("*.dlq")).close()
+    assert asked.count("queues") == 1
+    asked.clear()
+    connector.inspect(request("*.dlq").source)
+    assert asked.count("queues") == 1

@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from support.brokers.activemq.fixtures import Place, on_artemis
@@ -113,3 +114,19 @@ def test_what_harms_no_letter_is_said_and_done(stomp: Place, traits: dict[str, o
     make(stomp, **traits)
     warnings = stomp.connector.inspect(stomp.request().source).warnings
     assert any(said in warning for warning in warnings)
+
+
+def test_one_queue_of_a_pattern_that_would_be_harmed_does_not_hold_up_the_others(stomp: Place) -> None:
+    replace(stomp, queue=f"{stomp.queue}.a").send(b"a", b"b", b"c")
+    fragile = {"name": f"{stomp.queue}.x", "address": f"{stomp.queue}.x", "routing-type": "ANYCAST"}
+    do(stomp, "createQueue", json.dumps({**fragile, "purge-on-no-consumers": True}))
+    wanted = stomp.request("drain")
+    wanted = replace(wanted, source=replace(wanted.source, queue=f"{stomp.queue}.*"))
+    found = stomp.connector.inspect(wanted.source)
+    assert "drain" not in found.harm
+    assert f"{stomp.queue}.x: " in found.leaves_out["drain"]
+    reading = stomp.connector.read(wanted)
+    taken = sum(len(batch.records) for batch in reading.batches())
+    reading.close()
+    assert (taken, reading.complete) == (3, False)
+    assert any(note.startswith(f"not read: {stomp.queue}.x: ") for note in reading.notes)

@@ -1,0 +1,93 @@
+"""Queues that are read one after the other: one that cannot be read is named, and the others are read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from dlq.connectors.base import Batch
+from dlq.connectors.chain import ChainReading
+from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, HarmRefused, NoLeader, NotFound
+
+
+@dataclass
+class Member:
+    """A queue of numbered letters, which may refuse when it is begun, or when letters are asked for."""
+
+    queue: str
+    depth: int | None
+    refuses: DlqError | None = None
+    at_once: bool = True
+    given: int = 0
+    """Letters that come before it refuses."""
+    topology: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    complete: bool = False
+    position: int = 0
+    closed: bool = False
+
+    @property
+    def seen(self) -> int:
+        return self.position
+
+    def begin(self, limit: int | None) -> "Member":
+        if self.refuses and self.at_once:
+            raise self.refuses
+        return self
+
+    def batches(self) -> Iterator[Batch]:
+        self.position = self.given if self.refuses else self.depth or 0
+        if self.position:
+            yield Batch((), self.position)
+        if self.refuses:
+            raise self.refuses
+        self.complete = True
+
+    def acknowledge(self, position: int) -> None:
+        pass
+
+    def settled(self) -> int:
+        return self.position
+
+    def close(self) -> None:
+        self.closed = True
+
+
+REFUSALS = [AccessDenied("held"), NotFound("gone"), NoLeader("no leader"), HarmRefused("harm")]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("why", REFUSALS, ids=lambda why: type(why).__name__)
+def test_the_others_are_read_and_the_one_is_named(why: DlqError, at_once: bool) -> None:
+    bad = Member("bad", 2, why, at_once)
+    reading = ChainReading([Member("a", 3), bad, Member("z", 4)], "drain", None)
+    assert [batch.position for batch in reading.batches()] == [3, 7]
+    assert reading.settled() == 7
+    assert not reading.complete
+    assert f"not read: bad: {why}" in reading.notes
+    assert bad.closed != at_once
+
+
+def test_one_that_was_refused_before_is_named_too() -> None:
+    reading = ChainReading([Member("a", 3)], "drain", None, unread={"bad": AccessDenied("held")})
+    assert [batch.position for batch in reading.batches()] == [3]
+    assert not reading.complete
+    assert "not read: bad: held" in reading.notes
+
+
+def test_where_none_can_be_read_the_first_error_is_raised() -> None:
+    with pytest.raises(AccessDenied, match="held"):
+        ChainReading([], "drain", None, unread={"bad": AccessDenied("held"), "b": NotFound("gone")})
+    reading = ChainReading([Member("a", 3, AccessDenied("held"))], "drain", None)
+    with pytest.raises(AccessDenied, match="held"):
+        list(reading.batches())
+
+
+@pytest.mark.parametrize(
+    "member", [Member("a", 3, ConnectionLost("cut")), Member("a", 3, AccessDenied("late"), False, given=2)]
+)
+def test_a_lost_connection_and_letters_that_were_given_are_no_reason_to_go_on(member: Member) -> None:
+    reading = ChainReading([member, Member("z", 4)], "drain", None)
+    with pytest.raises((ConnectionLost, AccessDenied)):
+        list(reading.batches())
