@@ -39,9 +39,10 @@ def doctor(
 ) -> int:
     """Connect to the sources' brokers and say what is there, and what each pull mode would change.
 
-    Ends with 3 where a pull, in the mode that the source is configured for, would be refused, or
-    would leave out a queue of a pattern. Of one source it shows limits, rights and bindings, too (of several
-    with -v), and where pulled letters wait the age of the oldest. Warns of a ledger that is gone, or on a server that may forget what was sent.
+    Ends with 3 where a pull, in the mode that the source is configured for, would be refused, or would leave
+    out a queue of a pattern. Of one source it shows limits, rights and bindings, too (of several with -v),
+    and where pulled letters wait the age of the oldest. Warns of a ledger that is gone, or on a server that
+    may forget what was sent.
 
     Example: dlq doctor orders
     """
