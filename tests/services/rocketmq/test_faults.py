@@ -3,7 +3,7 @@
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from support.brokers.rocketmq.fixtures import connector_of, on_every_version, re
 from support.brokers.rocketmq.namespace import namespace
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.rocketmq.bounds import _CLOCK
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.message import StoredMessage, encode, parse_properties
 from dlq.connectors.rocketmq.remoting import RequestCode
@@ -339,12 +340,17 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
         with pytest.raises(ConnectionLost, match="disk was not flushed in time; nothing more is sent"):
             publish()
         publisher.close()
-        assert set(found.values()) == {"in_doubt"}
-        assert 0 < len(found) <= 200
+        # A disk that is quick enough may flush the first ones at once.
+        assert {"in_doubt"} <= set(found.values()) <= {"in_doubt", "confirmed"}
+        assert 0 < len(found) < 1000
         doubtful = letters[: len(found)]
         shown = connector.find("plan", doubtful, now(), before=before)
         assert shown == dict.fromkeys(found, "sent")
         connector.close()
+
+
+def ends_after(bounds: Mapping[str, int], moment: int) -> Mapping[str, int] | None:
+    return bounds if bounds[f"broker-a{_CLOCK}"] > moment else None
 
 
 def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newer(
@@ -362,7 +368,9 @@ def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newe
         mine.fill("broker-a", 1)
         connector = connector_of(cluster)
         (record,) = read_all(connector, mine.request).records
-        before = connector.bounds([target])
+        stored = (record.dead_at or 0) // 1000
+        # The broker tells its clock in whole seconds, and a message of this second proves nothing of before.
+        before = eventually(lambda: ends_after(connector.bounds([target]), stored))
         letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(2)]
         replay_one(connector, letters[:1])
         with monkeypatch.context() as patch:
