@@ -145,16 +145,25 @@ PART = pa.schema(
 )
 
 
-def shares(committed: Sequence[Manifest], parallel: int) -> list[list[tuple[str, str]]]:
-    """(stem, segment) of each task: about the same number of letters, at least a task for each core."""
+class Share(NamedTuple):
+    """A segment that a task judges."""
+
+    stem: str
+    segment: str
+    rows: int
+    """As its manifest says: a segment that has more is damaged."""
+
+
+def shares(committed: Sequence[Manifest], parallel: int) -> list[list[Share]]:
+    """The segments of each task: about the same number of letters, at least a task for each core."""
     most = min(LARGEST_SHARE, max(1, sum(m.rows for m in committed) // parallel))
-    found: list[list[tuple[str, str]]] = []
+    found: list[list[Share]] = []
     filled = most
     for manifest in sorted(committed, key=lambda m: m.rows, reverse=True):
         if filled >= most:
             found.append([])
             filled = 0
-        found[-1].append((manifest.stem, manifest.segment))
+        found[-1].append(Share(manifest.stem, manifest.segment, manifest.rows))
         filled += manifest.rows
     return found
 
@@ -163,7 +172,7 @@ class Damaged(Exception):
     """A segment cannot be read."""
 
 
-def judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
+def judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     """An error would reach the driver as a Java one, after Spark had tried again."""
     try:
         return _judge_share(files, terms, share, folder)
@@ -171,17 +180,17 @@ def judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], fo
         return Part("", (), (), 0, 0, 0, None, None, str(error))
 
 
-def _groups(files: Files, segment: str) -> Iterator[Group]:
+def _groups(files: Files, share: Share) -> Iterator[Group]:
     try:
-        yield from read(files.read(segment))
+        yield from read(files.read(share.segment), share.rows)
     except (OSError, pa.ArrowException) as error:
-        raise Damaged(f"{segment} in the archive cannot be read: {error}") from error
+        raise Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
 
 
-def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], folder: str) -> Part:
+def _judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
-    groups = (group for _, segment in share for group in _groups(files, segment))
+    groups = (group for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
         for table in _gathered(_judged(group, terms) for group in groups):
             writer.write_table(table)
@@ -190,7 +199,7 @@ def _judge_share(files: Files, terms: Terms, share: Sequence[tuple[str, str]], f
     slots = [at // (SLOT * 1_000_000) for pair in times for at in pair if at is not None]
     return Part(
         name,
-        [stem for stem, _ in share],
+        [one.stem for one in share],
         sorted(set().union(*kinds)),
         sum(transactions),
         sum(suppressed),

@@ -7,6 +7,7 @@ own choice.
 """
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -123,6 +124,12 @@ class Folder:
         with suppress(FileNotFoundError), self._folder(above) as descriptor:
             yield from _names(descriptor, f"{above}/" if above else "", 0)
 
+    def sweep(self, before: float) -> None:
+        """Remove all that has a temporary name and was last changed before this time (seconds since the
+        epoch); what cannot be removed stays."""
+        with suppress(FileNotFoundError), self._folder("") as descriptor:
+            _sweep(descriptor, before, 0)
+
     def sync(self, name: str) -> None:
         """Make the bytes of a file that another process has written durable."""
         with self.open(name) as file:
@@ -222,6 +229,32 @@ def _not_ordinary(name: str, folder: int, error: OSError | None = None) -> OSErr
     return error or NotOrdinaryError(0, "it is no ordinary file")
 
 
+def _sweep(folder: int, before: float, depth: int) -> None:
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for entry in entries:
+        is_folder = entry.is_dir(follow_symlinks=False)
+        with suppress(OSError):
+            if not entry.name.startswith(TEMPORARY):
+                if is_folder and depth < _DEEPEST:
+                    with _opened_below(entry.name, folder) as below:
+                        _sweep(below, before, depth + 1)
+            elif entry.stat(follow_symlinks=False).st_mtime < before:
+                if is_folder:
+                    shutil.rmtree(entry.name, dir_fd=folder)
+                else:
+                    os.unlink(entry.name, dir_fd=folder)
+
+
+@contextmanager
+def _opened_below(name: str, folder: int) -> Iterator[int]:
+    below = os.open(name, _FOLDER, dir_fd=folder)
+    try:
+        yield below
+    finally:
+        os.close(below)
+
+
 def _names(folder: int, above: str, depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         raise NotOrdinaryError(0, f"it has more than {_DEEPEST} folders in each other")
@@ -231,11 +264,5 @@ def _names(folder: int, above: str, depth: int) -> Iterator[str]:
         if not entry.is_dir(follow_symlinks=False):
             yield f"{above}{entry.name}"
             continue
-        try:
-            below = os.open(entry.name, _FOLDER, dir_fd=folder)
-        except FileNotFoundError:
-            continue  # gone meanwhile
-        try:
+        with suppress(FileNotFoundError), _opened_below(entry.name, folder) as below:  # else gone meanwhile
             yield from _names(below, f"{above}{entry.name}/", depth + 1)
-        finally:
-            os.close(below)

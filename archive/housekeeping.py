@@ -1,12 +1,10 @@
 """One round of keeping the archive small: first looked at, then done, source by source."""
 
-import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -61,13 +59,8 @@ def _of_topology(store: Store) -> Iterator[str]:
 
 def sweep_temporaries(store: Store) -> None:
     """Remove the temporary files and folders of processes that are gone, from an archive in a folder."""
-    if not isinstance(store, LocalStore):
-        return
-    yesterday = time.time() - 86_400
-    for path in sorted(Path(store.location).rglob(".tmp-*"), reverse=True):
-        with suppress(OSError):
-            if path.stat().st_mtime < yesterday:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if isinstance(store, LocalStore):
+        store.folder.sweep(time.time() - 86_400)
 
 
 _SEGMENTS_LOCK = "segments"

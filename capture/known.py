@@ -34,7 +34,7 @@ def _words(record_ids: Iterable[str]) -> _Words:
 
 def _without_properties(store: Store, manifest: Manifest) -> set[str]:
     found: set[str] = set()
-    for batch in segments.batches(store, manifest.segment, ["record_id", "properties"]):
+    for batch in segments.batches(store, manifest.segment, ["record_id", "properties"], manifest.rows):
         lengths = pc.fill_null(pc.list_value_length(_entries(batch["properties"])), 0)
         found.update(batch["record_id"].filter(pc.equal(lengths, 0)).to_pylist())
     return found

@@ -77,7 +77,8 @@ def _alone(context: "Context", new: "Sequence[Manifest]") -> Iterator[Verdict]:
     facts = topology.facts(context.store, context.settings)
     for manifest in new:
         try:
-            for group in letters.read(context.store.parquet(manifest.segment)) if manifest.rows else ():
+            found = context.store.parquet(manifest.segment) if manifest.rows else None
+            for group in letters.read(found, manifest.rows) if found else ():
                 for letter in group.letters:
                     verdict = judged(letter, facts)[0]._asdict() | {"source": letter.source}
                     yield manifest.pull_id, verdict

@@ -17,7 +17,7 @@ from dlq.analyzers.groups.client_log import (
     RECONNECTED,
     STATES,
 )
-from dlq.analyzers.spark.files import literal, read_files, spark_url
+from dlq.analyzers.spark.files import literal, read_files, save, spark_url
 from dlq.archive.analyses import CLIENT_LOG, written
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
@@ -127,7 +127,7 @@ def write(
     from pyspark.errors import PySparkException
 
     try:
-        join(judged, lines(spark, paths)).write.parquet(spark_url(store.url(folder)))
+        save(store, join(judged, lines(spark, paths)), folder)
     except (Py4JJavaError, PySparkException) as error:
         broken = _UNREADABLE.search(str(error))
         if broken is None:

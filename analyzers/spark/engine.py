@@ -19,7 +19,7 @@ from dlq.analyzers.spark import (
     user_rules,
     verdicts,
 )
-from dlq.analyzers.spark.files import files_of, kept_in_memory, read_files, spark_schema, write_table
+from dlq.analyzers.spark.files import files_of, kept_in_memory, lent, read_files, spark_schema, write_table
 from dlq.analyzers.spark.rows import rows
 from dlq.analyzers.spark.session import session
 from dlq.archive.analyses import BURSTS, INCIDENTS, VERDICTS, written
@@ -35,7 +35,8 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = N
     """All four steps, and all tables written. Raises UsageError when Spark cannot start, ConfigError for a
     bad user rule, ArchiveError for a segment that cannot be read."""
     settings = asked.settings.spark
-    with session(settings, master, asked.store.location) as spark:
+    with session(settings, master, asked.store.location) as spark, lent(spark, asked.store) as store:
+        asked = asked._replace(store=store)
         files = files_of(
             asked.store, {**s3a.configuration(asked.store.location, settings.conf), **settings.conf}
         )

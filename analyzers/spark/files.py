@@ -1,14 +1,18 @@
 """The archive's files as Spark and its Python workers see them: explicit lists of files, explicit schemas."""
 
+import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from dlq.archive import parquet
+from dlq.archive import parquet, scratch
 from dlq.archive.folder import Folder
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore, Store
@@ -48,6 +52,31 @@ class Files(NamedTuple):
         else:
             with self._filesystem().open_output_stream(f"{self.root}/{name}") as stream:
                 yield stream
+
+
+class LentStore(LocalStore):
+    """An archive in a folder, whose files another process of this machine opens as what they were when it was
+    told of them, whatever lies there by then."""
+
+    def __init__(self, location: str, until: ExitStack) -> None:
+        super().__init__(location)
+        self._until = until
+
+    def url(self, name: str) -> str:
+        return self.lend(name, self._until).replace("self", str(os.getpid()), 1)
+
+
+@contextmanager
+def lent(spark: "SparkSession", store: Store) -> Iterator[Store]:
+    """The archive as Spark opens it until the end: where both are here, by descriptors of this process."""
+    with ExitStack() as held:
+        yield LentStore(store.location, held) if _folder_here(spark, store) else store
+
+
+def _folder_here(spark: "SparkSession", store: Store) -> Folder | None:
+    """The archive's folder, where it and Spark are on this machine."""
+    is_here = str(spark.sparkContext.master).startswith("local")
+    return store.folder if is_here and isinstance(store, LocalStore) else None
 
 
 def files_of(store: Store, s3a: Mapping[str, str]) -> Files:
@@ -113,4 +142,19 @@ def write_table(store: Store, frame: "DataFrame", schema: pa.Schema, folder: str
         f.name if frame.schema[f.name].dataType == f.dataType else F.col(f.name).cast(f.dataType)
         for f in spark_schema(schema).fields
     ]
-    frame.select(*shown).write.parquet(spark_url(store.url(folder)))
+    save(store, frame.select(*shown), folder)
+
+
+def save(store: Store, frame: "DataFrame", folder: str) -> None:
+    """Write a frame into files below `folder` of the archive. Spark opens files by their paths, so where the
+    archive is a folder of this machine, it writes elsewhere, and the files are copied."""
+    here = _folder_here(frame.sparkSession, store)
+    if here is None:
+        frame.write.parquet(spark_url(store.url(folder)))
+        return
+    with TemporaryDirectory(dir=scratch.folder()) as above:
+        made = Path(above, "table")
+        frame.write.parquet(spark_url(str(made)))
+        for path in made.glob("*.parquet"):
+            with path.open("rb") as file, here.replacing(f"{folder}/{path.name}", make=True) as copy:
+                shutil.copyfileobj(file, copy)

@@ -72,7 +72,7 @@ def test_each_core_has_a_share_and_no_share_is_too_large(rows: list[int], parall
     committed = [manifest(f"p-{n}", count) for n, count in enumerate(rows)]
     found = judging.shares(committed, parallel)
     assert len(found) == tasks
-    assert sorted(stem for share in found for stem, _ in share) == [m.stem for m in committed]
+    assert sorted(one.stem for share in found for one in share) == [m.stem for m in committed]
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,16 @@ def test_what_unpacks_to_gigabytes_is_refused(what: str) -> None:
         bounded.opened(pa.BufferReader(packed))
 
 
-def test_a_segment_has_no_more_rows_than_its_manifest_says(store: LocalStore) -> None:
+def test_a_segment_has_no_more_rows_than_its_manifest_says(
+    store: LocalStore, capfd: pytest.CaptureFixture[str]
+) -> None:
     write_segment(store, "q-0", [letter(1), letter(2)])
     store.put(SEGMENT, store.open(SEGMENT.replace("p-0", "q-0")).read())
     [manifest, _] = manifests.every(store)
     with pytest.raises(ArchiveError, match="it has 2 rows, and may have 1 at most"):
         segments.record_ids(store, manifest)
     assert run(["verify"]) == 6
+    for command in (["analyze"], ["replay", "plan"], ["retain", "--compact", "--apply"]):
+        capfd.readouterr()
+        assert run(command) == 3
+        assert f"{SEGMENT} in the archive" in capfd.readouterr().err, command

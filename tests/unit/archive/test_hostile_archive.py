@@ -1,14 +1,18 @@
 """Whoever may write into an archive cannot make `dlq` read, write or delete anything outside of it."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.archives import letter, write_analysis, write_segment
 
-from dlq.archive import analyses, bounded_json, manifests
+from dlq.archive import analyses, bounded_json, housekeeping, manifests
+from dlq.archive.folder import Folder, NotOrdinaryError
 from dlq.archive.names import inside
 from dlq.archive.store import LocalStore, Store, open_store
 from dlq.cli.app import run
@@ -93,6 +97,77 @@ def test_retention_deletes_nothing_that_a_manifest_names_outside(
     code, said = dlq("retain", "--apply", "--compact")
     assert (code, victim.read_text()) == (3, "precious")
     assert "manifests/p-0.json in the archive is damaged" in said
+
+
+def test_a_device_is_not_opened() -> None:
+    with pytest.raises(NotOrdinaryError, match="it is no ordinary file"):
+        Folder("/dev").open("zero")
+
+
+def test_a_lock_with_a_second_name_is_not_written_to(tmp_path: Path, store: LocalStore) -> None:
+    store.put("locks/other", b"")
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    os.link(victim, Path(store.location, "locks", "work"))
+    with pytest.raises(ArchiveError, match="it has another name as well"), store.lock("work"):
+        pass
+    assert victim.read_text() == "precious"
+
+
+def exchanged(folder: Path, victim: Path) -> None:
+    """Somebody puts a link where the folder was, once."""
+    if not folder.is_symlink():
+        folder.rename(folder.with_name("before"))
+        folder.symlink_to(victim)
+
+
+def test_retention_sweeps_no_folder_that_another_was_exchanged_for(
+    dlq: Dlq, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    store.put("plans/x", b"")
+    precious = tmp_path / "victim" / ".tmp-precious"
+    precious.mkdir(parents=True)
+    os.utime(precious, (1, 1))
+    sweep, scandir = housekeeping.sweep_temporaries, os.scandir
+    looked_at: dict[int, list[os.DirEntry[str]]] = {}
+
+    def exchanging(place: Any) -> Any:
+        """After all looks at what is above the folder: each sees what the first one saw."""
+        entries = looked_at.setdefault(os.stat(place).st_ino, list(scandir(place)))
+        if "plans" in [entry.name for entry in entries]:
+            exchanged(Path(store.location, "plans"), precious.parent)
+        return nullcontext(entries)
+
+    def sweeping(*arguments: Any) -> None:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "scandir", exchanging)
+            sweep(*arguments)
+
+    monkeypatch.setattr(housekeeping, "sweep_temporaries", sweeping)
+    assert dlq("retain", "--apply")[0] == 0
+    assert (Path(store.location, "plans").is_symlink(), precious.exists()) == (True, True)
+
+
+def test_retention_deletes_nothing_in_a_folder_that_another_was_exchanged_for(
+    dlq: Dlq, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    for day in range(1, 9):
+        write_analysis(store, f"2020010{day}T000000", [])
+    folder, victim, do = Path(store.location, "analyses"), tmp_path / "victim", housekeeping.do
+    shutil.copytree(folder, victim)
+    (tmp_path / "dlq.toml").write_text("[retain]\nanalyses = 1\n")
+
+    def exchanging(*arguments: Any) -> Any:
+        exchanged(folder, victim)
+        return do(*arguments)
+
+    monkeypatch.setattr(housekeeping, "do", exchanging)
+    there = sorted(victim.rglob("*"))
+    code, said = dlq("retain", "--apply")
+    assert (code, sorted(victim.rglob("*"))) == (3, there)
+    assert "it is a link, or lies behind one" in said
 
 
 BRACKETS = b"[" * 200_000

@@ -25,6 +25,30 @@ with session(Settings().spark) as spark:
     sys.stdin.read()
 """
 
+CRASH = """
+import os, signal
+from pathlib import Path
+from dlq.analyzers.spark.session import session
+from dlq.archive import scratch
+from dlq.core.settings import Settings
+with session(Settings().spark) as spark:
+    java = spark.sparkContext._gateway.proc
+    os.kill(java.pid, signal.SIGSEGV)
+    java.wait()
+    print([path.name for path in scratch.folder().rglob("crash.log")], flush=True)
+"""
+
+
+def test_java_leaves_no_report_of_a_crash(tmp_path: Path) -> None:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    words = [sys.executable, "-c", CRASH]
+    done = subprocess.run(words, cwd=here, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "['crash.log']\n"
+    assert [*here.iterdir(), *temporary.iterdir()] == []
+
 
 def test_what_spark_keeps_is_its_users_alone_and_removed_after_a_kill(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
