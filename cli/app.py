@@ -21,6 +21,7 @@ from typer.core import TyperGroup
 from dlq.cli import completion
 from dlq.cli.context import OUTPUTS, Context, wants_no_escapes
 from dlq.cli.exit import ExitCode, code_of
+from dlq.core.brokers import all_named
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
@@ -32,6 +33,10 @@ COMMANDS = (
 )  # fmt: skip
 """Modules of dlq.cli.commands with a `register(app)`; a command is one module."""
 
+_HELP = f"""Drain, explain and replay dead-letter queues of {all_named()}.
+
+The common options may stand before or after the command.
+"""
 _EPILOG = "Start with: dlq init, dlq doctor, dlq pull, dlq analyze, dlq report. Every command has --help."
 _OUTPUT_HELP = "table, json, jsonl or csv (default: table on a terminal, jsonl in a pipe)."
 _COMMON_FLAGS = {"--quiet", "--verbose", "--no-input", "--no-color", "--raw"}
@@ -71,10 +76,7 @@ def _common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Drain, explain and replay dead-letter queues of RabbitMQ, ActiveMQ and RocketMQ.
-
-    The common options may stand before or after the command.
-    """
+    """Take the common options, which may stand before or after the command."""
     if output is not None and output not in OUTPUTS:
         raise UsageError(
             f"unknown output {output!r}{suggest(output, OUTPUTS)}; known are {', '.join(OUTPUTS)}"
@@ -101,7 +103,7 @@ def command_line() -> Any:
         epilog=_EPILOG,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_common)
+    app.callback(help=_HELP)(_common)
     for name in COMMANDS:
         import_module(f"dlq.cli.commands.{name}").register(app)
     return typer.main.get_command(app)

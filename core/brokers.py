@@ -22,6 +22,21 @@ REGISTRY: Mapping[str, str] = {
 """`kind` of a broker in the configuration, and `broker_kind` of its records -> its description. A package is
 imported when its kind is asked for, and a new broker is a line here."""
 
+NAMES: Mapping[str, str] = {
+    "rabbitmq": "RabbitMQ",
+    "activemq": "ActiveMQ",
+    "artemis": "Artemis",
+    "rocketmq": "RocketMQ",
+    "kafka": "Kafka",
+}
+"""What people call those of them that are brokers."""
+
+
+def all_named() -> str:
+    """The brokers in a sentence."""
+    *first, last = NAMES.values()
+    return f"{', '.join(first)} and {last}"
+
 
 def _nothing(*_: Any) -> None:
     return None

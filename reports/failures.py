@@ -23,7 +23,11 @@ COLUMNS = (
 the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
 `former_fingerprints`: what its letters had in the version
 before."""
-_DIED = "max(coalesce(dead_at, published_at, captured_at))"
+_LATEST = """CASE WHEN epoch_us(dead_at) % 1000000 = 0
+    THEN greatest(dead_at, least(dead_at + INTERVAL 999999 MICROSECONDS, captured_at)) ELSE dead_at END"""
+"""A broker that counts seconds says when the second began: the letter died at its end, or before it was
+captured."""
+_DIED = f"max(coalesce({_LATEST}, published_at, captured_at))"
 # A judged record without a cause is evidence beside a letter, no letter.
 _COUNTS = "replay_state IS DISTINCT FROM 'dismissed' AND NOT (cause IS NULL AND rule IS NOT NULL)"
 _WAITS = "(replay_state IS NULL OR replay_state IN ('planned', 'returned', 'refused'))"

@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from dlq.cli.app import command_line, hoist
+from dlq.core.brokers import NAMES, REGISTRY, all_named
 from dlq.core.configuration import parse
 
 ROOT = Path(__file__).parents[2]
@@ -159,3 +160,12 @@ def test_every_promise_of_security_names_tests_that_are_there() -> None:
     table = (ROOT / "docs" / "security.md").read_text().partition("## Promises and tests")[2]
     rows = [line for line in table.splitlines() if line.startswith("| ") and "promise | test" not in line]
     assert [row for row in rows if "::test_" not in row] == []
+
+
+@pytest.mark.parametrize("file", ["pyproject.toml", "mkdocs.yml", "README.md", "docs/commands.md"])
+def test_every_broker_of_the_registry_is_named(file: str) -> None:
+    assert NAMES.keys() == REGISTRY.keys() - {"memory"}
+    text = (ROOT / file).read_text(encoding="utf-8")
+    missing = [name for name in NAMES.values() if name not in text]
+    assert not missing
+    assert file == "README.md" or all_named() in " ".join(text.split())
