@@ -12,12 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dlq.archive import manifests
+from dlq.archive import losses, manifests
 from dlq.archive.manifests import Manifest
 from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
-from dlq.connectors.base import Batch, Reading, ReadRequest
+from dlq.connectors.base import Batch, Gap, Reading, ReadRequest
 from dlq.core.columns import column, joined
 from dlq.core.errors import ArchiveError, DlqError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
@@ -46,6 +46,8 @@ class Tally:
     bytes: int = 0
     skipped: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    gone: int = 0
+    """Letters of the snapshot that a log has lost."""
 
     def __add__(self, other: "Tally") -> "Tally":
         """Both together."""
@@ -58,6 +60,7 @@ class Tally:
             self.bytes + other.bytes,
             self.skipped + other.skipped,
             self.gaps + other.gaps,
+            self.gone + other.gone,
         )
 
 
@@ -79,6 +82,7 @@ class _Flush:
     position: int = 0
     size: int = 0
     checkpoint: dict[str, int] = field(default_factory=dict)
+    gaps: list[Gap] = field(default_factory=list)
     since: float = field(default_factory=time.monotonic)
 
     def is_due(self, idle: bool, behind: bool) -> bool:
@@ -149,7 +153,8 @@ class Attempt:
         return any(not future.done() for _, future in self._writing)
 
     def _has_news(self) -> bool:
-        return bool(self._open.rows or self._open.matched or self._open.checkpoint)
+        flush = self._open
+        return bool(flush.rows or flush.matched or flush.checkpoint or flush.gaps)
 
     def _take(self, batch: Batch) -> None:
         new, matched = self._known.sort_out(batch.records)
@@ -162,6 +167,7 @@ class Attempt:
             flush.truer.setdefault(owner, []).extend(self._known.truer(self._store, owner, delivered))
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
+        flush.gaps += batch.gaps
         size = sum(column(batch.records, "body_size"))
         flush.size += size
         tally = self._tally
@@ -169,11 +175,12 @@ class Attempt:
         tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
         tally.bytes += size
         tally.skipped += [f"{one.physical_id}: {one.reason}" for one in batch.skipped]
-        tally.gaps += [f"{gap.place}: offsets {gap.first} to {gap.end - 1} are gone" for gap in batch.gaps]
+        tally.gaps += map(str, batch.gaps)
+        tally.gone += sum((gap.end or gap.first) - gap.first for gap in batch.gaps if gap.is_counted)
 
     def _submit(self, writer: ThreadPoolExecutor) -> None:
         flush, self._open = self._open, _Flush()
-        if flush.rows or flush.checkpoint:
+        if flush.rows or flush.checkpoint or flush.gaps:
             self.last_number += 1
             future: Future[Manifest | None] = writer.submit(self._write, flush, self.last_number)
         else:
@@ -181,8 +188,14 @@ class Attempt:
             future.set_result(None)
         self._writing.append((flush, future))
 
-    def _write(self, flush: _Flush, number: int) -> Manifest:
+    def _write(self, flush: _Flush, number: int) -> Manifest | None:
+        """What is lost first: behind a checkpoint nobody looks for it again."""
         request = self._request
+        if flush.gaps:
+            missing = [losses.Missing(*gap[:4]) for gap in flush.gaps]
+            losses.keep(self._store, request.source.name, missing)
+        if not (flush.rows or flush.checkpoint):
+            return None
         manifest = commit(
             self._store,
             request.source.name,

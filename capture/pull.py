@@ -4,11 +4,14 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dlq.archive import manifests
+from dlq.archive import losses, manifests
+from dlq.archive.losses import Loss
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
@@ -22,8 +25,14 @@ from dlq.core.settings import Source
 RECONNECTS_WITHOUT_PROGRESS = 2
 _WAIT_BEFORE_RECONNECT = 1.0
 _LEAST_ROOM, _BYTES_OF_LETTER = 1 << 20, 2048
+_GIVEN_BACK_SECONDS = 2.0
+_PAUSE = 0.2
 _FAILOVER_SECONDS = 30.0
 """How long a broker that was lost may stay away, until another node takes over or it is started again."""
+
+
+Depth = Callable[[], int | None]
+"""How many letters a source has now; None: the broker does not tell."""
 
 
 class Readable(Protocol):
@@ -57,6 +66,11 @@ class PullResult:
     acknowledged: int = 0
     recaptured: int = 0
     left: int = 0
+    gone: int = 0
+    """Letters of the snapshot that were there no more when it was their turn."""
+    lost: int = 0
+    """Letters that are known to be lost, at most, and that nobody has dismissed."""
+    losses: list[Loss] = field(default_factory=list)
     segments: int = 0
     seconds: float = 0.0
     partial: bool = False
@@ -85,8 +99,10 @@ def pull(
     options: PullOptions,
     progress: Progress | None = None,
     awaits: Awaits | None = None,
+    depth: Depth | None = None,
 ) -> PullResult:
-    """Capture `source`. A lost connection is tried again while that makes progress.
+    """Capture `source`. A lost connection is tried again while that makes progress. `depth` tells what is
+    left from what is gone meanwhile.
 
     What ends a pull after it has begun is in the result's `error`, with everything taken by then safe.
     Before, it is raised: BrokerError, HarmRefused, Busy, ArchiveError. An interruption after the beginning
@@ -97,7 +113,7 @@ def pull(
     awaits("archive")
     with store.lock(f"source-{source.name}"):
         remove_uncommitted(store, source.name)
-        running = _Pull(store, connector, source, options, progress, awaits)
+        running = _Pull(store, connector, source, options, progress, awaits, depth)
         try:
             running.read_all()
         except (BrokerError, PoisonMessage, ArchiveError) as error:
@@ -122,9 +138,11 @@ class _Pull:
         options: PullOptions,
         progress: Progress,
         awaits: Awaits,
+        depth: Depth | None,
     ) -> None:
         self.result = PullResult(source.name, new_pull_id(), options.mode)
         self._store, self._connector, self._progress, self._awaits = store, connector, progress, awaits
+        self._depth = depth
         seconds = options.max_seconds
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._total = Tally()
@@ -246,13 +264,35 @@ class _Pull:
         taken = total.captured + total.recaptured
         result.left_letters = total.skipped
         result.notes += [f"gap: {gap}" for gap in total.gaps]
-        result.left = max(len(total.skipped), (result.snapshot or 0) - taken)
+        rest = max(len(total.skipped), (result.snapshot or 0) - taken - total.gone)
+        result.left = max(len(total.skipped), self._there(rest, taken))
+        result.gone = total.gone + rest - result.left
+        open_losses = losses.open_ones(self._store, result.source)
+        result.lost = losses.letters(open_losses)
+        result.losses = open_losses
         wanted = min((n for n in (self._limit, result.snapshot) if n is not None), default=taken)
         kept = total.settled if result.mode == "drain" else taken
         is_open = self._was_lost and kept < wanted
-        result.partial = result.partial or is_open or bool(total.skipped or total.gaps)
+        result.partial = result.partial or is_open or bool(total.skipped or open_losses)
         result.seconds = round(time.monotonic() - started, 3)
         return result
+
+    def _there(self, rest: int, taken: int) -> int:
+        """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
+        has given back may take a moment to be counted."""
+        depth, deadline = self._depth, time.monotonic() + _GIVEN_BACK_SECONDS
+        if depth is None or not rest or self.result.error is not None:
+            return rest
+        mine = taken if self.result.mode == "copy" else 0
+        there = 0
+        with suppress(BrokerError):
+            while there < rest and time.monotonic() < deadline:
+                told = depth()
+                there = rest if told is None else max(there, told - mine)
+                if there < rest:
+                    time.sleep(_PAUSE)
+            return min(rest, max(0, there))
+        return rest
 
 
 def _room_for(letters: int | None) -> int:

@@ -173,13 +173,17 @@ class Run:
         try:
             left = self._clock.left(_PULLS_END)
             options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
-            return pull(context.store, connector, source, options, go_on)
+            return pull(
+                context.store, connector, source, options, go_on, depth=lambda: connector.gauge(source).depth
+            )
         finally:
             connector.close()
 
     def _note_pull(self, result: "PullResult") -> None:
         facts = {key: getattr(result, key) for key in KEYS}
-        for note in result.notes:
+        from dlq.archive.losses import in_words
+
+        for note in [*result.notes, *([in_words(result.losses)] if result.losses else [])]:
             self._log("note", source=result.source, text=note)
         self._partial = self._partial or result.partial
         if result.error is not None:

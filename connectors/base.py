@@ -44,11 +44,22 @@ class Skipped(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Letters that were there once and are gone (retention, a replaced broker): offsets [first, end)."""
+    """Letters that were there once and are gone (retention, a replaced broker): offsets [first, end); without
+    an end nobody knows how many."""
 
     place: str
     first: int
-    end: int
+    end: int | None
+    log: str = ""
+    """Tells apart logs that lay at this place one after another: the key of its checkpoint."""
+    is_counted: bool = False
+    """Whether the reading's snapshot counts them."""
+
+    def __str__(self) -> str:
+        """In words."""
+        if self.end is None:
+            return f"{self.place}: what came after offset {self.first - 1} is gone"
+        return f"{self.place}: offsets {self.first} to {self.end - 1} are gone"
 
 
 class Batch(NamedTuple):

@@ -91,12 +91,12 @@ class FileReading:
             raise UsageError(f"cannot read {self._path} to its end: {error}") from error
 
     def _lines(self) -> Iterator[tuple[int, str, _Letter]]:
-        for number, line in enumerate(self._file, 1):
+        for number, line in enumerate(lines_of(self._file, self._path), 1):
             if line.strip():
                 yield number, str(number), line
 
     def _prints(self, read: Reader) -> Iterator[tuple[int, str, _Letter]]:
-        found = read(_text(self._file.read()))
+        found = read(_text(b"".join(lines_of(self._file, self._path, LONGEST))))
         numbered: list[tuple[int, dict[str, Any] | UsageError]] = [*found.letters]
         numbered += [(number, UsageError(why)) for number, why in found.unread]
         of_line: Counter[int] = Counter()
@@ -123,6 +123,21 @@ class FileReading:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+LONGEST = 1 << 30
+"""Bytes of a line, or of all that a console has printed: an input without end is neither."""
+
+
+def lines_of(file: Any, path: str, most: int | None = None) -> Iterator[bytes]:
+    """The lines of a file that the user names, at most `most` bytes together. Raises UsageError for a line
+    that is too long to be a letter, and OSError."""
+    read = 0
+    while line := file.readline(LONGEST + 1):
+        read += len(line)
+        if len(line) > LONGEST or read > (most or read):
+            raise UsageError(f"{path}: line of more than {LONGEST >> 20} MiB: this is no file of letters")
+        yield line
 
 
 class FileConnector:

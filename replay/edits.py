@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from dlq.archive.store import Store
-from dlq.connectors.file import open_binary
+from dlq.connectors.file import lines_of, open_binary
 from dlq.connectors.interchange.format import body_of, parse_line, to_text
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import UsageError
@@ -151,7 +151,7 @@ def read(path: str) -> Edits:
     """Edits from a file of the user's, unpacked if its name ends in .gz; raises UsageError."""
     try:
         with open_binary(path) as file:
-            return parse(file, path)
+            return parse(lines_of(file, path), path)
     except (OSError, EOFError) as error:
         raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -6,7 +6,7 @@ of half a KB cost four seconds of a processor instead of one, too little to leav
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import PurePath
@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.archive import manifests, segments
+from dlq.archive import losses, manifests, segments
+from dlq.archive.losses import Loss
 from dlq.archive.manifests import Manifest
 from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import REPLAYS
@@ -52,6 +53,9 @@ class Books:
     in_doubt: int = 0
     still_queued: int = 0
     """Of `replayed`: letters that still lie in their dead-letter queue: no pull has taken them out."""
+    lost: int = 0
+    """Letters at most that were never captured, beside the equation, unless dismissed."""
+    losses: list[dict[str, Any]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -85,7 +89,10 @@ class _Replays:
 def verify(store: Store, settings: Settings) -> list[Books]:
     """The books of every source. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
     replays = _Replays(ledgers.as_arrow(settings.ledger, store))
-    return [_books(store, settings, source, found, replays) for source, found in sorted(_look(store).items())]
+    found = _look(store)
+    for loss in losses.open_ones(store):
+        found[loss.source].lost.append(loss)
+    return [_books(store, settings, source, of_it, replays) for source, of_it in sorted(found.items())]
 
 
 @dataclass
@@ -96,11 +103,12 @@ class _Found:
     orphans: list[str] = field(default_factory=list)
     """Segments without a manifest."""
     damaged: list[ArchiveError] = field(default_factory=list)
+    lost: list[Loss] = field(default_factory=list)
 
 
-def _look(store: Store) -> Mapping[str, _Found]:
+def _look(store: Store) -> defaultdict[str, _Found]:
     source_of = {PurePath(name).stem: _source(name) for name in store.list("segments/")}
-    found: dict[str, _Found] = defaultdict(_Found)
+    found: defaultdict[str, _Found] = defaultdict(_Found)
     for source in set(source_of.values()):
         found[source].orphans = _orphans(store, source)
     damaged: dict[str, ArchiveError] = {}
@@ -148,6 +156,9 @@ def _books(store: Store, settings: Settings, source: str, found: _Found, replays
         books.problems.append(f"{books.in_doubt} letters are in doubt: `dlq replay reconcile` resolves them")
     for segment in found.orphans:
         _check_orphan(store, segment, known, books)
+    if found.lost:
+        books.lost, books.losses = losses.letters(found.lost), [loss.as_json() for loss in found.lost]
+        books.notes.append(losses.in_words(found.lost))
     if books.still_queued:
         left = still_queued.in_words(settings, {source: books.still_queued})
         books.notes += [f"of the replayed letters {words}; next: {command}" for words, command in left]

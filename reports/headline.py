@@ -33,6 +33,7 @@ def sentences(document: Document) -> list[str]:
         _why(document["causes"]),
         _what_to_do(document),
         *_doubts(document["counts"]),
+        *_lost(document.get("losses", ())),
         *_still_queued(document),
     ]
 
@@ -42,6 +43,16 @@ def basis(document: Document) -> str:
     made = f"{minutes(document['created_at'])} UTC"
     name = document["analysis"]
     return f"analysis {name} of {made}" if name else f"what was captured until {made}, before any analysis"
+
+
+def _lost(losses: Sequence[Document]) -> list[str]:
+    """What nobody captured before it was gone."""
+    if not losses:
+        return []
+    known = sum(row["letters"] or 0 for row in losses)
+    more = " or more" if any(row["letters"] is None for row in losses) else ""
+    where = listed(sorted({row["place"] for row in losses}))
+    return [f"{_plural(known, 'letter')}{more} lost before any pull could take them: {where}."]
 
 
 def _plural(count: int, noun: str) -> str:

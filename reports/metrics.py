@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dlq.archive import manifests
+from dlq.archive import losses, manifests
 from dlq.archive.store import Store
 from dlq.core.clock import from_iso, now
 
@@ -53,6 +53,7 @@ _COUNTS: Mapping[str, tuple[str, str]] = {
 _PULLS: Mapping[str, tuple[str, str]] = {
     "snapshot": ("dlq_queue_letters", "Letters in the dead-letter queue when the last pull began."),
     "left": ("dlq_left_letters", "Letters that the last pull did not take."),
+    "gone": ("dlq_gone_letters", "Letters that went while the last pull ran."),
     "seconds": ("dlq_pull_duration_seconds", "How long the last pull took."),
 }
 """Key of a pull -> metric and help."""
@@ -74,6 +75,13 @@ def _of_archive(store: Store) -> Iterable[Metric]:
         labels = _labels(source=manifest.source)
         captured[labels] = captured.get(labels, 0) + manifest.rows + manifest.purged
         purged[labels] = purged.get(labels, 0) + manifest.purged
+    lost = {
+        _labels(source=source): 0.0 for source in {manifest.source for manifest in manifests.every(store)}
+    }
+    for loss in losses.open_ones(store):
+        labels = _labels(source=loss.source)
+        lost[labels] = lost.get(labels, 0) + (loss.letters or 0)
+    yield Metric("dlq_lost_letters", "gauge", "Letters lost uncaptured, and not dismissed.", lost)
     yield Metric("dlq_captured_letters_total", "counter", "Letters ever captured.", captured)
     yield Metric("dlq_purged_letters_total", "counter", "Letters that retention has removed.", purged)
 

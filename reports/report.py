@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlq.archive import analyses, manifests, user_sql, views
+from dlq.archive import analyses, losses, manifests, user_sql, views
 from dlq.archive.files import SHARED
 from dlq.archive.folder import PRIVATE
 from dlq.archive.store import Store
@@ -73,6 +73,7 @@ def make(
         if before is not None:
             document["compare"] = compare.gather(connection, before)
         letters = sample.gather(connection, masker, _named(document)) if with_letters else None
+    document["losses"] = [loss.as_json() for loss in losses.open_ones(store)]
     document["alarming"] = document["counts"]
     if asleep := [row["fingerprint"] for row in lives if row["state"] == "snoozed"]:
         with views.connect(store, replays) as connection:

@@ -1,11 +1,13 @@
 """dlq dismiss: letters that need no replay are closed."""
 
+import getpass
+import socket
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dlq.cli import selecting
+from dlq.cli import completion, selecting
 from dlq.cli.connecting import warn_of_ledger
 from dlq.cli.context import Context
 from dlq.core.errors import UsageError
@@ -36,6 +38,14 @@ def dismiss(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why they need no replay.")
     ] = None,
+    lost: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SOURCE",
+            autocompletion=completion.sources,
+            help="Instead of letters: what is known to be lost of this source.",
+        ),
+    ] = None,
     undo: Annotated[bool, typer.Option("--undo", help="Open them again.")] = False,
 ) -> None:
     """Close letters that need no replay: plans leave them out, thresholds and "waiting" do not count them.
@@ -50,6 +60,9 @@ def dismiss(
     context: Context = ctx.obj
     if not undo and not (reason or "").strip():
         raise UsageError('say why they need no replay: --reason "…"')
+    if lost:
+        _lost(context, lost, reason or "", undo)
+        return
     selection = selecting.Selection(where, source, since, incident, failure)
     if not ids and selection.is_all:
         raise UsageError("which letters? Name them by id, or choose them with --where, --source or the like")
@@ -63,6 +76,22 @@ def dismiss(
             _undo(context, book, found)
         else:
             _dismiss(context, book, found, str(reason))
+
+
+def _lost(context: Context, sources: Collection[str], reason: str, undo: bool) -> None:
+    """Losses are facts of the archive: they are closed there."""
+    from dlq.archive import losses
+
+    if unknown := set(sources) - {loss.source for loss in losses.every(context.store)}:
+        raise UsageError(f"nothing is known to be lost of {', '.join(sorted(unknown))}")
+    who = f"{getpass.getuser()}@{socket.gethostname()}"
+    if undo:
+        told = sum(losses.reopen(context.store, source, who) for source in sources)
+    else:
+        told = sum(losses.dismiss(context.store, source, reason, who) for source in sources)
+    document = {"reopened" if undo else "dismissed": told, "known": 0}
+    what = "open again" if undo else "closed"
+    context.emit(document, lambda: context.console.print(f"{told:,} loss{'' if told == 1 else 'es'} {what}"))
 
 
 def _found(context: Context, ids: list[str], selection: selecting.Selection) -> dict[str, str | None]:

@@ -31,8 +31,8 @@ _MODE_HELP = (
     "(default: the source's mode, else copy)."
 )
 KEYS = (
-    "source", "pull_id", "mode", "snapshot", "captured", "acknowledged", "recaptured", "left", "segments",
-    "seconds",
+    "source", "pull_id", "mode", "snapshot", "captured", "acknowledged", "recaptured", "left", "gone", "lost",
+    "segments", "seconds",
 )  # fmt: skip
 """What a pull says of a source with -o json."""
 NoAnalyze = Annotated[bool, typer.Option("--no-analyze", help="Judge nothing at the end: dlq analyze does.")]
@@ -133,7 +133,13 @@ def _pull_one(
     connector = connect(context, context.settings.brokers[source.broker])
     try:
         return capture(
-            context.store, connector, source, options, go_on, lambda whom: line.wait_for(awaited[whom])
+            context.store,
+            connector,
+            source,
+            options,
+            go_on,
+            lambda whom: line.wait_for(awaited[whom]),
+            lambda: connector.gauge(source).depth,
         )
     finally:
         connector.close()
@@ -182,6 +188,8 @@ def _say_notes(context: Context, results: "Sequence[PullResult]") -> None:
 
 
 def _report(context: Context, result: "PullResult") -> None:
+    from dlq.archive.losses import in_words
+
     name = result.source
     for letter in result.left_letters[:20]:
         context.complain(f"{name}: left in the queue: {letter}")
@@ -189,14 +197,21 @@ def _report(context: Context, result: "PullResult") -> None:
         context.complain(f"{name}: {result.error}")
     if result.partial and result.snapshot is not None:
         taken = result.captured + result.recaptured
-        context.complain(f"{name}: {taken} of {result.snapshot} taken, {result.left} left")
+        gone = f", {result.gone} gone meanwhile" if result.gone else ""
+        context.complain(f"{name}: {taken} of {result.snapshot} taken, {result.left} left{gone}")
+    if result.losses:
+        context.complain(f"{name}: {in_words(result.losses)}")
 
 
 def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]", analyze: bool) -> ExitCode:
     """What came of each source; the exit code of the analysis at the end."""
     from dlq.cli import died
 
-    results = [asdict(result) for _, result in ended if result is not None]
+    results = [
+        {**asdict(result), "losses": [loss.as_json() for loss in result.losses]}
+        for _, result in ended
+        if result is not None
+    ]
     if not results:
         return ExitCode.DONE
     new = died.of(context, [result["pull_id"] for result in results], analyze)
@@ -206,9 +221,10 @@ def _show(context: Context, ended: "Sequence[tuple[str, PullResult | None]]", an
         died.show(context, new)
         context.say("Next: dlq report" if new.causes is not None else "Next: dlq analyze, then dlq report")
         return new.code
-    columns = (*KEYS, "causes")
+    columns = (*KEYS, "losses", "causes")
     rows = [
-        [*(result[key] for key in KEYS), new.causes and new.causes[result["pull_id"]]] for result in results
+        [*(result[key] for key in columns[:-1]), new.causes and new.causes[result["pull_id"]]]
+        for result in results
     ]
     if context.output == "json":
         context.emit({"sources": [dict(zip(columns, row, strict=True)) for row in rows]})

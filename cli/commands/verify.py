@@ -5,7 +5,7 @@ import typer
 from dlq.cli.context import Context
 from dlq.cli.exit import ExitCode
 
-_COLUMNS = ("source", "captured", "replayed", "held", "dismissed", "purged", "waiting", "balanced")
+_COLUMNS = ("source", "captured", "replayed", "held", "dismissed", "purged", "waiting", "lost", "balanced")
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +17,8 @@ def verify(ctx: typer.Context) -> int:
     """Prove the books: captured = replayed + held + dismissed + purged + waiting, per source, with digests.
 
     Every segment is read and compared with its manifest, and every body with its digest. Letters in doubt are
-    in none of the counts: books with doubts do not balance.
+    in none of the counts: books with doubts do not balance. Beside them stands what is known to be lost: what
+    nobody captured before it was gone.
 
     Example: dlq verify -o json
     """

@@ -212,7 +212,7 @@ class KafkaReading:
                 "pull again"
             )
         reached = min(log.start, progress.end)
-        progress.gaps.append(Gap(str(progress.place), progress.at, reached))
+        progress.gaps.append(Gap(str(progress.place), progress.at, reached, progress.key, is_counted=True))
         progress.at = reached
         self._taken[progress.place] = progress
         if progress.left:

@@ -83,7 +83,7 @@ def _start(plan: Plan, log: Log, key: str, resume: Checkpoint) -> tuple[str, int
     reached = resume.get(latest, 0)
     if reached > log.end:
         plan.complete = False
-        plan.gaps.append(Gap(str(log.place), log.end, reached))
+        plan.gaps.append(Gap(str(log.place), reached, None, latest))
         plan.notes.append(
             f"{log.place} ends at {log.end} and was read to {reached}: its end was cut off (an unclean "
             "leader election, a lost disk). It is read from its start; what the archive has is known"
@@ -91,7 +91,7 @@ def _start(plan: Plan, log: Log, key: str, resume: Checkpoint) -> tuple[str, int
         return f"{key}~{generation + 1}", log.start
     if reached < log.start:
         if latest in resume:
-            plan.gaps.append(Gap(str(log.place), reached, log.start))
+            plan.gaps.append(Gap(str(log.place), reached, log.start, latest))
         else:
             plan.notes.append(
                 f"{log.place}: offsets before {log.start} were gone before this pull (retention)"
@@ -106,6 +106,10 @@ def _note_former(plan: Plan, cluster: str, topic: Topic, resume: Checkpoint) -> 
     if same_name and not any(key.startswith(mine) for key in same_name):
         plan.complete = False
         reached = {key.rpartition(":")[2].partition("~")[0]: resume[key] for key in same_name}
+        plan.gaps += [
+            Gap(str(Place(topic.name, int(partition))), offset, None, f"{topic.name}@{cluster}")
+            for partition, offset in reached.items()
+        ]
         told = ", ".join(f"{partition} at {offset}" for partition, offset in sorted(reached.items()))
         plan.notes.append(
             f"{topic.name} was deleted and made again: it has another topic id. It is read from its start; "

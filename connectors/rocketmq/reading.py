@@ -89,7 +89,8 @@ class RocketReading:
             records = make([*messages, *self._copies(place.node, messages)])
             self._position += len(records)
             checkpoint = checkpoint_of(offset_range.key, reached, messages)
-            yield Batch(records, self._position, checkpoint, (), step.gaps)
+            gaps = [gap._replace(log=offset_range.key, is_counted=True) for gap in step.gaps]
+            yield Batch(records, self._position, checkpoint, (), gaps)
             if self._taken == request.limit:
                 return
 

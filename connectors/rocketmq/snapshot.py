@@ -173,9 +173,9 @@ def plan_of(found: Sequence[QueueOffsets], resume: Checkpoint, anew: Collection[
     for offsets in found:
         key, start = _generation(offsets, resume, offsets.place in anew)
         if key != str(offsets.place) and key not in resume:
-            _note_new_store(plan, offsets, _latest(offsets.place, resume)[1])
+            _note_new_store(plan, offsets, *_latest(offsets.place, resume))
         elif start < offsets.lowest:
-            _note_loss(plan, offsets, start, key in resume)
+            _note_loss(plan, offsets, start, key if key in resume else None)
         start = max(start, offsets.lowest)
         plan.ranges.append(
             OffsetRange(offsets.place, start, max(start, offsets.highest), offsets.pullable, key)
@@ -196,10 +196,9 @@ def _why_not(place: MessageQueue) -> str:
     return "4.x brokers register this topic late or never"
 
 
-def _note_new_store(plan: Plan, offsets: QueueOffsets, reached: int) -> None:
+def _note_new_store(plan: Plan, offsets: QueueOffsets, key: str, reached: int) -> None:
     """Nobody knows what the old store held beyond its checkpoint, so this reading is not all there was."""
-    if reached > offsets.highest:
-        plan.gaps.append(Gap(str(offsets.place), offsets.highest, reached))
+    plan.gaps.append(Gap(str(offsets.place), reached, None, key))
     plan.complete = False
     plan.notes.append(
         f"{offsets.place} has begun anew: its broker was replaced, or lost its store. It is read from its "
@@ -207,9 +206,10 @@ def _note_new_store(plan: Plan, offsets: QueueOffsets, reached: int) -> None:
     )
 
 
-def _note_loss(plan: Plan, offsets: QueueOffsets, start: int, was_read: bool) -> None:
-    if was_read:
-        plan.gaps.append(Gap(str(offsets.place), start, offsets.lowest))
+def _note_loss(plan: Plan, offsets: QueueOffsets, start: int, key: str | None) -> None:
+    """`key`: of the checkpoint, where it was read before."""
+    if key is not None:
+        plan.gaps.append(Gap(str(offsets.place), start, offsets.lowest, key))
     else:
         plan.notes.append(
             f"{offsets.place}: retention had deleted {offsets.lowest} older letters before this pull"

@@ -144,6 +144,8 @@ class Rabbit:
         while up_to + len(alone) < number:
             link.turn(1.0)
             for method in link.take_methods():
+                if isinstance(method, spec.Connection.Blocked | spec.Connection.Unblocked):
+                    continue  # the node cleans up behind a test of large bodies
                 assert isinstance(method, spec.Basic.Ack), method
                 if method.multiple:
                     up_to = max(up_to, method.delivery_tag)

@@ -35,11 +35,11 @@ def test_a_reading_starts_at_the_checkpoint_of_the_store_that_is_there(
 
 
 def test_letters_that_retention_took_before_they_were_read_are_a_gap() -> None:
-    assert planned(10, 50, {KEY: 5}).gaps == [Gap(KEY, 5, 10)]
+    assert planned(10, 50, {KEY: 5}).gaps == [Gap(KEY, 5, 10, KEY)]
 
 
 def test_a_new_store_makes_a_reading_incomplete_whether_or_not_it_has_grown_as_far() -> None:
     shorter, longer = planned(0, 50, {KEY: 70}), planned(0, 50, {KEY: 30}, is_anew=True)
     assert [plan.complete for plan in (shorter, longer)] == [False, False]
-    assert (shorter.gaps, longer.gaps) == ([Gap(KEY, 50, 70)], [])
+    assert (shorter.gaps, longer.gaps) == ([Gap(KEY, 70, None, KEY)], [Gap(KEY, 30, None, KEY)])
     assert "after offset 29 of the old one" in longer.notes[0]
