@@ -18,7 +18,7 @@ from dlq.archive.store import Store
 from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
 from dlq.capture.overlaps import named
-from dlq.connectors.base import Mode, Reading, ReadRequest
+from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
 from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage, Unreachable
 from dlq.core.settings import Source
 
@@ -32,7 +32,13 @@ _FAILOVER_SECONDS = 30.0
 
 
 Depth = Callable[[], int | None]
-"""How many letters a source has now; None: the broker does not tell."""
+"""How many letters a source has now, whoever holds them; None: the broker does not tell."""
+
+
+def proven_depth(gauge: Gauge) -> int | None:
+    """All letters that a source has. A depth counts those that are ready: where somebody consumes, or may,
+    the others are held and not gone."""
+    return gauge.depth if gauge.consumers == 0 else None
 
 
 class Readable(Protocol):
@@ -281,7 +287,7 @@ class _Pull:
         """How many of the `rest` of a snapshot still lie there, as far as the broker tells. What a reading
         has given back may take a moment to be counted."""
         depth, deadline = self._depth, time.monotonic() + _GIVEN_BACK_SECONDS
-        if depth is None or not rest or self.result.error is not None:
+        if depth is None or not rest or self._was_lost or self.result.error is not None:
             return rest
         mine = taken if self.result.mode == "copy" else 0
         there = 0

@@ -162,7 +162,7 @@ class Run:
             self._note_pull(result)
 
     def _pull_one(self, source: "Source", stop: Stop) -> "PullResult":
-        from dlq.capture.pull import PullOptions, pull
+        from dlq.capture.pull import PullOptions, proven_depth, pull
 
         def go_on(_tally: "Tally", _total: int | None) -> None:
             if stop():
@@ -174,7 +174,12 @@ class Run:
             left = self._clock.left(_PULLS_END)
             options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
             return pull(
-                context.store, connector, source, options, go_on, depth=lambda: connector.gauge(source).depth
+                context.store,
+                connector,
+                source,
+                options,
+                go_on,
+                depth=lambda: proven_depth(connector.gauge(source)),
             )
         finally:
             connector.close()

@@ -45,9 +45,6 @@ class Found(NamedTuple):
     """`bursts.standing`"""
 
 
-_FOUND = len(Found._fields)
-
-
 def changes(letters: "DataFrame", found: Found, rules: Sequence[Rule], max_laps: int) -> "DataFrame":
     """IDENTITY and CHANGED of every letter that is not as it was by itself."""
     from pyspark.sql import functions as F

@@ -121,6 +121,7 @@ def _place(source: "Source") -> tuple[str, str]:
 def _pull_one(
     context: Context, source: "Source", options: "PullOptions", line: Line, stop: Stop
 ) -> "PullResult":
+    from dlq.capture.pull import proven_depth
     from dlq.capture.pull import pull as capture
 
     def go_on(tally: "Tally", total: int | None) -> None:
@@ -139,7 +140,7 @@ def _pull_one(
             options,
             go_on,
             lambda whom: line.wait_for(awaited[whom]),
-            lambda: connector.gauge(source).depth,
+            lambda: proven_depth(connector.gauge(source)),
         )
     finally:
         connector.close()
