@@ -126,6 +126,9 @@ class Kind:
 
     keeps_letters: bool = False
     """A drained letter stays where it was: nothing is ever removed."""
+    republishing: str = ""
+    """The module with `target_of` of its connector, and `preview_unasked`: its `preview`, as far as nobody
+    has to be asked. Without one no plan is made where no connection may be opened."""
     default_target: str = "origin"
     """Where a replay sends, unless told."""
     sent_columns: tuple[str, ...] | None = None
@@ -162,5 +165,5 @@ def kind_of(name: str | None) -> Kind:
 
 
 def kinds() -> Mapping[str, Kind]:
-    """All of them."""
+    """Every kind of broker, by its name."""
     return {name: kind_of(name) for name in REGISTRY}

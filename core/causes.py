@@ -23,11 +23,6 @@ CAUSES = {
 
 MOVED = "moved"
 """What may have happened to a letter beside its causes: somebody, or a divert, put it where it lies."""
-PROOFS = {
-    "proven": "on its broker nothing else leaves this trace",
-    "likely": "something else leaves the same trace; its usual cause is named",
-}
-"""How sure a verdict is. An `unknown` one has none."""
 
 
 def proof_of(cause: str | None, also_possible: Sequence[str]) -> str | None:
@@ -44,25 +39,16 @@ def word_for(cause: str, broker_kinds: Iterable[str | None]) -> str | None:
     return words.pop() if len(words) == 1 else None
 
 
-def doubted(cause: str, proof: str | None) -> str:
+def mark_doubt(cause: str, proof: str | None) -> str:
     """A cause as tables show it: `redelivery_exhausted?` where it is only likely."""
     return f"{cause}?" if proof == "likely" else cause
 
 
-def spoken(cause: str, broker_kinds: Iterable[str | None], proof: str | None = None) -> str:
+def cause_in_words(cause: str, broker_kinds: Iterable[str | None], proof: str | None = None) -> str:
     """A cause of letters of these kinds of brokers, as people read it."""
     word = word_for(cause, broker_kinds)
-    return doubted(f"{word} ({cause})" if word else cause, proof)
+    return mark_doubt(f"{word} ({cause})" if word else cause, proof)
 
-
-MECHANISMS = (
-    "reject", "delivery_limit", "retry_loop", "ttl", "maxlen", "alternate_exchange", "framework",
-    "deserialization",
-    "nack", "audit", "store_audit", "redelivery_policy", "redelivery_plugin", "dispatch_check",
-    "expiry", "discard", "format",
-    "send_back", "client_fallback", "pop", "check", "check_age",
-    "none",
-)  # fmt: skip
 
 TRANSACTION_STATES = {
     "pending": "nobody has said yet how it ends",

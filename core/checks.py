@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_network
 from typing import Any
 
 from dlq.core import keys, masks, units, urls
@@ -14,6 +15,7 @@ from dlq.core.settings import (
     RETAIN_STATES,
     Evidence,
     Profile,
+    Serve,
     Settings,
     Source,
 )
@@ -27,6 +29,7 @@ _EVIDENCE_SCHEMES: Mapping[str, tuple[str, ...]] = {
     "rocketmq-dedup": (*_REDIS, *_DATABASES),
     "shine-mq": _REDIS,
 }
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _TABLE = re.compile(r"([A-Za-z_]\w*\.)?[A-Za-z_]\w*")
 
 
@@ -60,6 +63,20 @@ def check(settings: Settings) -> None:
     _sound("ledger.lease", units.seconds, settings.ledger.lease)
     _sound("replay.ramp_wait", units.seconds, settings.replay.ramp_wait)
     _sound("replay.approval_time", units.seconds, settings.replay.approval_time)
+    _check_serve(settings.serve)
+
+
+def _check_serve(serve: Serve) -> None:
+    for host in serve.hosts:
+        if not _HOST.fullmatch(host):
+            raise ConfigError(f"serve.hosts: {host!r} is no host name; write it like dlq.example")
+    for address in serve.proxies:
+        try:
+            ip_network(address)
+        except ValueError as error:
+            raise ConfigError(
+                f"serve.proxies: {address!r} is no address or network; write it like 10.0.0.7 or 10.0.0.0/24"
+            ) from error
 
 
 def _check_urls(settings: Settings) -> None:

@@ -56,7 +56,7 @@ def _named_by_others(broker: Broker) -> str:
 
 
 def of_store(place: str, store: Store) -> list[str]:
-    """The same of a ledger, or of a store of evidence, at `place`."""
+    """A warning where the password of this store goes out in the clear; `place` names it in settings."""
     what = password_in_the_clear(store)
     return _lines(place, what, {"url": store.url}) if what else []
 

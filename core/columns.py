@@ -57,7 +57,7 @@ class Maps:
         rows = zip(*self.columns.values(), strict=True) if self.columns else repeat((), self._rows)
         return (dict(zip(self.columns, row, strict=True)) for row in rows)
 
-    def narrowed(self, names: Container[str]) -> "Column":
+    def with_names(self, names: Container[str]) -> "Column":
         """The maps with these of their names alone."""
         kept = {name: values for name, values in self.columns.items() if name in names}
         constants = {name: values.value for name, values in kept.items() if isinstance(values, Constant)}
@@ -123,7 +123,7 @@ class Columns(Sequence[Record]):
         self.columns = columns
 
     @classmethod
-    def of(cls, rows: int, **columns: Unpack[RecordColumns]) -> Self:
+    def build(cls, rows: int, **columns: Unpack[RecordColumns]) -> Self:
         """A batch of so many records, each of whose columns has as many rows."""
         given = cast(Mapping[str, Column], columns)
         defaults = Record._field_defaults
@@ -156,13 +156,13 @@ def column(records: Sequence[Record], name: str) -> list[Any]:
     return list(records.columns[at]) if isinstance(records, Columns) else [record[at] for record in records]
 
 
-def collapsed(values: Sequence[Any]) -> Column:
+def collapse(values: Sequence[Any]) -> Column:
     """The values, once where they are all equal."""
     are_equal = values[0] == values[-1] and values.count(values[0]) == len(values)
     return Constant(values[0], len(values)) if are_equal else values
 
 
-def named(maps: Column, name: str) -> Column:
+def values_of(maps: Column, name: str) -> Column:
     """The values of one name in a column of maps; None where a map lacks it."""
     if isinstance(maps, Maps):
         return maps.columns.get(name, Constant(None, len(maps)))
@@ -198,7 +198,7 @@ def map_distinct(function: Callable[[Any], Any], values: Column) -> Column:
     return [*map(made.__getitem__, values)]
 
 
-def chosen(condition: Column, then: Column, otherwise: Column) -> Column:
+def choose(condition: Column, then: Column, otherwise: Column) -> Column:
     """Of each row the first value where the condition holds, else the second."""
     if isinstance(condition, Constant):
         return then if condition.value else otherwise
@@ -206,7 +206,7 @@ def chosen(condition: Column, then: Column, otherwise: Column) -> Column:
     return [first if holds else second for holds, first, second in rows]
 
 
-def joined(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
+def join(parts: Sequence[Sequence[Record]]) -> Sequence[Record]:
     """Batches in one piece; what came in columns stays so."""
     if len(parts) == 1:
         return parts[0]

@@ -22,7 +22,9 @@ from dlq.core.settings import (
     Profile,
     Replay,
     Retain,
+    Roles,
     Rule,
+    Serve,
     Settings,
     Source,
     Spark,
@@ -37,8 +39,11 @@ _SINGLE: Mapping[str, type] = {
     "ledger": Ledger,
     "replay": Replay,
     "analysis": Analysis,
+    "serve": Serve,
     "spark": Spark,
 }
+_TABLES = (Roles,)
+"""Types of settings that are tables within a table."""
 _TRUTHS = {"true": True, "1": True, "false": False, "0": False}
 _WORDS: Mapping[Any, str] = {
     str: "text",
@@ -107,7 +112,8 @@ def _build(place: str, made_as: type, table: Any, name: str | None = None) -> An
             raise ConfigError(
                 _of_others(place, key) or f"unknown key {key!r} in [{place}]{suggest(key, known)}"
             )
-        values[key] = _typed(f"{place}.{key}", value, hints[key])
+        at, wanted = f"{place}.{key}", hints[key]
+        values[key] = _build(at, wanted, value) if wanted in _TABLES else _typed(at, value, wanted)
     missing = [
         n
         for n, f in known.items()

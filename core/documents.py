@@ -24,7 +24,7 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-def built(made_as: type[T], document: Any) -> T:
+def build(made_as: type[T], document: Any) -> T:
     """A dataclass or NamedTuple of a JSON object. Raises ValueError, which says what is wrong."""
     made: T = _object(made_as, document)
     return made

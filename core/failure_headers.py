@@ -13,6 +13,7 @@ exception's class or a stack; two of them that belong together say that the lett
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -28,8 +29,8 @@ class Inside(NamedTuple):
     gone: tuple[Path, ...] = ()
     zero: tuple[Path, ...] = ()
 
-    def joined(self, other: "Inside") -> "Inside":
-        """Both of them."""
+    def join(self, other: "Inside") -> "Inside":
+        """What either takes away or sets back."""
         return Inside(self.gone + other.gone, self.zero + other.zero)
 
     def is_gone(self, at: Path) -> bool:
@@ -51,7 +52,7 @@ Keep = bool | Sequence[str]
 _ITSELF = Inside(zero=((),))
 
 
-class Trace(NamedTuple):
+class _Trace(NamedTuple):
     """Headers of one framework, by their whole names."""
 
     names: re.Pattern[str]
@@ -65,11 +66,11 @@ class Trace(NamedTuple):
 
 def _trace(
     names: str, inside: Inside | None = None, beside: tuple[str, ...] = (), always: bool = False
-) -> Trace:
-    return Trace(re.compile(names, re.DOTALL), inside, beside, always)
+) -> _Trace:
+    return _Trace(re.compile(names, re.DOTALL), inside, beside, always)
 
 
-TRACES: tuple[Trace, ...] = (
+_TRACES: tuple[_Trace, ...] = (
     # Spring AMQP, Spring Cloud Stream, and what many write in their way
     _trace(r"x-exception-.*|x-error.*|x-original-.*|x-retry.*|retry-count|deliveryAttempt|x-death-reason"),
     _trace(r"x-last-(?:error|exception|failure).*|x-failure-.*|x-exception|x-attempts?|x-death-count", None),
@@ -92,7 +93,7 @@ TRACES: tuple[Trace, ...] = (
         r"(?:ErrorDetails|SentToFailureTransport|Redelivery)Stamp"
     ),
     # Connect, Streams, share groups
-    _trace(r"__(?:connect|streams)\.errors\..*"),
+    _trace(r"__(?:connect|streams|dlq)\.errors\..*"),
     # SmallRye; JMS allows no hyphens
     _trace(r"(?:dead-letter|delayed-retry|deserialization-failure)-.*"),
     _trace(r"dead_letter_(?:exception_class_name|reason|cause_class_name|cause)"),
@@ -153,12 +154,19 @@ _PLACES = (
     "destination",
 )
 _ALWAYS_ERRORS = tuple(f"{x}-{word}" for x in "xX" for word in ("error", "Error", "exception", "Exception"))
-OTHER = "other"
+_OTHER = "other"
 """A part of an error that is none of these, like its code."""
 _OF_QUEUES = ("queue", "address", "exchange", "routingkey")
 """What a count belongs to where nothing tries again by itself: in logs, retry topics are live."""
-_COUNTED = ("retry", "retries", "attempt", "attempts", "delivery", "redelivery", "redelivered", "deliveries")
+_COUNTED = (
+    "retry", "retries", "retrycount", "attempt", "attempts", "delivery", "redelivery", "redelivered",
+    "redeliveries", "deliveries", "processing",
+)  # fmt: skip
+_BEYOND_THE_FIRST = ("retry", "retries", "retrycount", "redelivery", "redelivered", "redeliveries")
+_NO_COUNT_ALONE = ("processing",)
 _COUNTS = ("count", "counter", "attempt", "attempts", "number", "no")
+_COUNTS_BEHIND = ((), *((word,) for word in _COUNTS))
+_MOST_DIGITS = 10
 _BROKERS_WORDS = ("rejected", "expired", "maxlen", "delivery_limit")
 _NOBODYS = re.compile(
     r"x-death|x-(?:first|last)-death-.*|x-(?:delivery|acquired)-count|x-opt-.*|JMSX.*|_AMQ_.*|__HDR_.*|__\w+"
@@ -169,6 +177,8 @@ _CLASS = re.compile(
     r"[A-Za-z_$][\w$]*(?:(?:\.|::|\\)[\w$]+)*(?:Exception|Error|Throwable|Failure|Fault)"
     r"|[a-z_][\w$]*(?:\.[a-z_][\w$]*)*\.[A-Z][\w$]*"
 )
+_BINARY = re.compile(r"base64:([A-Za-z0-9+/]{6}==|[A-Za-z0-9+/]{11}=)")
+"""How 4 or 8 bytes are shown."""
 _STACK = re.compile(r"\n\s{1,8}at |Traceback \(|\ngoroutine \d|\n#\d+ |^goroutine \d")
 
 
@@ -178,12 +188,13 @@ class Mark(NamedTuple):
     kind: str
     """error, origin, or count."""
     part: str
-    """Of an error: message, class, stacktrace, …, "" for the whole; of an origin the kind of place."""
+    """Of an error: message, class, stacktrace, …, "" for the whole; of an origin the kind of place; of a
+    count retries, which are attempts beyond the first, or attempts."""
     explicit: bool
-    """It says by itself that it is a failure's."""
+    """It says by itself that it is a failure's, or a count."""
 
 
-def decoded(name: str) -> str:
+def decode_name(name: str) -> str:
     """A header's name as it was before Camel sent it over JMS."""
     if "_HYPHEN_" in name or "_DOT_" in name:
         for word, character in _OF_JMS.items():
@@ -194,7 +205,7 @@ def decoded(name: str) -> str:
 @lru_cache(maxsize=4096)
 def words_of(name: str) -> Path:
     """`x-Original_routingKey` -> original, routingkey."""
-    words = [word.lower() for word in _WORD.findall(decoded(name))]
+    words = [word.lower() for word in _WORD.findall(decode_name(name))]
     if words[:1] == ["x"]:
         del words[0]
     joined: list[str] = []
@@ -209,7 +220,7 @@ def words_of(name: str) -> Path:
 @lru_cache(maxsize=4096)
 def mark_of(name: str) -> Mark | None:
     """What a name says, whoever wrote it; None where it says nothing of a failure."""
-    name = decoded(name)
+    name = decode_name(name)
     if _NOBODYS.fullmatch(name):
         return None
     words = words_of(name)
@@ -217,13 +228,14 @@ def mark_of(name: str) -> Mark | None:
     if (part := _error_part(words)) is not None:
         return Mark("error", part, is_explicit)
     if name.startswith(_ALWAYS_ERRORS):
-        return Mark("error", OTHER, True)
+        return Mark("error", _OTHER, True)
     own = tuple(word for word in words if word != "dlq")
     if len(own) == 2 and own[0] in _ORIGINS and own[1] in _PLACES:
         return Mark("origin", own[1], False)
-    if own and own[0] in _COUNTED and (len(own) == 1 or (len(own) == 2 and own[1] in _COUNTS)):
-        return Mark("count", "", False)
-    return Mark("count", "", False) if own == ("death", "count") else None
+    if own and own[0] in _COUNTED and own != _NO_COUNT_ALONE and own[1:] in _COUNTS_BEHIND:
+        counted = "retries" if own[0] in _BEYOND_THE_FIRST else "attempts"
+        return Mark("count", counted, is_explicit or len(own) > 1)
+    return Mark("count", "attempts", False) if own == ("death", "count") else None
 
 
 def _error_part(words: Path) -> str | None:
@@ -239,6 +251,19 @@ def _error_part(words: Path) -> str | None:
     return told if len(rest) < 2 and told in _PARTS and words != ("failed",) else None
 
 
+class Count(NamedTuple):
+    """How often a consumer had a letter, as a hand counted it."""
+
+    attempts: int
+    """The first included."""
+    number: int
+    """As it is written: retries do not count the first."""
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.number}"
+
+
 class Failure(NamedTuple):
     """What hands wrote of a failure on one letter."""
 
@@ -246,7 +271,8 @@ class Failure(NamedTuple):
     """Part of the error -> the header, and its value; of several the first."""
     origins: Mapping[str, str]
     """Kind of place -> its name."""
-    attempts: str | None
+    counted: Count | None
+    """Of several the highest."""
     names: tuple[str, ...]
     """All these headers."""
     is_proven: bool
@@ -260,31 +286,49 @@ def by_hand(headers: Mapping[str, str]) -> Failure | None:
         return None
     errors: dict[str, tuple[str, str]] = {}
     origins: dict[str, str] = {}
-    counts: list[str] = []
+    counts: list[Count] = []
     is_explicit = is_proven = False
     for name, mark in marked:
         value = headers[name]
         if mark.kind == "origin":
             origins.setdefault(mark.part, value)
         elif mark.kind == "count":
-            counts.append(value)
-        elif not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS):
+            counts += _counted(name, mark, value)
+        elif value.strip() and not (words_of(name) == ("death", "reason") and value in _BROKERS_WORDS):
             errors.setdefault(mark.part, (name, value))
             is_explicit |= mark.explicit
             is_proven |= is_of_a_program(value)
-    is_parked = not origins.keys().isdisjoint(_OF_QUEUES) and any(_is_above_zero(count) for count in counts)
+    is_parked = not origins.keys().isdisjoint(_OF_QUEUES) and any(count.number for count in counts)
     is_told = bool(errors) and (is_explicit or is_proven or len(marked) > 1)
     if not is_told and not is_parked:
         return None
     names = tuple(name for name, _ in marked)
-    return Failure(errors, origins, counts[0] if counts else None, names, is_proven)
+    return Failure(errors, origins, max(counts, default=None), names, is_proven)
+
+
+def attempts_of_retries(headers: Mapping[str, str]) -> int | None:
+    """Attempts by the headers that say by themselves that they count retries, whoever wrote them."""
+    marked = ((name, mark_of(name), value) for name, value in headers.items())
+    counts = (
+        _counted(name, mark, value)
+        for name, mark, value in marked
+        if mark is not None and mark.part == "retries" and mark.explicit
+    )
+    return max((count.attempts for found in counts for count in found), default=None)
 
 
 def first_published(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Exchange and routing key with which a letter was first published, as frameworks and hands note them."""
-    marked = ((mark_of(name), value) for name, value in headers.items())
-    found = {mark.part: value for mark, value in marked if mark is not None and mark.kind == "origin"}
-    return found.get("exchange"), found.get("routingkey")
+    names = _of_origin(tuple(headers))
+    exchange, key = names.get("exchange"), names.get("routingkey")
+    return exchange and headers[exchange], key and headers[key]
+
+
+@lru_cache(maxsize=4096)
+def _of_origin(names: tuple[str, ...]) -> Mapping[str, str]:
+    """Which of these headers tell where a letter came from, by what they tell."""
+    marked = ((mark_of(name), name) for name in names)
+    return {mark.part: name for mark, name in marked if mark is not None and mark.kind == "origin"}
 
 
 def is_of_a_program(value: str) -> bool:
@@ -292,8 +336,19 @@ def is_of_a_program(value: str) -> bool:
     return bool(_STACK.search(value) or _CLASS.fullmatch(value.partition(": ")[0].strip()))
 
 
-def _is_above_zero(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and int(text[:9]) > 0
+def _counted(name: str, mark: Mark, value: str) -> list[Count]:
+    """What a header counts; nothing where it holds no number."""
+    digits = _digits(value)
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < _MOST_DIGITS):
+        return []
+    number = int(digits)
+    return [Count(number + (mark.part == "retries"), number, name)]
+
+
+def _digits(count: str) -> str:
+    """A count as digits: Camel writes an int to Kafka as its bytes (DefaultKafkaHeaderSerializer)."""
+    binary = _BINARY.fullmatch(count)
+    return str(int.from_bytes(b64decode(binary[1]), "big", signed=True)) if binary else count
 
 
 # --- What a replay does with them ---
@@ -306,9 +361,6 @@ class Restart(NamedTuple):
     mended: Mapping[str, Inside]
 
 
-NOTHING = Restart(frozenset(), {})
-
-
 def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     """What a replay takes away of these headers, and mends. `keep`: True for nothing but what is compared
     with what a broker wrote, which never goes along; else patterns of the names that stay as they are."""
@@ -317,8 +369,16 @@ def restart(headers: Mapping[str, str], keep: Keep = False) -> Restart:
     hand = None if keep is True else by_hand(headers)
     if hand is None:
         return found
-    more = frozenset(hand.names) - found.mended.keys()
+    beside = (name for name in headers if _is_of_a_failure(name))
+    more = frozenset((*hand.names, *beside)) - found.mended.keys()
     return Restart(found.gone | frozenset(name for name in more if not _is_kept(name, kept)), found.mended)
+
+
+@lru_cache(maxsize=4096)
+def _is_of_a_failure(name: str) -> bool:
+    """Whether a name that tells no failure by itself is one's beside others: error-code, failedAt."""
+    words = [word for word in words_of(name) if word not in ("dlq", "first", "last")]
+    return len(words) > 1 and words[0] in _ERRORS and _NOBODYS.fullmatch(decode_name(name)) is None
 
 
 def _is_kept(name: str, patterns: tuple[str, ...]) -> bool:
@@ -328,10 +388,10 @@ def _is_kept(name: str, patterns: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, ...]) -> Restart:
     """Letters of one kind all have the same names."""
-    known = {decoded(name): name for name in names}
+    known = {decode_name(name): name for name in names}
     gone: set[str] = set()
     mended: dict[str, Inside] = {}
-    for trace in TRACES:
+    for trace in _TRACES:
         if (always_alone and not trace.always) or not all(name in known for name in trace.beside):
             continue
         for plain, name in known.items():
@@ -340,7 +400,7 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
             if trace.inside is None:
                 gone.add(name)
             else:
-                mended[name] = mended.get(name, Inside()).joined(trace.inside)
+                mended[name] = mended.get(name, Inside()).join(trace.inside)
     return Restart(frozenset(gone), mended)
 
 
@@ -366,17 +426,17 @@ def mend_text(text: str, inside: Inside) -> str:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return text
-    mended = mend(value, inside)
+    mended = _mend(value, inside)
     return text if mended == value else json.dumps(mended, ensure_ascii=False, separators=(",", ":"))
 
 
-def mend(value: Any, inside: Inside, at: Path = ()) -> Any:
+def _mend(value: Any, inside: Inside, at: Path = ()) -> Any:
     """A JSON value without what is gone, and 0 where it is set back."""
     if not isinstance(value, dict):
         return value
     kept = {key: one for key, one in value.items() if not inside.is_gone((*at, key))}
     return {
-        key: 0 if inside.is_zero((*at, key)) else mend(one, inside, (*at, key)) for key, one in kept.items()
+        key: 0 if inside.is_zero((*at, key)) else _mend(one, inside, (*at, key)) for key, one in kept.items()
     }
 
 

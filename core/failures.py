@@ -8,7 +8,7 @@ What was said is a list of events, which only grows; the state follows from them
 
 import secrets
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from dlq.core.clock import from_iso, iso
@@ -16,8 +16,11 @@ from dlq.core.clock import from_iso, iso
 State = Literal["new", "open", "snoozed", "resolved", "regressed"]
 ORDER: tuple[State, ...] = ("regressed", "new", "open", "resolved", "snoozed")
 """States as lists show them: what needs a person first."""
-Action = Literal["assign", "note", "snooze", "resolve", "reopen", "plan", "approve", "apply"]
-"""Of a failure, but for the last three, which are of a plan; who made one stands in its file."""
+Action = Literal[
+    "assign", "note", "snooze", "resolve", "reopen", "plan", "approve", "apply", "propose", "unmask"
+]  # fmt: skip
+"""Of a failure, but for plan, approve and apply, which are of a plan (who made one stands in its file), and
+unmask, which is of a letter: somebody saw it as it is."""
 
 
 class Event(NamedTuple):
@@ -33,7 +36,7 @@ class Event(NamedTuple):
     action: Action
     value: str
     """Of assign the owner (`""`: nobody), of snooze its end (a time in ISO 8601, or `letters:N`), of plan,
-    approve and apply the plan's digest."""
+    approve and apply the plan's digest, of propose the command that a person may run."""
     reason: str
 
 
@@ -58,31 +61,23 @@ class Life(NamedTuple):
     changed_at: int | None = None
 
 
-def said(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
+def make_event(at: int, actor: str, subject: str, action: Action, value: str = "", reason: str = "") -> Event:
     """A new event."""
     return Event(secrets.token_hex(16), at, actor, subject, action, value, reason)
 
 
-def by_fingerprint(
-    events: Iterable[Event], renamed: Mapping[str, Collection[str]] | None = None
-) -> Mapping[str, list[Event]]:
-    """Which events are about which failure: the one place that knows under which fingerprint one goes on.
-
-    `renamed`: a fingerprint of the version before -> those that its letters have now. What was said of a
-    failure that fell into several is said of all of them; of several that became one all is told, in the
-    order in which it was written.
-    """
+def by_fingerprint(events: Iterable[Event]) -> Mapping[str, list[Event]]:
+    """Fingerprint -> the events about that failure, in the order in which they were written."""
     found: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
-        if event.action in OF_PLANS:
-            continue
-        for fingerprint in (renamed or {}).get(event.subject, (event.subject,)):
-            found[fingerprint].append(event)
+        if event.action not in (*OF_PLANS, *OF_LETTERS):
+            found[event.subject].append(event)
     return found
 
 
 def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
     """How a failure stands now. `events` are its own, in the order in which they were written."""
+    events = [event for event in events if event.action != "propose"]
     if not events:
         return Life("new")
     assigned = [event for event in events if event.action == "assign"]
@@ -100,6 +95,7 @@ def life(events: Sequence[Event], deaths: Deaths, now: int) -> Life:
 
 
 OF_PLANS: tuple[Action, ...] = ("plan", "approve", "apply")
+OF_LETTERS: tuple[Action, ...] = ("unmask",)
 _MOVES: tuple[Action, ...] = ("snooze", "resolve", "reopen")
 """Actions that say what the state is from then on; assign and note leave it, and end `new`."""
 _LETTERS = "letters:"

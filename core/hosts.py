@@ -18,7 +18,7 @@ def is_here(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def is_allowed(host: str, named: Sequence[str], hosts: Sequence[str]) -> bool:
+def _is_allowed(host: str, named: Sequence[str], hosts: Sequence[str]) -> bool:
     """Whether connections may go to a host: one that the configuration names in a url, or that is like one of
     `hosts`; all of them where there are none."""
     wanted = host.lower()
@@ -27,7 +27,7 @@ def is_allowed(host: str, named: Sequence[str], hosts: Sequence[str]) -> bool:
 
 def why_not(address: str, named: Sequence[str], hosts: Sequence[str], broker: str) -> str | None:
     """Why nothing goes to an address that others have named; None where it may."""
-    if is_allowed(host_of(address), named, hosts):
+    if _is_allowed(host_of(address), named, hosts):
         return None
     return (
         f"{broker} names {address[:200]}, and brokers.{broker}.hosts allows {', '.join(hosts)} alone: "

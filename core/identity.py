@@ -13,7 +13,7 @@ from typing import Any
 ID_HEX_DIGITS = 32
 
 
-def framed(*parts: bytes) -> bytes:
+def frame(*parts: bytes) -> bytes:
     """`parts` one after the other with their borders; what is framed may be joined."""
     return b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
@@ -23,7 +23,7 @@ def content_id(*parts: bytes, after: bytes = b"") -> str:
 
     `after` is framed already and comes first: parts that many messages share need framing once.
     """
-    return sha256(after + framed(*parts)).hexdigest()[:ID_HEX_DIGITS]
+    return sha256(after + frame(*parts)).hexdigest()[:ID_HEX_DIGITS]
 
 
 def placed_ids(

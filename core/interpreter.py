@@ -9,13 +9,13 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 from typing import Generic, TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
-class _Shared(Generic[T]):
+class _Shared(Generic[_T]):
     """A setting that several threads may want changed at once; the last one puts it back."""
 
-    def __init__(self, read: Callable[[], T], write: Callable[[T], object], wanted: T) -> None:
+    def __init__(self, read: Callable[[], _T], write: Callable[[_T], object], wanted: _T) -> None:
         self._read, self._write, self._wanted = read, write, wanted
         self._lock, self._users, self._usual = threading.Lock(), 0, read()
 

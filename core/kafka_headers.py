@@ -8,7 +8,9 @@ Streams, KIP-1191, KafkaDeadLetterQueue and KafkaDelayedRetryTopic of SmallRye, 
 Spring Cloud Stream, Karafka's strategies/dlq, HeaderNames of Brighter, DeadLetterQueueConstants of Wolverine.
 """
 
+import re
 from collections.abc import Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 
@@ -44,19 +46,26 @@ KARAFKA_BEFORE = _prefixed("original_", group="original_consumer_group")
 BRIGHTER = OriginHeaders("OriginalTopic")
 WOLVERINE = OriginHeaders("original-destination", "original-partition", "original-offset")
 WOLVERINE_RETRY = OriginHeaders("wolverine-kafka-retry-source")
-BY_HAND = tuple(
-    map(_prefixed, ("original-", "dlq.original.", "dlq.original-", "dlq.source_", "dlq-original-"))
+_BELOW_DLQ = tuple(
+    f"dlq{first}{word}{second}"
+    for first, word, second in product(".-_", ("original", "source", "origin"), ".-_")
 )
+BY_HAND = tuple(map(_prefixed, ("original-", *_BELOW_DLQ)))
 """What many write who write it themselves."""
-ORIGINS = (
+_ORIGINS = (
     OF_SHARE_GROUP, SPRING, SPRING_RETRY, SPRING_CLOUD_STREAM, CONNECT, STREAMS, SMALLRYE, SMALLRYE_RETRY,
     KARAFKA, KARAFKA_BEFORE, BRIGHTER, WOLVERINE, WOLVERINE_RETRY, *BY_HAND,
 )  # fmt: skip
-_BY_TOPIC = {known.topic: known for known in ORIGINS}
-TELL_THE_PLACE = frozenset(name for known in ORIGINS for name in (known.topic, known.group))
+_BY_TOPIC = {known.topic: known for known in _ORIGINS}
+TRACE_OF_BINDER = "x-exception-stacktrace"
+"""In which Spring Cloud Stream shows the message's headers, its consumer group among them."""
+_GROUP_IN_TRACE = re.compile(r"\bkafka_groupId=([^,}\s]+)[,}]")
+TELL_THE_PLACE = frozenset(
+    [TRACE_OF_BINDER, *(name for known in _ORIGINS for name in (known.topic, known.group))]
+)
 """All that says which topic and group a letter comes from: mostly the same in each letter of a topic, while
 partition, offset and time are each letter's own."""
-TELL_THE_PARTITION = frozenset(name for known in ORIGINS for name in (known.topic, known.partition))
+TELL_THE_PARTITION = frozenset(name for known in _ORIGINS for name in (known.topic, known.partition))
 
 _INTEGERS = {
     "original-partition": (4,),
@@ -81,7 +90,7 @@ FIRST_IS_NEWEST = ("dead-letter-", "delayed-retry-exception-", "delayed-retry-re
 where the last retry was, so that of it the last is wanted, too: where it began."""
 
 
-def origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
+def _origin_of(headers: Mapping[str, str]) -> OriginHeaders | None:
     """What says where a letter died, or None: of several frameworks' headers those that stand last, since
     they append them."""
     named = [name for name in headers if name in _BY_TOPIC and headers[name]]
@@ -99,8 +108,9 @@ class Origin(NamedTuple):
 
 
 def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None:
-    """The same with what they say; None also where they name the topic that it lies in."""
-    names = origin_of(headers)
+    """Where a letter died, by the headers of whoever moved it; None where they say nothing, or name the topic
+    that it lies in."""
+    names = _origin_of(headers)
     if names is None:
         return None
     topic = headers[names.topic]
@@ -108,13 +118,20 @@ def died_at(headers: Mapping[str, str], dead_letter_topic: str) -> Origin | None
         topic = (headers.get(WOLVERINE_RETRY.topic) or topic).rpartition("/")[2]
     group = headers.get(names.group)
     if names is SPRING_CLOUD_STREAM:
-        group = _group_of_binder(topic, dead_letter_topic)
+        trace = headers.get(TRACE_OF_BINDER) or ""
+        group = _group_in(trace) or _group_of_binder(topic, dead_letter_topic)
     if topic in ("", dead_letter_topic):
         return None
     return Origin(names, topic, headers.get(names.partition), headers.get(names.offset), group)
 
 
+def _group_in(trace: str) -> str | None:
+    """A trace shows the message once for each exception that tells of it, with headers of anybody's."""
+    named = {*_GROUP_IN_TRACE.findall(trace)}
+    return named.pop() if len(named) == 1 else None
+
+
 def _group_of_binder(topic: str, dead_letter_topic: str) -> str | None:
-    """Spring Cloud Stream tells the group by the name of the topic alone: `error.<topic>.<group>`."""
+    """Without a name of its own the dead-letter topic is called `error.<topic>.<group>`."""
     begins = f"error.{topic}."
     return dead_letter_topic.removeprefix(begins) or None if dead_letter_topic.startswith(begins) else None

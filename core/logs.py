@@ -12,7 +12,7 @@ from dlq.core.clock import iso, now
 
 FORMATS = ("text", "json")
 
-EVENTS: Mapping[str, tuple[str, str]] = {
+_EVENTS: Mapping[str, tuple[str, str]] = {
     "run_started": ("info", "{profile}: {sources} sources"),
     "source_pulled": ("info", "{source}: {captured} captured, {recaptured} known before, {left} left"),
     "source_failed": ("error", "{source}: {error}"),
@@ -50,7 +50,7 @@ def json_lines(write: Callable[[str], None], **always: object) -> Log:
     """One JSON object a line: time, level, event, then `always` and the event's fields."""
 
     def log(event: str, /, **fields: object) -> None:
-        head = {"time": iso(now()), "level": EVENTS[event][0], "event": event}
+        head = {"time": iso(now()), "level": _EVENTS[event][0], "event": event}
         write(json.dumps({**head, **always, **fields}, default=str))
 
     return log
@@ -60,7 +60,7 @@ def sentences(say: Callable[[str], None], complain: Callable[[str], None]) -> Lo
     """For people: what is in order is said, the rest is complained about."""
 
     def log(event: str, /, **fields: object) -> None:
-        level, sentence = EVENTS[event]
+        level, sentence = _EVENTS[event]
         (say if level == "info" else complain)(sentence.format_map(fields))
 
     return log

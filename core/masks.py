@@ -15,7 +15,7 @@ def check(place: str, rule: Mask) -> None:
     if rule.json is not None:
         steps(rule.json, f"{place}.json")
     if rule.pattern is not None:
-        compiled(rule.pattern, f"{place}.pattern")
+        compile_pattern(rule.pattern, f"{place}.pattern")
 
 
 def steps(path: str, place: str = "mask.json") -> list[str]:
@@ -27,7 +27,7 @@ def steps(path: str, place: str = "mask.json") -> list[str]:
     return found
 
 
-def compiled(pattern: str, place: str = "mask.pattern") -> re.Pattern[str]:
+def compile_pattern(pattern: str, place: str = "mask.pattern") -> re.Pattern[str]:
     """A pattern's regular expression. Raises ConfigError."""
     try:
         return re.compile(pattern)

@@ -20,7 +20,7 @@ _BEGINNINGS = (
 _OPENWIRE, _SHOWN = b"ActiveMQ", 24
 
 
-def spoken(first: bytes) -> str | None:
+def name_protocol(first: bytes) -> str | None:
     """The protocol's name; None where it is not known."""
     if first[5:13] == _OPENWIRE:
         return "OpenWire"
@@ -30,7 +30,7 @@ def spoken(first: bytes) -> str | None:
 def foreign(address: str, first: bytes, wanted: str, named_by: str) -> str | None:
     """What is said of an address that answers in another protocol than `wanted`: which it is, who named it,
     and what came. None where the protocol is not known, or is the one that is wanted."""
-    name = spoken(first)
+    name = name_protocol(first)
     if name is None or name == wanted:
         return None
     line = first.split(b"\n")[0][:_SHOWN].decode("latin-1").strip("\r")

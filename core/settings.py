@@ -161,6 +161,33 @@ class Analysis:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """Who may do what on the page: names, `group:NAME`, or `*` for everybody whose name is proven."""
+
+    read: tuple[str, ...] = ("*",)
+    triage: tuple[str, ...] = ()
+    """Say something of failures, and dismiss letters."""
+    plan: tuple[str, ...] = ()
+    """Make plans, edit letters for them, and analyze."""
+    approve: tuple[str, ...] = ()
+    apply: tuple[str, ...] = ()
+    """Send, stop and reconcile, and pull."""
+    unmask: tuple[str, ...] = ()
+    """See letters as they are, which the audit tells."""
+
+
+@dataclass(frozen=True)
+class Serve:
+    """The page (`dlq serve`); without it, it is read-only on this host alone."""
+
+    hosts: tuple[str, ...] = ()
+    """Names by which browsers may ask for it, beside localhost and loopback addresses."""
+    proxies: tuple[str, ...] = ()
+    """Addresses or networks whose X-Forwarded-User and X-Forwarded-Groups are believed."""
+    roles: Roles = field(default_factory=Roles)
+
+
+@dataclass(frozen=True)
 class Spark:
     """The Spark session."""
 
@@ -183,4 +210,5 @@ class Settings:
     ledger: Ledger = field(default_factory=Ledger)
     replay: Replay = field(default_factory=Replay)
     analysis: Analysis = field(default_factory=Analysis)
+    serve: Serve = field(default_factory=Serve)
     spark: Spark = field(default_factory=Spark)

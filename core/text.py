@@ -13,6 +13,7 @@ _UNSAFE = (
 )
 _ANY = re.compile(f"[{_UNSAFE}{INVISIBLE}]")
 _NO_LAYOUT = re.compile(f"(?![\n\t])[{_UNSAFE}{INVISIBLE}]")
+_MOST_NAMES = 3
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
@@ -32,7 +33,7 @@ def for_terminal(text: str) -> str:
 
 
 def cell_for_terminal(text: str) -> str:
-    """The same for a cell of CSV, which may have several lines, and tabs."""
+    """A cell of CSV without control characters; it keeps its line breaks and tabs."""
     return _NO_LAYOUT.sub(_escape, text)
 
 
@@ -57,7 +58,7 @@ def lines_for_terminal(text: str) -> list[str]:
 
 
 def block_for_terminal(text: str) -> str:
-    """The same as one text: what has several lines is shown as lines."""
+    """`lines_for_terminal` as one text."""
     return "\n".join(lines_for_terminal(text))
 
 
@@ -66,10 +67,10 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
-def listed(names: Sequence[str], most: int = 3) -> str:
+def list_names(names: Sequence[str]) -> str:
     """`orders`, `orders and stock`, `orders, stock, mails and 4 more`."""
-    rest = len(names) - most
-    *first, last = [*names[:most], *([f"{rest} more"] if rest > 0 else [])] or [""]
+    rest = len(names) - _MOST_NAMES
+    *first, last = [*names[:_MOST_NAMES], *([f"{rest} more"] if rest > 0 else [])] or [""]
     return f"{', '.join(first)} and {last}" if first else last
 
 

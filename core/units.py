@@ -3,6 +3,7 @@
 import re
 
 from dlq.core.errors import UsageError
+from dlq.core.text import shorten
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _BYTES = {
@@ -16,6 +17,10 @@ _BYTES = {
     "MIB": 2**20,
     "GIB": 2**30,
 }
+_LARGEST = 2.0**63
+"""Seconds or bytes."""
+MOST = 10**15
+"""Of letters, or anything else that is counted: more cannot be meant."""
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -23,19 +28,22 @@ def seconds(text: str | float) -> float:
     """`5m`, `30s`, `1.5h`, `90d`; a bare number is seconds. Raises UsageError."""
     match = _NUMBER.fullmatch(str(text))
     unit = match[2] or "s" if match else ""
-    if match is None or unit not in _SECONDS:
-        raise UsageError(f"{text!r} is no duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m")
-    return float(match[1]) * _SECONDS[unit]
+    if match is None or unit not in _SECONDS or (found := float(match[1]) * _SECONDS[unit]) >= _LARGEST:
+        told = shorten(str(text), 80)
+        raise UsageError(f"{told!r} is no duration; write a number and one of {', '.join(_SECONDS)}, e.g. 5m")
+    return found
 
 
 def size(text: str | float) -> int:
     """`50GB`, `512MiB`; a bare number is bytes. Raises UsageError."""
     match = _NUMBER.fullmatch(str(text))
-    if match is None or match[2].upper() not in _BYTES:
+    unit = match[2].upper() if match else ""
+    if match is None or unit not in _BYTES or (found := float(match[1]) * _BYTES[unit]) >= _LARGEST:
+        told = shorten(str(text), 80)
         raise UsageError(
-            f"{text!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB"
+            f"{told!r} is no size; write a number and one of KB, MB, GB, TB, MiB, GiB, e.g. 50GB"
         )
-    return int(float(match[1]) * _BYTES[match[2].upper()])
+    return int(found)
 
 
 def human_bytes(count: float) -> str:

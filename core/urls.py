@@ -32,7 +32,7 @@ def _is_secret(name: str) -> bool:
     return _SECRET.search(plain) is not None and not _FILES.search(plain)
 
 
-def shown(url: str) -> str:
+def without_password(url: str) -> str:
     """The URL for a message: without parameters, and without whatever follows the user."""
     return re.sub(r"([/,][^/,@:]*):[^@]*@", r"\1@", _parts(url)[0])
 

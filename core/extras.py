@@ -1,0 +1,17 @@
+"""Rooms that need libraries which not everybody has installed."""
+
+from importlib import import_module
+from typing import Any
+
+from dlq.core.errors import UsageError
+
+
+def import_with_extra(module: str, extra: str, what: str) -> Any:
+    """One of our modules. Raises UsageError, which says how to get what `what` needs, where a library is
+    missing."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("dlq"):
+            raise
+        raise UsageError(f"{what} what comes with: pip install 'dlq[{extra}]'") from error
