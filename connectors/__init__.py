@@ -2,11 +2,14 @@
 
 from typing import cast
 
+from dlq.connectors import given
 from dlq.connectors.base import Connector
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.settings import Broker
 
 
 def open_connector(broker: Broker) -> Connector:
-    """Connect to `broker`; the driver is imported here and nowhere else. Raises BrokerError."""
+    """Connect to `broker`; the driver is imported here and nowhere else. Raises
+    BrokerError, and ConfigError for a file that is none."""
+    given.check_files_of(f"brokers.{broker.name}", broker)
     return cast(Connector, resolve(kind_of(broker.kind).connector)(broker))

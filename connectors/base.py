@@ -32,8 +32,8 @@ Checkpoint = Mapping[str, int]
 
 NO_CHECKPOINT: Checkpoint = MappingProxyType({})
 
-BATCH_BYTES = 16 * 2**20
-BATCH_ROWS = 2_000
+_BATCH_BYTES = 16 * 2**20
+_BATCH_ROWS = 2_000
 
 
 class Skipped(NamedTuple):
@@ -41,6 +41,9 @@ class Skipped(NamedTuple):
 
     physical_id: str
     reason: str
+    passed: "Gap | None" = None
+    """Where it lies in a log, if the checkpoint goes past it: no later pull looks there, so that it stays in
+    the books as lost until it is dismissed."""
 
 
 class Gap(NamedTuple):
@@ -87,8 +90,8 @@ class ReadRequest:
     with its letters (a stream), else it shows all."""
     force: bool = False
     include_empty: bool = False
-    batch_rows: int = BATCH_ROWS
-    batch_bytes: int = BATCH_BYTES
+    batch_rows: int = _BATCH_ROWS
+    batch_bytes: int = _BATCH_BYTES
     careful: bool = False
     """After a poisoned connection: read so that no neighbour is harmed. What poisoned it is read by another
     protocol where there is one; else letters are asked for one at a time."""
@@ -304,6 +307,31 @@ class Publisher(Protocol):
 
 
 Presence = Literal["sent", "not_sent", "unknown"]
+PROOF_SECONDS = 900.0
+"""How long a look at what proves where letters are may take: a broker that shows something now and then,
+without end, would hold it up for ever."""
+
+
+class Search(NamedTuple):
+    """Letters that may have reached the broker, to be found there."""
+
+    plan: str
+    letters: Sequence[Outgoing]
+    since: int
+    """When the first of them was sent (microseconds)."""
+    before: Checkpoint = NO_CHECKPOINT
+    """What `Connector.bounds` said of the plan's targets before anything was sent; empty where it is lost."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What a broker shows of the letters that were searched for."""
+
+    shown: Mapping[int, Presence]
+    """The number of each letter -> whether the broker holds, or held, that replay."""
+    doubts: Sequence[str] = ()
+    """Why letters are `unknown`, in words: a setting or a right that is missing, what has happened since they
+    were sent. Empty where nothing more is known than that the broker does not show them."""
 
 
 @dataclass(frozen=True)
@@ -338,7 +366,8 @@ class DeadLetterPlace(NamedTuple):
 
 
 class Connector(Protocol):
-    """One broker. Connecting is done on construction, or lazily; either raises BrokerError."""
+    """One broker. Connecting is done on construction, or lazily; either raises BrokerError. A class that
+    inherits it overrides what its broker can tell; what has a default here may be left as it is."""
 
     window: int
     """Letters of a replay that may be open at once, unless the user says otherwise. Those that were written
@@ -382,16 +411,19 @@ class Connector(Protocol):
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
-        ...
+        del targets
+        return {}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """What targets that are there would drop, end or take along; those of which nothing is known are
         absent."""
-        ...
+        del targets
+        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How far the receivers of each target are; targets of which nothing can be told are absent."""
-        ...
+        del targets
+        return {}
 
     def publisher(
         self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
@@ -407,29 +439,16 @@ class Connector(Protocol):
         """Where the targets end now, or what the run has left to be found by. It is asked when the plan's
         publisher is open, before the first letter is sent to them, and kept for `find`; empty for a broker
         that finds without."""
-        ...
+        del targets
+        return NO_CHECKPOINT
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
-        """For reconcile: number -> whether the broker holds, or held, that replay.
+    def check_witness(self) -> Sequence[str] | None:
+        """What would keep a witness from proving anything, in words: a setting or a right that is missing.
+        None where `find` needs no witness."""
+        return None
 
-        `before` is what `bounds` said of the plan's targets, before anything was sent; empty where that is
-        lost. `since` is when the first of them was sent (microseconds): a node that restarted since proves
-        nothing. `last` is when the last was (None: perhaps just now): what a broker tells late, it may not
-        tell yet.
-        """
-        ...
-
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> Sequence[str]:
-        """What keeps `find` from proving anything, in words: a setting or a right that is missing, and of a
-        plan that was sent `since` then (microseconds) what has happened meanwhile. Empty where it can tell,
-        or where each letter is looked up by itself."""
+    def find(self, search: Search) -> Proof:
+        """For reconcile: what became of each letter of the search, and why that is not known of some."""
         ...
 
     def forget(self, plan: str, witness: bool = False) -> None:
@@ -439,8 +458,6 @@ class Connector(Protocol):
         `witness` as the publisher was opened. Nothing may be there; a broker on which it leaves nothing is
         not asked.
         """
-        ...
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""
-        ...

@@ -107,7 +107,7 @@ class ChainReading:
         self.notes: Sequence[str] = [
             *_names(scans),
             *dict.fromkeys(n for scan in scans for n in scan.notes),
-            *(unread_note(queue, why) for queue, why in self._unread.items()),
+            *(_unread_note(queue, why) for queue, why in self._unread.items()),
         ]
         self.topology: Mapping[str, Any] = {**(shared or {}), "queues": [scan.topology for scan in scans]}
         self.complete = False
@@ -158,7 +158,7 @@ class ChainReading:
         """Go on without a queue. Raises the error where it is all that there is."""
         self._unread[queue] = error
         self._raise_if_none_is_left()
-        self.notes = [*self.notes, unread_note(queue, error)]
+        self.notes = [*self.notes, _unread_note(queue, error)]
 
     def _raise_if_none_is_left(self) -> None:
         if self._unread and len(self._unread) >= self._members:
@@ -188,7 +188,7 @@ class ChainReading:
             self.notes = [*self.notes, *self._kept(self._settled)]
 
 
-def unread_note(queue: str, why: object) -> str:
+def _unread_note(queue: str, why: object) -> str:
     """Which queue of a pattern is left out, and why."""
     return f"not read: {for_terminal(queue)}: {why}"
 

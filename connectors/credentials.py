@@ -4,11 +4,13 @@ import os
 import subprocess
 from pathlib import Path
 
+from dlq.connectors import given
 from dlq.core.brokers import Holder
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
 
 _COMMAND_SECONDS = 30
+_SETTINGS = ("password_file", "password_command", "password_env")
 
 
 def password(broker: Broker) -> str | None:
@@ -24,16 +26,31 @@ def password_of(place: str, holder: Holder) -> str | None:
     if holder.password_file is not None:
         return from_file(f"{place}.password_file", holder.password_file)
     if holder.password_command is not None:
-        return from_command(f"{place}.password_command", holder.password_command)
+        return _from_command(f"{place}.password_command", holder.password_command)
     if holder.password_env is not None:
         return from_environment(f"{place}.password_env", holder.password_env)
     return None
 
 
+def blanks(broker: Broker) -> str:
+    """Where a broker refused a login: what may be wrong with the password, as the end of a sentence, or
+    nothing."""
+    found = next((name for name in _SETTINGS if getattr(broker, name) is not None), None)
+    secret = password(broker)
+    if found is None or secret is None or secret == secret.strip():
+        return ""
+    return f"; what brokers.{broker.name}.{found} gives begins or ends with a blank, which counts"
+
+
+def _without_line_break(text: str) -> str:
+    """Editors and `echo` leave one; blanks may be meant, and stay."""
+    return text.removesuffix("\n").removesuffix("\r")
+
+
 def from_file(place: str, path: str) -> str:
     """The content of a file without its last line break; `place` is the setting that names the file."""
     try:
-        return Path(path).expanduser().read_text("utf-8").removesuffix("\n").removesuffix("\r")
+        return _without_line_break(given.text(Path(path).expanduser()))
     except UnicodeDecodeError as error:
         raise ConfigError(f"{place}: {path} is not UTF-8 text") from error
     except OSError as error:
@@ -41,14 +58,14 @@ def from_file(place: str, path: str) -> str:
 
 
 def from_environment(place: str, variable: str) -> str:
-    """The value of an environment variable; an empty one counts as missing."""
-    value = os.environ.get(variable)
+    """The value of an environment variable without its last line break; an empty one counts as missing."""
+    value = _without_line_break(os.environ.get(variable, ""))
     if not value:
         raise ConfigError(f"{place}: the environment variable {variable} is not set")
     return value
 
 
-def from_command(place: str, command: tuple[str, ...]) -> str:
+def _from_command(place: str, command: tuple[str, ...]) -> str:
     """What a command prints, without its last line break. No shell; its stderr goes to ours."""
     if not command:
         raise ConfigError(f'{place} is empty; write it like ["pass", "show", "rabbit"]')
@@ -56,7 +73,7 @@ def from_command(place: str, command: tuple[str, ...]) -> str:
         done = subprocess.run(  # noqa: S603 - the operator's own command, from the operator's own file
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
         )
-        return done.stdout.decode("utf-8").removesuffix("\n").removesuffix("\r")
+        return _without_line_break(done.stdout.decode("utf-8"))
     except subprocess.CalledProcessError as error:
         raise ConfigError(f"{place}: {command[0]} ended with exit code {error.returncode}") from None
     except subprocess.TimeoutExpired:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, BinaryIO, cast
 
+from dlq.connectors import given
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
 from dlq.connectors.interchange.format import checked, fit, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader
@@ -21,18 +22,23 @@ from dlq.core.clock import now
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
-LONGEST_LINE = 512 * 2**20
 _Letter = bytes | dict[str, Any] | UsageError
 
 
 def open_binary(path: str, mode: str = "rb") -> BinaryIO:
-    """A file, gzip by its name, or `-` for a pipe. Raises UsageError."""
+    """A file to be read, gzip by its name; or, for `-`, standard input or output. Raises UsageError."""
     if path == "-":
         return cast(
             BinaryIO, os.fdopen(os.dup(sys.stdin.fileno() if "r" in mode else sys.stdout.fileno()), mode)
         )
     try:
-        return cast(BinaryIO, gzip.open(path, mode) if path.endswith(".gz") else open(path, mode))
+        file = given.opened(path)
+        if not path.endswith(".gz"):
+            return file
+        file.close()
+        return cast(BinaryIO, gzip.open(path))
+    except given.NotOrdinaryError as error:
+        raise UsageError(f"cannot open {path}: {error.strerror}; of a pipe: - and < {path}") from error
     except OSError as error:
         raise UsageError(f"cannot open {path}: {error.strerror}") from error
 

@@ -1,5 +1,46 @@
 """What connections whose frames we read ourselves have in common."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from dlq.core.errors import ConnectionLost
+
 
 class LinkLostError(Exception):
     """The connection ended without the broker's saying why."""
+
+
+@contextmanager
+def name_losses(place: str, connection: str = "the connection") -> Iterator[None]:
+    """A link that is lost meanwhile becomes a ConnectionLost that says where."""
+    try:
+        yield
+    except LinkLostError as error:
+        raise ConnectionLost(f"{place}: {connection} ended: {error}") from error
+
+
+def is_pause(error: Exception) -> bool:
+    """Whether a socket only waited in vain. A kernel that ends a connection of which nothing is acknowledged
+    (ETIMEDOUT) raises a TimeoutError, too; who took that for a pause would meet an end of the stream next, as
+    if the other side had closed it."""
+    return isinstance(error, TimeoutError) and error.errno is None
+
+
+class Closing(Protocol):
+    """What has to be closed."""
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+@contextmanager
+def close_on_failure(connection: Closing) -> Iterator[None]:
+    """Close it where it is not handed on because something fails before: as long as somebody keeps the error
+    it would stay open, and the broker would hold letters for it."""
+    try:
+        yield
+    except BaseException:
+        connection.close()
+        raise

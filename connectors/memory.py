@@ -10,32 +10,30 @@ It proves nothing about a real broker.
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dlq.connectors.base import (
-    NO_CHECKPOINT,
     UNSENT_SECONDS,
     Batch,
-    Checkpoint,
+    Connector,
     Consumption,
     DeadLetterPlace,
     Gauge,
     Inspection,
-    Limits,
     Outgoing,
-    Presence,
+    Proof,
     ReadRequest,
+    Search,
     SendPreview,
     Sent,
     Target,
-    Writing,
-    unmarked,
 )
 from dlq.connectors.interchange.format import body_fields, record_of
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, preview, target_of
+from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Kind
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
@@ -55,7 +53,7 @@ _MOST_ROWS = 100
 
 
 @dataclass
-class Faults:
+class _Faults:
     """What goes wrong, for tests: each is spent when it has happened."""
 
     cut_reading_after: int | None = None
@@ -70,7 +68,7 @@ class MemoryBroker:
     """The broker itself: declared queues and the letters in them."""
 
     def __init__(self, path: str = ":memory:") -> None:
-        self.faults = Faults()
+        self.faults = _Faults()
         self._lock = threading.RLock()
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
         self._database.executescript(f"PRAGMA journal_mode = WAL; {_SCHEMA}")
@@ -184,24 +182,23 @@ class MemoryReading:
             self._broker.sql("UPDATE letters SET redelivered = 1 WHERE number = ?", [number])
 
 
-class MemoryPublisher:
+class MemoryPublisher(WindowedPublisher):
     """Publishes one message after the other; see `dlq.connectors.base.Publisher`."""
 
     def __init__(self, broker: MemoryBroker) -> None:
+        super().__init__(window=1)
         self._broker = broker
         self._sent = 0
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """Each message is answered before the next is taken."""
-        for message in outgoing:
-            self._sent += 1
-            writing([message.number])
-            answer = self._send(message)
-            if self._broker.faults.cut_publishing_after == self._sent:
-                self._broker.faults.cut_publishing_after = None
-                yield Sent(message.number, "in_doubt", "no answer before the connection ended")
-                raise ConnectionLost("the memory broker cut the connection")
-            yield answer
+    def put(self, letter: Outgoing) -> None:
+        """It is answered at once, unless the connection ends."""
+        self._sent += 1
+        self.announce([letter.number])
+        answer = self._send(letter)
+        if self._broker.faults.cut_publishing_after == self._sent:
+            self._broker.faults.cut_publishing_after = None
+            raise ConnectionLost("the memory broker cut the connection")
+        self.answers.append(answer)
 
     def _send(self, message: Outgoing) -> Sent:
         if self._broker.faults.refuse(message):
@@ -221,11 +218,8 @@ class MemoryPublisher:
         self._broker.put(queue, {**document, **body})
         return Sent(message.number, "confirmed")
 
-    def close(self) -> None:
-        """Nothing is held."""
 
-
-class MemoryConnector:
+class MemoryConnector(Connector):
     """The connector for `kind = "memory"`; see `dlq.connectors.base.Connector`."""
 
     window = 1000
@@ -275,11 +269,6 @@ class MemoryConnector:
         named = {target: address_of(target)[1] for target in targets}
         return {target: f"there is no queue {name}" for target, name in named.items() if name not in declared}
 
-    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """Nothing is known."""
-        del targets
-        return {}
-
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """Who consumes from it deletes, so what is there is not acknowledged."""
         depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}
@@ -291,36 +280,16 @@ class MemoryConnector:
         """A publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """`find` needs none."""
-        return NO_CHECKPOINT
-
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
+    def find(self, search: Search) -> Proof:
         """Looks for the replay id among all letters that are still there."""
         rows = self._broker.sql("SELECT document FROM letters")
         present = {json.loads(text).get("headers", {}).get(REPLAY_ID) for (text,) in rows}
-        return {
-            message.number: "sent" if message.provenance.get(REPLAY_ID) in present else "not_sent"
-            for message in outgoing
-        }
-
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`. Each letter is looked up by itself."""
-        del witness, plan, since
-        return []
-
-    def forget(self, plan: str, witness: bool = False) -> None:
-        """Nothing was left."""
-
-    def close(self) -> None:
-        """Nothing is held."""
+        return Proof(
+            {
+                letter.number: "sent" if letter.provenance.get(REPLAY_ID) in present else "not_sent"
+                for letter in search.letters
+            }
+        )
 
 
 MEMORY = Kind(
@@ -328,4 +297,5 @@ MEMORY = Kind(
     named_by=("queue", "transactions"),
     schemes=("memory",),
     rules="dlq.analyzers.rules.rabbitmq",
+    republishing="dlq.connectors.rabbitmq.republishing",
 )

@@ -10,12 +10,15 @@ import json
 import ssl
 import time
 from collections.abc import Mapping
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from socket import SHUT_RDWR, socket
 from threading import Timer
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from dlq.connectors.tls import client_context
 from dlq.core import units
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker
@@ -25,6 +28,8 @@ LARGEST = 32 * 2**20
 """Bytes of an answer; 50,000 queues take a third of it."""
 _PATIENCE = 6
 """Time-outs that a whole answer may take; each read has one."""
+_SLOW = 3
+"""Time-outs for the beginning of a long list: RabbitMQ makes it whole before it sends it."""
 _MOST_DIGITS = 20
 
 
@@ -38,6 +43,8 @@ class Page(NamedTuple):
     status: int
     reason: str
     content: bytes
+    date: datetime | None = None
+    """By the clock of who answered; None where that is not told."""
 
 
 class Site:
@@ -57,14 +64,21 @@ class Site:
         self._timeout = units.seconds(broker.timeout)
         self._connection = HTTPConnection(parts.hostname, port, timeout=self._timeout)
         if parts.scheme == "https":
-            context = _tls(broker)
+            context = client_context(broker)
             self._connection = HTTPSConnection(parts.hostname, port, timeout=self._timeout, context=context)
 
-    def ask(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Page:
-        """Raises NoAnswerError, also for a redirect."""
+    def ask(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        slow: bool = False,
+    ) -> Page:
+        """Raises NoAnswerError, also for a redirect. `slow`: the answer may take long to begin."""
         until = time.monotonic() + _PATIENCE * self._timeout
         try:
-            page = self._asked(method, target, headers, body)
+            page = self._asked(method, target, headers, body, slow)
             if time.monotonic() >= until:
                 raise HTTPException("what came may be cut")
         except (OSError, HTTPException, ValueError) as error:
@@ -73,9 +87,12 @@ class Site:
             raise NoAnswerError(late if time.monotonic() >= until else _reason(error)) from error
         return page
 
-    def _asked(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Page:
+    def _asked(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None, slow: bool
+    ) -> Page:
         if self._connection.sock is None:
             self._connection.connect()
+        self._connection.sock.settimeout(self._timeout * (_SLOW if slow else 1))
         # A time-out is for each read: who sends a byte now and then would hold us forever.
         watch = Timer(_PATIENCE * self._timeout, _cut, (self._connection.sock,))
         watch.daemon = True
@@ -93,7 +110,7 @@ class Site:
                 f"HTTP {answer.status}, a redirect, which is not followed: it would take the password along; "
                 "write the address that it leads to, if it is yours"
             )
-        return Page(answer.status, for_terminal(answer.reason), content)
+        return Page(answer.status, for_terminal(answer.reason), content, _date(answer.headers.get("Date")))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -108,17 +125,22 @@ def document(content: bytes) -> Any:
         raise NoAnswerError("something that is no JSON") from error
 
 
+def whole(value: Any) -> int | None:
+    """A count in an answer; None where there is none, or something else."""
+    return value if type(value) is int and value >= 0 else None
+
+
+def _date(text: str | None) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text or "")
+    except ValueError:
+        return None
+
+
 def _whole(digits: str) -> int:
     if len(digits) > _MOST_DIGITS:
         raise ValueError("a number of too many digits")
     return int(digits)
-
-
-def _tls(broker: Broker) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=broker.ca_file)
-    except OSError as error:
-        raise ConfigError(f"brokers.{broker.name}: ca_file is unusable: {_reason(error)}") from error
 
 
 def _cut(connected: socket) -> None:

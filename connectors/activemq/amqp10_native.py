@@ -25,6 +25,7 @@ class Shown(NamedTuple):
     properties: Mapping[str, str]
     content_type: str | None
     content_encoding: str | None
+    message_id: str | None = None
 
 
 def shown(stored: bytes, properties: Mapping[str, str]) -> Shown:
@@ -38,7 +39,7 @@ def shown(stored: bytes, properties: Mapping[str, str]) -> Shown:
         return Shown(stored, properties, None, None)
     known = {name: as_text(value) for name, value in told.items() if value != NOTHING}
     kept = {**properties, BLOCK: block.hex()}
-    return Shown(body, kept, known.get("content_type"), known.get("content_encoding"))
+    return Shown(body, kept, *map(known.get, ("content_type", "content_encoding", "message_id")))
 
 
 def stored(record: Record) -> bytes:

@@ -6,7 +6,7 @@ broker takes, are the session's. Markers are looked for by STOMP, so what is sen
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TypeVar
 
@@ -21,10 +21,10 @@ from dlq.connectors.amqp10.session import Link, Outcome
 from dlq.connectors.amqp10.transactions import Transactions
 from dlq.connectors.amqp10.values import TRUE, binary, described, sequence, symbol
 from dlq.connectors.base import Outgoing, Target, Writing
-from dlq.connectors.links import LinkLostError
-from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost
+from dlq.connectors.links import LinkLostError, name_losses
+from dlq.core.errors import AccessDenied, BrokerError, ConfigError
 
-Told = TypeVar("Told")
+_Told = TypeVar("_Told")
 _CAPABILITIES = {"queue": symbol("queue"), "topic": symbol("topic")}
 _ANCHORING = "0"
 _CREDIT_SECONDS = 60.0
@@ -68,7 +68,7 @@ class Amqp10Sender:
         """The anchor is left here, and must be found by STOMP. Raises ConfigError."""
         done = self.new_receipt()
         self.begin(_ANCHORING)
-        self.marker(plan, marker_body(anchor), _ANCHORING, self.new_receipt())
+        self.marker(plan, [marker_body(anchor)], _ANCHORING, self.new_receipt())
         self.commit(_ANCHORING, done)
         self.wait_for(done)
         with closing(StompLink(self._broker)) as link:
@@ -111,12 +111,12 @@ class Amqp10Sender:
         del command
         return self._refusing
 
-    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
-        """A persistent message into the plan's queue."""
+    def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
+        """Persistent messages into the plan's queue."""
         header = described(message.HEADER, sequence([TRUE]))
-        encoded = header + described(message.DATA, binary(body))
-        link = self._within(lambda: self._link_to(Target("queue", marker_queue(plan))))
-        self._give(link, encoded, transaction)
+        for body in bodies:
+            link = self._within(lambda: self._link_to(Target("queue", marker_queue(plan))))
+            self._give(link, header + described(message.DATA, binary(body)), transaction)
         self._awaited[receipt] = self._sent.pop(transaction)
         return b""
 
@@ -165,11 +165,9 @@ class Amqp10Sender:
         """Whether it was the command with this receipt that was refused."""
         return receipt in self._refused
 
-    def _within(self, step: Callable[[], Told]) -> Told:
-        try:
+    def _within(self, step: Callable[[], _Told]) -> _Told:
+        with name_losses(self.place, "the connection of AMQP 1.0"):
             return step()
-        except LinkLostError as error:
-            raise ConnectionLost(f"{self.place}: the connection of AMQP 1.0 ended: {error}") from error
 
     def trail(self, plan: str) -> Trail:
         """Over a connection by STOMP."""

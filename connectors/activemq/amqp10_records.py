@@ -13,21 +13,24 @@ from typing import Any
 from uuid import UUID
 
 from dlq.connectors.activemq.amqp10_native import BLOCK
+from dlq.connectors.activemq.jolokia import PROPERTY
 from dlq.connectors.activemq.records import Place, artemis_origin
 from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.message import Parts
 from dlq.connectors.amqp10.values import NOTHING, NULL, Value, as_text, plain, shown, string
 from dlq.connectors.base import ReadRequest
-from dlq.core.clock import datable, now
+from dlq.connectors.records import common_fields
+from dlq.core.clock import datable
 from dlq.core.failure_headers import Keep, Restart, restart, taken_away
-from dlq.core.identity import content_id, framed
+from dlq.core.identity import content_id, frame
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_AMQP10_BODY, Record
 
-CLASS = "amqp-1.0"
+_CLASS = "amqp-1.0"
 """What `properties` call the class of such a message, which is none of JMS's."""
 _BROKERS = "x-opt-"
 _TOLD = re.compile(r"x-opt-(ORIG-(?:ADDRESS|QUEUE|MESSAGE-ID|ROUTING-TYPE)|ACTUAL-EXPIRY)")
+_AS_TOLD = re.compile(r"_AMQ_(?:ORIG_(?:ADDRESS|QUEUE|MESSAGE_ID|ROUTING_TYPE)|ACTUAL_EXPIRY)")
 _NOT_SENT = re.compile(
     rf"{_TOLD.pattern}|x-opt-(?:routing-type|delivery-time|delivery-delay|ingress-time|CONNECTION-ID)|_AMQ_DUPL_ID"
     rf"|{REPLAY_PREFIX}.*"
@@ -41,14 +44,13 @@ _DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _FAILURES = range(5)
 
 def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record]:
     """A function that makes the record of a whole message. It raises ValueError."""
-    source = request.source
     key_of = request.key_reader()
-    first = framed(source.name.encode(), place.queue.encode())
+    first = frame(request.source.name.encode(), place.queue.encode())
 
     def make(encoded: bytes) -> Record:
         block, body, is_encoded = message.split(encoded, values=True)
         parts = message.parts(block)
-        headers, properties = headers_of(parts), _properties_of(parts)
+        headers, properties = headers_of(parts), properties_of(parts)
         origin_kind, origin = artemis_origin(
             *map(headers.get, ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"))
         )
@@ -58,19 +60,13 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record
         stable = message.stable(block, lambda _name: False)
         return Record(
             record_id=content_id(physical_id.encode(), *stable, digest.encode(), after=first),
-            source=source.name,
-            broker=source.broker,
-            broker_kind=place.kind,
             dead_letter_queue=place.queue,
-            broker_version=place.version,
-            broker_node=place.node,
             message_id=message_id,
             physical_id=physical_id,
             correlation_id=properties.get("correlation_id"),
             key=key_of(message_id, headers, properties, body),
             origin_kind=origin_kind,
             origin=origin,
-            captured_at=now(),
             published_at=_time(parts.properties.get("creation_time")),
             dead_at=_micros(headers.get("_AMQ_ACTUAL_EXPIRY")),
             expires_at=_time(parts.properties.get("absolute_expiry_time")),
@@ -86,8 +82,7 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record
             persistent=_header(parts, _DURABLE) is True,
             priority=_header(parts, _PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
-            pull_id=request.pull_id,
-            mode=request.mode,
+            **common_fields(request, place.kind, place.version, place.node),
         )
 
     return make
@@ -95,23 +90,27 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record
 
 def headers_of(parts: Parts) -> dict[str, str]:
     """Application properties and annotations as text, by name; of two with one name the property. What the
-    broker left is named as STOMP shows it, and comes from the annotations alone."""
+    broker left is named as STOMP shows it, and comes from its annotations alone: what a sender calls so
+    where the broker left nothing is shown as that sender's property."""
     told = {as_text(key): as_text(value) for key, value in parts.annotations}
     own = {as_text(key): as_text(value) for key, value in parts.application}
-    return {**{_named(name): text for name, text in told.items()}, **own} | {
-        _named(name): text for name, text in told.items() if _TOLD.fullmatch(name)
-    }
+    brokers = {_named(name): text for name, text in told.items() if _TOLD.fullmatch(name)}
+    every = {_named(name): text for name, text in (*told.items(), *own.items())} | brokers
+    forged = {f"{PROPERTY}{name}" for name in brokers}
+    return {name: text for name, text in every.items() if name not in forged}
 
 
-def _named(annotation: str) -> str:
-    found = _TOLD.fullmatch(annotation)
-    return f"_AMQ_{found[1].replace('-', '_')}" if found else annotation
+def _named(written: str) -> str:
+    if _AS_TOLD.fullmatch(written):
+        return f"{PROPERTY}{written}"
+    found = _TOLD.fullmatch(written)
+    return f"_AMQ_{found[1].replace('-', '_')}" if found else written
 
 
-def _properties_of(parts: Parts) -> dict[str, str]:
+def properties_of(parts: Parts) -> dict[str, str]:
     """Properties as text by their AMQP names, and the class."""
     known = {name: value for name, value in parts.properties.items() if value != NOTHING}
-    return {"class": CLASS, **{name: _property(value) for name, value in known.items()}}
+    return {"class": _CLASS, **{name: _property(value) for name, value in known.items()}}
 
 
 def _property(value: Value) -> str:
@@ -141,11 +140,10 @@ def is_of_amqp(record: Record) -> bool:
 
 
 def why_lost(record: Record) -> str | None:
-    """Why a message that came by AMQP 1.0 cannot go back: it has been edited beyond what its block can
-    say."""
-    if record.properties.get("class") != CLASS or message.is_block(record.raw_properties):
+    """Why a message that came by AMQP 1.0 cannot go back: it has lost its block."""
+    if record.properties.get("class") != _CLASS or message.is_block(record.raw_properties):
         return None
-    return "it came by AMQP 1.0, whose properties cannot be edited; edit headers or the body"
+    return "it came by AMQP 1.0, and its sections, which would go back as they came, are damaged or not there"
 
 
 def message_to_send(record: Record, provenance: Mapping[str, str], keep_headers: Keep) -> bytes:
@@ -222,17 +220,25 @@ def what_would_change(record: Record) -> str | None:
     return f"{came}: it would go back {told}with all properties as text{encoding}"
 
 
-def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, str | int]) -> bytes:
+def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
     """The block with other headers (`dlq.core.brokers.Kind.edit_headers`). Raises ValueError where it is none
-    of AMQP."""
+    of AMQP, UsageError for what cannot be said."""
     if not message.is_block(block):
         raise ValueError("no message of AMQP 1.0")
-    return message.edit(block, lambda name: drop(_named(name)), changed)
+    return message.edit_typed(block, lambda name: drop(_named(name)), changed)
+
+
+def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
+    """The block with these properties and no others (`dlq.core.brokers.Kind.edit_properties`). Raises
+    ValueError where it is none of AMQP, UsageError for what cannot be said."""
+    if not message.is_block(block):
+        raise ValueError("no message of AMQP 1.0")
+    return message.edit_properties(block, properties_of(message.parts(block)), properties)
 
 
 def readable(body: bytes, properties: Mapping[str, str]) -> tuple[Any, str] | None:
     """The value or values of a body that is encoded; None for any other."""
-    if properties.get("class") != CLASS and BLOCK not in properties:
+    if properties.get("class") != _CLASS and BLOCK not in properties:
         return None
     try:
         found: Sequence[Any] = [shown(value) for value in message.body_of(body)] if body else []

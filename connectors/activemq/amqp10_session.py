@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.refusals import login_hint
 from dlq.connectors.activemq.sockets import (
     Address,
     amqp_address_of,
@@ -53,21 +54,23 @@ def opened_at(broker: ActiveMQBroker) -> tuple[Session, str]:
 def _opened(broker: ActiveMQBroker, address: Address) -> tuple[Session, str]:
     connected, node = open_socket(broker, address)
     place = f"{broker.name} ({node})"
-    patience = units.seconds(broker.timeout)
+    patience = timeout = units.seconds(broker.timeout)
     if not broker.amqp_url:
         patience = min(patience, _PROBE_SECONDS)
     secret = password_for(broker, address.user) or ""
-    login = Login(address.user, secret, address.hosts[0][0], _HEARTBEAT, {"product": "dlq"}, patience)
+    properties = {"product": "dlq"}
+    login = Login(address.user, secret, address.hosts[0][0], _HEARTBEAT, properties, patience, timeout)
     try:
-        return Session(connected, login, partial(refusal, place)), node
+        return Session(connected, login, partial(refusal, place, broker=broker)), node
     except LinkLostError as error:
         raise ConnectionLost(f"{place}: no AMQP 1.0: {error}") from error
 
 
-def refusal(place: str, condition: str, said: str) -> DlqError:
+def refusal(place: str, condition: str, said: str, broker: ActiveMQBroker | None = None) -> DlqError:
     """AMQP's name of an error, and its text, as one of our errors."""
     meaning = _MEANS.get(condition, BrokerError)
-    hint = "; check user and password" if condition == "amqp:unauthorized-access" else ""
+    hint = "check user and password" if broker is None else login_hint(said, broker)
+    hint = f"; {hint}" if condition == "amqp:unauthorized-access" else ""
     return meaning(f"{place}: {shorten(for_terminal(said or condition), 300)}{hint}")
 
 

@@ -7,13 +7,15 @@ gets no answer: None.
 import contextlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.web import NoAnswerError, document, whole
+from dlq.core.clock import now
 from dlq.core.errors import BrokerError
 
 NO_MANAGEMENT = (
@@ -22,8 +24,8 @@ NO_MANAGEMENT = (
 )
 _WAIT = 3.0
 """Seconds from the broker's having taken a question to its answer."""
-_MOST_ADDRESSES = 50
-"""Addresses whose settings are asked for one by one."""
+MOST_ASKED = 50
+"""Addresses whose settings, and queues whose counts are asked for one by one."""
 _DESTROY = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "destroyQueue"}
 _ATTRIBUTES = {
     "Address": "address",
@@ -52,11 +54,13 @@ class Management:
         """What is known of a queue; None when it is not there, or the user may not ask."""
         resource = f"queue.{queue}"
         depth = self.attribute(resource, "messageCount")
-        if not isinstance(depth, int):
+        if (depth := whole(depth)) is None:
             return None
         found = {name: self.attribute(resource, asked) for name, asked in _ATTRIBUTES.items()}
         facts = {"MessageCount": depth, **found}
-        return QueueFacts(depth, found["ConsumerCount"] or 0, found["DeliveringCount"] or 0, facts)
+        return QueueFacts(
+            depth, whole(found["ConsumerCount"]) or 0, whole(found["DeliveringCount"]) or 0, facts
+        )
 
     def queues(self) -> list[str] | None:
         """The names of all queues; None when the user may not ask."""
@@ -64,30 +68,41 @@ class Management:
         return [str(name) for name in names] if isinstance(names, list) else None
 
     def ways_of_the_dead(self) -> dict[str, Any]:
-        """`diverts`, `places_of_the_dead`: address -> where it sends what dies, and what expires, and
-        `max_delivery_attempts`: address -> after how many it dies, where that is configured. Empty where the
-        user may not ask; only the diverts where there are too many addresses."""
+        """`diverts`, and `settings_of` all addresses. Empty where the user may not ask; where there are too
+        many addresses, of none of them."""
         diverts, addresses = (self.attribute("broker", name) for name in ("divertNames", "addressNames"))
         if not isinstance(addresses, list):
             return {}
-        asked = addresses if len(addresses) <= _MOST_ADDRESSES else []
-        settings = {str(address): self.address_settings(str(address)) for address in asked}
-        places = {a: [s.get("deadLetterAddress"), s.get("expiryAddress")] for a, s in settings.items() if s}
-        attempts = {a: s["maxDeliveryAttempts"] for a, s in settings.items() if "maxDeliveryAttempts" in s}
         return {
             "diverts": diverts if isinstance(diverts, list) else [],
-            "places_of_the_dead": places,
-            "max_delivery_attempts": attempts,
+            **self.settings_of(addresses if len(addresses) <= MOST_ASKED else []),
         }
+
+    def settings_of(self, addresses: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """`places_of_the_dead`: address -> where it sends what dies, and what expires, and
+        `max_delivery_attempts`: address -> after how many it dies, where that is configured."""
+        settings = {str(address): self.address_settings(str(address)) for address in addresses}
+        places = {a: [s.get("deadLetterAddress"), s.get("expiryAddress")] for a, s in settings.items() if s}
+        attempts = {a: s["maxDeliveryAttempts"] for a, s in settings.items() if "maxDeliveryAttempts" in s}
+        return {"places_of_the_dead": places, "max_delivery_attempts": attempts}
+
+    def killed_none(self, queues: Iterable[str]) -> dict[str, int]:
+        """Those of these queues, made by hand, that have killed nothing since the broker started -> when that
+        was, in microseconds by our clock. Those that the broker makes by itself go, and begin to count
+        anew."""
+        up = self.attribute("broker", "uptimeMillis")
+        if not isinstance(up, int):
+            return {}
+        listed = {name: self._listed(name) or {} for name in queues}
+        wanted = {"autoCreated": "false", "messagesKilled": "0"}
+        quiet = [name for name, one in listed.items() if wanted.items() <= one.items()]
+        return dict.fromkeys(quiet, now() - up * 1000)
 
     def messages(self, queue: str, selector: str) -> list[dict[str, Any]] | None:
         """What is listed of the messages that a selector means, without bodies; None where the user may not
         ask."""
         asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_OperationName": "listMessagesAsJSON"}
-        try:
-            told = json.loads(self._ask(asked, json.dumps([selector])) or "null")
-        except (TypeError, ValueError):
-            return None
+        told = _in_text(self._ask(asked, json.dumps([selector])))
         return [one for one in told if isinstance(one, dict)] if isinstance(told, list) else None
 
     def copy(self, queue: str, message_id: int, target: str) -> bool:
@@ -103,25 +118,28 @@ class Management:
     def address_settings(self, address: str) -> Mapping[str, Any]:
         """The settings that hold for an address, by Artemis' names; empty when the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "getAddressSettingsAsJSON"}
-        try:
-            told = json.loads(self._ask(asked, json.dumps([address])) or "null")
-        except (TypeError, ValueError):
-            return {}
+        told = _in_text(self._ask(asked, json.dumps([address])))
         return told if isinstance(told, dict) else {}
 
     def traits(self, queue: str) -> tuple[Mapping[str, str], Mapping[str, Any]] | None:
         """A queue's properties, and the settings of its address; None when it is not there, or the user may
         not ask."""
+        properties = self._listed(queue)
+        if properties is None:
+            return None
+        return properties, self.address_settings(properties.get("address", queue))
+
+    def _listed(self, queue: str) -> Mapping[str, str] | None:
+        """What the list of queues says of one; None when it is not there, or the user may not ask."""
         asked = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": "listQueues"}
         wanted = json.dumps(
             {"field": "NAME", "operation": "EQUALS", "value": queue, "sortField": "", "sortOrder": ""}
         )
         try:
-            [found] = json.loads(self._ask(asked, json.dumps([wanted, 1, 2])) or "{}")["data"]
-            properties = {str(name): str(value) for name, value in found.items()}
+            [found] = _in_text(self._ask(asked, json.dumps([wanted, 1, 2])))["data"]
+            return {str(name): str(value) for name, value in found.items()}
         except (TypeError, ValueError, KeyError, AttributeError):
             return None
-        return properties, self.address_settings(properties.get("address", queue))
 
     def why_dropped(self, address: str) -> str | None:
         """Why a message to this address may be dropped with a receipt; None where it is never."""
@@ -202,8 +220,17 @@ class Management:
 
 def _first(body: bytes) -> Any:
     """The answer's body is a JSON array of one value."""
-    try:
-        values = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
+    values = _read(body)
     return values[0] if isinstance(values, list) and values else None
+
+
+def _in_text(told: Any) -> Any:
+    """What an answer holds that is JSON in a text; None where it is none."""
+    return _read(told.encode(errors="replace")) if isinstance(told, str) else None
+
+
+def _read(data: bytes) -> Any:
+    try:
+        return document(data)
+    except NoAnswerError:
+        return None

@@ -8,9 +8,12 @@ there; what is hidden is put in from the browse, which changes nothing. The two 
 """
 
 import re
+import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dlq.connectors.activemq.artemis_shadows import is_of_a_client
+from dlq.connectors.activemq.jolokia import PROPERTY
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_messages import CLASSES, Dispatch, UnreadableError, body_of
 from dlq.connectors.activemq.openwire_records import MARSHALLED, hidden, message_id, properties_of
@@ -20,6 +23,8 @@ from dlq.core.record import NOTHING
 
 _MOST_KEPT = 2**28
 """Bytes of content that are held for letters not taken yet."""
+_MOST_LETTERS, _LONGEST = 1_000_000, 600.0
+"""What is behind so many, or is shown later than after so many seconds, is left to STOMP alone."""
 _PAUSE = 6.0
 """Seconds of silence that end a browse which does not say that it ended."""
 _IDS = 2**31 - 1
@@ -32,12 +37,14 @@ _BEYOND = (
 )
 
 
-class Hidden(NamedTuple):
+class _Hidden(NamedTuple):
     """`body` is None where STOMP shows it, or too much of others is held."""
 
     kind: str
     properties: tuple[tuple[str, str], ...]
     body: bytes | None
+    shadowing: tuple[tuple[str, str], ...] = ()
+    """Properties with names of STOMP's headers, of which it does not show each."""
 
 
 class Browsed:
@@ -46,9 +53,9 @@ class Browsed:
     def __init__(self, node: str) -> None:
         """`node`: the id that the broker gives itself, which is part of its messages' ids."""
         self._node = node
-        self._found: dict[tuple[str, int], Hidden | None] = {}
+        self._found: dict[tuple[str, int], _Hidden | None] = {}
         """By id and time of sending; None where letters that differ have one id."""
-        self._same: dict[Hidden, Hidden] = {}
+        self._same: dict[_Hidden, _Hidden] = {}
         self._held = 0
 
     def keep(self, letter: Dispatch) -> None:
@@ -57,14 +64,16 @@ class Browsed:
         if message is None:
             return
         try:
-            details = hidden(letter.kind, message, properties_of(message))
+            told = properties_of(message)
+            details = hidden(letter.kind, message, told)
             body = body_of(letter.kind, message) if CLASSES[letter.kind] in MARSHALLED else None
         except UnreadableError:
             return
         if body is not None:
             self._held += len(body)
             body = body if self._held <= _MOST_KEPT else None
-        found = Hidden(CLASSES[letter.kind], tuple(details.items()), body)
+        shadowing = tuple((f"{PROPERTY}{name}", told.shown[name]) for name in told.shadowing)
+        found = _Hidden(CLASSES[letter.kind], tuple(details.items()), body, shadowing)
         if body is None:  # most letters have the same
             found = self._same.setdefault(found, found)
         key = message_id(letter.message_id), message.timestamp
@@ -84,9 +93,10 @@ class Browsed:
         if found is None:
             return frame._replace(properties=NOTHING)
         body = frame.body if found.body is None else found.body
-        return frame._replace(properties=dict(found.properties), body=body)
+        own = found.shadowing if is_of_a_client(frame.head) else ()
+        return frame._replace(properties=dict((*found.properties, *own)), body=body)
 
-    def _of(self, frame: Frame) -> Hidden | None:
+    def _of(self, frame: Frame) -> _Hidden | None:
         sent_at = _SENT_AT.search(frame.head)
         return self._found.get((self._name_of(frame.head), int(sent_at[1]) if sent_at else 0))
 
@@ -103,8 +113,12 @@ def browsed(connection: OpenWireConnection, queue: str, limit: int | None) -> Br
     """Look at the first `limit` letters of a queue (None: at all). Raises BrokerError."""
     found = Browsed(connection.broker_id)
     try:
-        for letter in connection.browse(queue, limit, _PAUSE):
+        most = _MOST_LETTERS if limit is None else min(limit, _MOST_LETTERS)
+        until = time.monotonic() + _LONGEST
+        for letter in connection.browse(queue, most, _PAUSE):
             found.keep(letter)
+            if time.monotonic() > until:
+                break
     except AccessDenied as error:
         raise AccessDenied(f"{error}; with openwire_url it needs the permission browse there") from error
     return found

@@ -14,15 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from dlq.connectors.activemq.amqp10_reading import OF_AMQP
+from dlq.connectors.activemq.amqp10_reading import OF_AMQP, ScanOfBoth
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.records import Maker
 from dlq.connectors.activemq.stomp import Frame, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
-from dlq.connectors.activemq.stomp_consumer import POLL, UNACKED_END, Acks, Scan
+from dlq.connectors.activemq.stomp_consumer import Acks
 from dlq.connectors.base import Batch, Skipped
-from dlq.core.errors import AccessDenied, BrokerError
+from dlq.connectors.queue import POLL, until_acknowledged
+from dlq.connectors.web import whole
+from dlq.core.errors import AccessDenied, BrokerError, DlqError
 from dlq.core.record import Record
 
 _AT_ONCE = 100
@@ -49,8 +51,8 @@ def listed(messages: Sequence[Mapping[str, Any]]) -> list[Listed]:
     found: list[Listed] = []
     ids = [str(one.get("userID", "")) for one in messages]
     for one, user_id in zip(messages, ids, strict=True):
-        number, core_id = one.get("_AMQ_ORIG_MESSAGE_ID"), int(one.get("messageID", 0))
-        if isinstance(number, int):
+        number, core_id = whole(one.get("_AMQ_ORIG_MESSAGE_ID")), whole(one.get("messageID")) or 0
+        if number is not None:
             found.append(Listed(core_id, str(number), f"{OF_AMQP} AND _AMQ_ORIG_MESSAGE_ID = {number}"))
         elif user_id and ids.count(user_id) == 1:
             quoted = user_id.replace("'", "''")
@@ -61,42 +63,21 @@ def listed(messages: Sequence[Mapping[str, Any]]) -> list[Listed]:
 
 
 @dataclass(frozen=True)
-class IsolatedScan:
-    """How such a queue is read: `others` is the way of all that is no message of AMQP 1.0."""
+class IsolatedScan(ScanOfBoth):
+    """How such a queue is read."""
 
     broker: ActiveMQBroker
     management: Management
-    others: Scan
     destination: Mapping[str, str]
     how: Callable[[Link], tuple[Maker, Callable[[Frame], str | None]]]
     """(Link) -> what makes records, and what says why a letter must stay."""
-
-    @property
-    def queue(self) -> str:
-        """Its name."""
-        return self.others.queue
-
-    @property
-    def depth(self) -> int | None:
-        """Letters of both kinds."""
-        return self.others.depth
-
-    @property
-    def topology(self) -> Mapping[str, Any]:
-        """See `Scan`."""
-        return self.others.topology
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """See `Scan`."""
-        return self.others.notes
 
     def begin(self, limit: int | None) -> "IsolatedReading":
         """Connect. Raises BrokerError."""
         return IsolatedReading(self, limit)
 
 
-class Probe:
+class _Probe:
     """A queue of our own, in which copies are asked for one by one."""
 
     def __init__(self, scan: IsolatedScan) -> None:
@@ -158,7 +139,7 @@ class IsolatedReading:
         self._position = self._stay = self._settled = 0
         self._link: Link | None = None
         self._acks: Acks | None = None
-        self._probe = Probe(scan)
+        self._probe = _Probe(scan)
         self._held: list[str] = []
         self._opened = 0
 
@@ -204,7 +185,7 @@ class IsolatedReading:
                 self._acks.owe(self.position, frame.head)
         records: Sequence[Record] = make(taken) if taken else ()
         yield Batch(records, self.position, skipped=skipped)
-        yield from self._until_acknowledged()
+        yield from until_acknowledged(lambda: self._acks and self._acks.owed, self.position)
         self._let_go()
 
     def _why_not(self, letter: Listed) -> str | None:
@@ -229,12 +210,6 @@ class IsolatedReading:
                 heard = time.monotonic()
                 found[consumers[headers_of(frame.head).get("subscription", "")]] = frame
         return found
-
-    def _until_acknowledged(self) -> Iterator[Batch]:
-        began = time.monotonic()
-        while self._acks and self._acks.pending and time.monotonic() - began < UNACKED_END:
-            time.sleep(POLL)
-            yield Batch((), self.position)
 
     def _let_go(self) -> None:
         """Give back what was not acknowledged, which counts no delivery."""
@@ -263,7 +238,7 @@ class IsolatedReading:
 
     def close(self) -> None:
         """Give back what was not acknowledged. Never raises."""
-        with suppress(BrokerError):
+        with suppress(DlqError):
             self._let_go()
         if self._link is not None:
             self._link.close()

@@ -16,14 +16,20 @@ from typing import Any
 
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.base import Outcome, Outgoing, Sent, Target
+from dlq.core.clock import now
+from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 
 _KINDS = {"ANYCAST": "queue", "MULTICAST": "topic", "1": "queue", "0": "topic"}
 _FOR = {"queue": "ANYCAST", "topic": "MULTICAST"}
 _MOST_QUEUES = 20
 """Subscriptions of an address that are asked for one by one; beyond, the address' own count must do."""
+_AT_ONCE = 100
+"""Letters that are asked for by one selector."""
 _COUNTING_SECONDS, _POLL_SECONDS = 2.0, 0.05
 """A queue that pages counts what it got a moment after the commit."""
+_STARTED, _APART = "started", 5_000
+"""When the broker was, in milliseconds of our clock; and how far apart two answers of one run may be."""
 UNKNOWN_TYPE = (
     "neither the letter nor the broker tells the routing type of {0}, and sent by the wrong one it is lost: "
     "topic:{0} is MULTICAST, as subscriptions are, queue:{0} is ANYCAST"
@@ -35,13 +41,20 @@ _DROPPED = "the broker took it, and {} is full and drops"
 _MISSED = (
     "the queue(s) of {} got {} of the {} letters that the broker took, and this may be one of the others"
 )
+_FEWER = (
+    "of the {} letters of this plan that were committed the broker counts {}: any may be one of the others"
+)
+_BEGAN_ANEW = (
+    "the broker has counted anew since the plan's first letter was sent (restarted, or the queue made anew), "
+    "so it cannot tell whether all {} committed letters arrived at {}"
+)
 UNPROVEN = (
     "Artemis' management does not answer this user, so confirmed means that a letter is committed, not that "
     "a queue got it; grant the permission manage on activemq.management"
 )
 
 
-def own_kind(record: Record, target: Target) -> str | None:
+def _own_kind(record: Record, target: Target) -> str | None:
     """The kind of the queue where the letter died, by the letter; None for another target."""
     died = f"{record.headers.get('_AMQ_ORIG_ADDRESS')}::{record.headers.get('_AMQ_ORIG_QUEUE')}"
     return _KINDS.get(record.headers.get("_AMQ_ORIG_ROUTING_TYPE", "")) if target.name == died else None
@@ -73,7 +86,7 @@ class Routing:
         """The target with the kind, and where its name alone would lead elsewhere the full name, of the queue
         that it means. Where the broker does not tell, the letter does, and then the user's word counts."""
         known = self._queue_meant(target)
-        return known or target._replace(kind=own_kind(record, target) or target.kind)
+        return known or target._replace(kind=_own_kind(record, target) or target.kind)
 
     def _queue_meant(self, target: Target) -> Target | None:
         """None where the broker does not tell, or no queue is meant or there."""
@@ -95,12 +108,12 @@ class Routing:
         """Whether the broker has a divert of that name, which letters name as a queue."""
         if self._diverts is None:
             told = self._management.attribute("broker", "divertNames") if self.tells else None
-            self._diverts = frozenset(told) if isinstance(told, list) else frozenset()
+            self._diverts = frozenset(map(str, told)) if isinstance(told, list) else frozenset()
         return name in self._diverts
 
     def is_unknown(self, target: Target, record: Record) -> bool:
         """Whether nobody tells the routing type of a queue that is named in full."""
-        return "::" in target.name and not self.tells and own_kind(record, target) is None
+        return "::" in target.name and not self.tells and _own_kind(record, target) is None
 
     def why_missing(self, target: Target) -> str | None:
         """Why nothing that is sent there arrives; None where it does, or nobody tells."""
@@ -148,7 +161,7 @@ class Routing:
 
     def counts(self, targets: Iterable[Target]) -> dict[str, int]:
         """What the broker has counted by now at the places of these targets: a checkpoint for `unproven`."""
-        found: dict[str, int] = {}
+        found = self._started() if self.tells else {}
         for target in targets if self.tells else ():
             address = (self._queue_meant(target) or target).name.partition("::")[0]
             for count in ("unRoutedMessageCount", "routedMessageCount"):
@@ -159,6 +172,10 @@ class Routing:
                     f"messagesAdded {name}": _number(self._of_queue(name, "messagesAdded")) for name in queues
                 }
         return found
+
+    def _started(self) -> dict[str, int]:
+        up = self._management.attribute("broker", "uptimeMillis")
+        return {_STARTED: now() // 1000 - up} if isinstance(up, int) else {}
 
     def begin(self, target: Target) -> str | None:
         """Before a letter goes there: why no queue would get it, and it must not be sent. (Sent all the same,
@@ -204,22 +221,72 @@ class Routing:
             return "refused", _DROPPED.format(_place(target))
         return "in_doubt", _doubt(target, sent, unrouted, arrived)
 
-    def unproven(self, letters: Mapping[Target, int], before: Mapping[str, int]) -> dict[Target, str]:
-        """Of the targets that so many letters were committed for since `before`, those of which some may not
-        have arrived, and why. Counts that a restart has set back say nothing of what came before it."""
+    def unproven(
+        self, letters: Mapping[Target, int], before: Mapping[str, int], committed: int
+    ) -> dict[Target, str]:
+        """Of the targets that so many letters in doubt were committed for since `before`, those of which some
+        may not have arrived, and why. Counts that a restart has set back prove nothing.
+
+        `committed`: all letters of the plan that were, to whatever target; their queues must have got these,
+        too, or what others of the plan got would stand for one that was dropped."""
+        if not (letters and self.tells):
+            return {}
+        if why := self._why_fewer(committed, before):
+            return dict.fromkeys(letters, why)
         found: dict[Target, str] = {}
-        for target, sent in letters.items() if self.tells else ():
+        for target, sent in letters.items():
             after = self.counts([target])
             unrouted, _, arrived = _growth(before, after)
             if self._drops(target):
                 found[target] = _DROPS.format(_place(target))
-            elif _goes_on(before, after) and (unrouted or arrived < sent):
+            elif _began_anew(before, after):
+                found[target] = _BEGAN_ANEW.format(sent, _place(target))
+            elif unrouted or arrived < sent:
                 found[target] = _doubt(target, sent, unrouted, arrived)
         return found
 
+    def ids_in_queues(self, letters: Iterable[Outgoing]) -> set[str]:
+        """The replay ids of those that lie in a queue of their target: they arrived, whatever is counted."""
+        wanted: dict[str, list[str]] = {}
+        for letter in letters:
+            for queue in self.receivers(letter.target):
+                wanted.setdefault(queue, []).append(letter.provenance[REPLAY_ID])
+        return {
+            str(message.get(REPLAY_ID))
+            for queue, ids in wanted.items()
+            for at in range(0, len(ids), _AT_ONCE)
+            for message in self._management.messages(queue, _selector(ids[at : at + _AT_ONCE])) or ()
+        }
 
-def _goes_on(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
-    return bool(before) and all(count >= before.get(name, 0) for name, count in after.items())
+    def _why_fewer(self, committed: int, before: Mapping[str, int]) -> str | None:
+        """By the counts of all places that letters of the plan went to."""
+        counted = {name: count for name, count in before.items() if name.startswith(_COUNTS)}
+        deadline = time.monotonic() + _COUNTING_SECONDS
+        while counted:
+            after = {name: self._count_now(*name.split(" ", 1)) for name in counted}
+            unrouted, _, arrived = _growth(counted, after)
+            if unrouted + arrived >= committed:
+                return None
+            if time.monotonic() > deadline:
+                return _FEWER.format(committed, max(0, unrouted + arrived))
+            time.sleep(_POLL_SECONDS)
+        return None
+
+    def _count_now(self, count: str, place: str) -> int:
+        ask = self._of_queue if count == _ADDED else self._of_address
+        return _number(ask(place, count))
+
+
+def _began_anew(before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+    """Whether one of these counts, which only grow, is smaller now, or the broker started at another time."""
+    known = before.keys() & after.keys()
+    return any(after[name] < before[name] for name in known - {_STARTED}) or (
+        _STARTED in known and abs(after[_STARTED] - before[_STARTED]) > _APART
+    )
+
+
+def _selector(replay_ids: Sequence[str]) -> str:
+    return f"{REPLAY_ID} IN ({str([*replay_ids])[1:-1]})"
 
 
 def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, int, int]:
@@ -231,7 +298,8 @@ def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> tuple[int, i
     return unrouted, routed, sum(of["messagesAdded"]) if of["messagesAdded"] else routed
 
 
-_COUNTS = ("unRouted", "routed", "messagesAdded")
+_ADDED = "messagesAdded"
+_COUNTS = ("unRouted", "routed", _ADDED)
 
 
 def _doubt(target: Target, sent: int, unrouted: int, arrived: int) -> str:

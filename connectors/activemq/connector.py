@@ -3,6 +3,7 @@
 Where the configuration has an address for OpenWire, Classic's letters are read and sent by it, and Artemis'
 are completed by it and sent."""
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -12,11 +13,12 @@ from dlq.connectors.activemq import amqp10_records, republishing
 from dlq.connectors.activemq.amqp10_publisher import Amqp10Sender
 from dlq.connectors.activemq.amqp10_session import Amqp10, with_amqp
 from dlq.connectors.activemq.artemis_routing import UNKNOWN_TYPE, UNPROVEN, Routing, letters_by_target
+from dlq.connectors.activemq.artemis_ways import WaysReading
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.inspection import bridged, inspection
 from dlq.connectors.activemq.jolokia import Jolokia, why_dead_letters
 from dlq.connectors.activemq.limits import limits
-from dlq.connectors.activemq.marker import Trail, marker_queue
+from dlq.connectors.activemq.marker import COUNTED_AFTER, POLL, PROBES, Trail, marker_queue
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender, with_openwire
 from dlq.connectors.activemq.queue_effects import harm
@@ -32,6 +34,7 @@ from dlq.connectors.base import (
     NO_CHECKPOINT,
     UNSENT_SECONDS,
     Checkpoint,
+    Connector,
     Consumption,
     DeadLetterPlace,
     Gauge,
@@ -39,14 +42,16 @@ from dlq.connectors.base import (
     Limits,
     Outgoing,
     Presence,
+    Proof,
     Publisher,
     Reading,
     ReadRequest,
+    Search,
     SendPreview,
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
+from dlq.connectors.chain import Kept, Scan, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.failure_headers import Keep
@@ -54,13 +59,19 @@ from dlq.core.provenance import REPLAY_ID
 from dlq.core.record import Record
 from dlq.core.settings import Source
 
+_TAKEN = "of the {1} messages that were taken from {0} not all were ours: the last of its markers may be gone"
 _KEPT = (
     "{:,} letters were acknowledged, and the broker counts {:,} that were taken: the rest may come again, "
     "and is known then"
 )
 
+_COMMITTED = (
+    "the broker has committed it; nothing that Classic answers tells of a letter that it then drops for a "
+    "composite's filter, a plugin, a topic without subscribers or an expiry at once"
+)
 
-class ActiveMQConnector:
+
+class ActiveMQConnector(Connector):
     """One ActiveMQ broker (or several addresses of one)."""
 
     window = 1000
@@ -71,21 +82,22 @@ class ActiveMQConnector:
         self._queues = Queues(broker, self.kind, self.version)
         self._routing = Routing(self._queues.management) if self._queues.management else None
         self._anchor: Checkpoint = NO_CHECKPOINT
-        self._unproven: list[str] = []
         self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
     def inspect(self, source: Source) -> Inspection:
         """Asks Jolokia, or Artemis over STOMP; with `openwire_url` its connection is tried, too."""
-        found = inspection(self._queues, queue_of(source), self.kind, self.version, self._by_openwire)
+        found = inspection(self._queues, _queue_of(source), self.kind, self.version, self._by_openwire)
         if self._amqp is not None:
             found = with_amqp(found, self._amqp)
-        if self._routing is not None and not self._routing.tells:
+        if self._routing is None:
+            found = replace(found, facts={**found.facts, "confirmed": _COMMITTED})
+        elif not self._routing.tells:
             found = replace(found, warnings=[*found.warnings, f"A replay: {UNPROVEN}."])
         return with_openwire(found, self._broker) if self._by_openwire else found
 
     def gauge(self, source: Source) -> Gauge:
         """From management. What the broker does not tell of one queue is not known of a pattern."""
-        names = self._queues.named(queue_of(source))
+        names = self._queues.named(_queue_of(source))
         facts = [self._queues.facts(name) for name in names]
         known = [
             Consumption(name, one.depth, one.consumers, one.acknowledged)
@@ -106,7 +118,7 @@ class ActiveMQConnector:
 
     def read(self, request: ReadRequest) -> Reading:
         """The source's queue, or those of a pattern in turn, each on a connection of its own."""
-        names = self._queues.named(queue_of(request.source))
+        names = self._queues.named(_queue_of(request.source))
         scans: dict[str, Scan] = {}
         unread: dict[str, DlqError] = {}
         for name in names:
@@ -117,7 +129,8 @@ class ActiveMQConnector:
         ways, silent = self._queues.ways_of_the_dead(), self._why_silent(request)
         kept = self._not_removed(list(scans)) if request.mode == "drain" else None
         chain = list(scans.values())
-        reading = ChainReading(chain, request.mode, request.limit, ways, silent, kept, unread)
+        reading = WaysReading(chain, request.mode, request.limit, ways, silent, kept, unread)
+        reading.ways = self._queues.management if ways else None
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridged(self._queues)]
         return reading
@@ -165,7 +178,7 @@ class ActiveMQConnector:
         """With `openwire_url` properties keep the types that they had; by STOMP all become strings."""
         known = self._preview(record, target, provenance, keep_headers)
         if self._routing is None:
-            return known
+            return known._replace(warnings=[*known.warnings, f"confirmed means: {_COMMITTED}"])
         against = self._against(self._routing, target, record)
         unless_named = dict(known.unless_named)
         if against:
@@ -177,19 +190,11 @@ class ActiveMQConnector:
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
         if not amqp10_records.is_of_amqp(record):
-            known = republishing.preview(record, target, provenance, keep_headers, self._by_openwire)
-            lost = amqp10_records.why_lost(record)
-            change = amqp10_records.what_would_change(record)
-            unless_named = dict(known.unless_named)
-            if change:
-                unless_named["letter"] = change
-            return known._replace(problem=lost or known.problem, unless_named=unless_named)
+            return republishing.preview_whole(record, target, provenance, keep_headers, self._by_openwire)
         if self._amqp is None or not self._amqp.is_spoken:
             hint = self._amqp.trouble if self._amqp else "this is no Artemis"
             return SendPreview(problem=f"it came by AMQP 1.0, and goes back only by it: {hint}")
-        others = republishing.fans_out(target)
-        stripped = amqp10_records.stripped(record, keep_headers)
-        return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
+        return republishing.preview_by_amqp(record, target, keep_headers)
 
     @staticmethod
     def _against(routing: Routing, target: Target, record: Record) -> str | None:
@@ -257,43 +262,47 @@ class ActiveMQConnector:
         marker proves a commit, and not that a queue got it."""
         return {**self._anchor, **(self._routing.counts(targets) if self._routing else {})}
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
+    def find(self, search: Search) -> Proof:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
         none names was not sent where the anchors of all runs prove that all markers are there. Where Artemis'
-        counts say that a queue did not get all, what was committed for it is `unknown`."""
-        del since, last  # no clock is asked
+        counts do not say that a queue got all, what does not lie there is `unknown`, too."""
         with closing(self._sender()) as sender:
-            trail = sender.trail(plan)
-        there = [o for o in outgoing if o.provenance[REPLAY_ID] in trail.sent]
-        lost = self._not_arrived(there, before)
-        why = self._why_unproven(trail, plan, before)
-        self._unproven = [*lost.values(), *([why] if why else [])]
+            trail = sender.trail(search.plan)
+        there = [o for o in search.letters if o.provenance[REPLAY_ID] in trail.sent]
+        lost = self._not_arrived(there, search.before, len(trail.sent))
+        why = self._why_unproven(trail, search.plan, search.before)
+        found: dict[int, Presence] = {o.number: "unknown" if o.number in lost else "sent" for o in there}
         absent: Presence = "unknown" if why else "not_sent"
-        found: dict[int, Presence] = {o.number: "unknown" if o.target in lost else "sent" for o in there}
-        return {o.number: found.get(o.number, absent) for o in outgoing}
+        shown = {o.number: found.get(o.number, absent) for o in search.letters}
+        return Proof(shown, [*dict.fromkeys(lost.values()), *([why] if why else [])])
 
-    def _not_arrived(self, committed: Sequence[Outgoing], before: Checkpoint) -> Mapping[Target, str]:
-        """Targets that some of these letters did not reach, and why that is said."""
-        return self._routing.unproven(letters_by_target(committed), before) if self._routing else {}
+    def _not_arrived(
+        self, there: Sequence[Outgoing], before: Checkpoint, committed: int
+    ) -> Mapping[int, str]:
+        """Numbers of those of these letters that may not have reached their target, and why that is said.
+        `committed`: how many of the plan were."""
+        if self._routing is None:
+            return {}
+        lost = self._routing.unproven(letters_by_target(there), before, committed)
+        doubted = [o for o in there if o.target in lost]
+        lying = self._routing.ids_in_queues(doubted)
+        return {o.number: lost[o.target] for o in doubted if o.provenance[REPLAY_ID] not in lying}
 
     def _why_unproven(self, trail: Trail, plan: str, before: Checkpoint) -> str | None:
         places = [place.partition(" ") for place in before]
         queue = marker_queue(plan)
         anchors = [anchor for its_queue, _, anchor in places if its_queue == queue]
-        return trail.why_unproven(anchors, queue) or self._queues.why_dropped(queue)
+        why = trail.why_unproven(anchors, queue) or self._queues.why_dropped(queue)
+        return why or self._why_taken(queue)
 
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """None before anything is sent: a marker proves each transaction. Afterwards why the last `find`
-        proved not all."""
-        del witness, plan, since
-        return self._unproven
+    def _why_taken(self, queue: str) -> str | None:
+        """By the broker's count, where it tells one; it begins anew with the broker."""
+        until = time.monotonic() + COUNTED_AFTER
+        while (facts := self._queues.facts(queue)) and (facts.acknowledged or 0) % PROBES:
+            if time.monotonic() > until:
+                return _TAKEN.format(queue, facts.acknowledged)
+            time.sleep(POLL)
+        return None
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """Take the markers out, and delete their empty queue where management may."""
@@ -328,6 +337,6 @@ def _by_greeting(broker: ActiveMQBroker) -> tuple[str, str]:
         return "activemq", connection.version
 
 
-def queue_of(source: Source) -> str:
+def _queue_of(source: Source) -> str:
     """The source's queue by its bare name."""
     return bare_destination(source.queue)[1] or ""

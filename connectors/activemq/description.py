@@ -36,6 +36,7 @@ CLASSIC = Kind(
     line="dlq.connectors.activemq.interchange:classic_columns",
     prints={"activemq-console": "dlq.connectors.activemq.prints:classic"},
     readable="dlq.connectors.activemq.bodies:readable",
+    republishing="dlq.connectors.activemq.republishing",
     sent_columns=("body", "body_size", "headers", "properties"),
     tells_more=_tells_more,
 )
@@ -45,6 +46,7 @@ ARTEMIS = replace(
     rules="dlq.analyzers.rules.artemis",
     line="dlq.connectors.activemq.interchange:artemis_columns",
     edit_headers="dlq.connectors.activemq.amqp10_records:edit_headers",
+    edit_properties="dlq.connectors.activemq.amqp10_records:edit_properties",
     prints={"artemis-console": "dlq.connectors.activemq.prints:artemis"},
     tells_more=lambda _broker: "",
 )

@@ -31,7 +31,7 @@ _NO_PLUGIN = (
 )
 _OR_JOLOKIA = f"{NO_MANAGEMENT}; or set jolokia_url"
 _CONSUMERS = "{} other consumer(s) take letters from this queue; a pull sees what they leave."
-BRIDGED = (
+_BRIDGED = (
     "this broker has bridges to others ({}): a consumer here is given their letters of the same queue, too, "
     "about 1,000 for each pull; a drain takes them, and they are no more on the others"
 )
@@ -95,7 +95,7 @@ def _effects(queues: Queues, names: Sequence[str]) -> list[str]:
 def bridged(queues: Queues) -> list[str]:
     """What a network of brokers does to a drain."""
     bridges = queues.bridges()
-    return [BRIDGED.format(", ".join(bridges))] if bridges else []
+    return [_BRIDGED.format(", ".join(bridges))] if bridges else []
 
 
 def _obstacles(found: Mapping[str, QueueFacts | None]) -> Iterator[tuple[str, str]]:

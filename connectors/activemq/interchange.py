@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dlq.connectors.activemq.records import artemis_origin
 from dlq.connectors.interchange.values import Texts, count_of, from_millis
+from dlq.core.message_ids import client_id
 
 
 def bare(destination: str | None) -> tuple[str | None, str | None]:
@@ -37,12 +39,14 @@ def classic_columns(document: Mapping[str, Any], headers: Texts, properties: Tex
 
 def artemis_columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> dict[str, Any]:
     """The columns of a record of Artemis; None where the line does not say."""
-    queue = headers.get("_AMQ_ORIG_QUEUE") or headers.get("_AMQ_ORIG_ADDRESS")
+    names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
+    kind, name = artemis_origin(*map(headers.get, names))
     columns = {
         **_stomp(document, headers, properties),
-        "origin_kind": "queue" if queue else None,
-        "origin": queue,
+        "origin_kind": kind,
+        "origin": name,
         "dead_at": from_millis(headers.get("_AMQ_ACTUAL_EXPIRY")),
+        "message_id": client_id(headers) or headers.get("message-id"),
     }
     return columns | (
         {"physical_id": headers["_AMQ_ORIG_MESSAGE_ID"]} if "_AMQ_ORIG_MESSAGE_ID" in headers else {}

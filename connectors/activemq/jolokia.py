@@ -171,6 +171,7 @@ class Jolokia:
         if answer.status in (401, 403):
             raise AccessDenied(
                 f"{self._place}: HTTP {answer.status}; check user, password and jolokia-access.xml"
+                f"{credentials.blanks(self._broker)}"
             )
         if answer.status != 200:
             raise Unreachable(f"{self._place}: HTTP {answer.status}; is the path right?")

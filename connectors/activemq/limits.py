@@ -3,6 +3,7 @@
 from dlq.connectors.activemq.queue_effects import Traits
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.base import Limits, Target, least
+from dlq.connectors.web import whole
 
 _DROP = "DROP"
 
@@ -28,7 +29,7 @@ def _of_ring(of: Traits) -> Limits:
 
 def _of_address(queues: Queues, of: Traits) -> Limits:
     """An address that drops gives a receipt all the same. What is not told of it counts as taken."""
-    most, letters = (of.settings.get(name, -1) for name in ("maxSizeBytes", "maxSizeMessages"))
+    most, letters = (whole(of.settings.get(name)) or 0 for name in ("maxSizeBytes", "maxSizeMessages"))
     if of.settings.get("addressFullMessagePolicy") != _DROP or max(most, letters) <= 0:
         return Limits()
     address = f"address.{of.queue.get('address')}"

@@ -10,7 +10,10 @@ be consumed by somebody else, be lost with their queue, or lie on another broker
 
 - Before its first letter each run leaves an anchor, which the plan's archive remembers. Whatever takes
   markers takes the oldest first, an anchor. All anchors must be there.
-- Each marker names the one before it, so what was taken out of the middle is noticed.
+- Each marker names the one before it, so what was taken out of the middle is noticed. No later one names the
+  last of a run, so each goes with a link, in the same transaction: of the two each names the other.
+- Where the broker counts what was taken from the queue, that must be the probes of all scans: the last marker
+  may have been taken with its link, too.
 - A marker may have a time to live only where the anchors, which are older, have one, too.
 - The end of a scan is never taken from silence: probes of our own go to the end of the queue, and what comes
   before them is everything. They are several, so that another consumer would be given some. Where that
@@ -23,23 +26,27 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.republishing import destination
 from dlq.connectors.activemq.stomp import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_consumer import ack_id, nudge
-from dlq.connectors.base import Target
+from dlq.connectors.base import PROOF_SECONDS, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 
 POLL = 0.1
-_PROBES = 8
+PROBES = 11
+"""A prime: whoever else has taken some, always two for each transaction, makes the broker's count of all that
+was taken no multiple of it."""
 _SHARED_AFTER = 10.0
 """Seconds after the last of the queue's messages in which a probe that is missing may still come."""
 _SCANS = 3
 """Times that the queue is looked through while somebody gives back what was held."""
-_COUNTED_AFTER = 3.0
+_MOST_BYTES, _OBJECT = 2**29, 128
+"""Of the markers of a plan, with what each takes beside its content: those of ten million letters."""
+COUNTED_AFTER = 3.0
 """Seconds that Artemis may take to count what was acknowledged."""
 _CLASSIC = {"activemq.prefetchSize": str(2**31 - 1), "activemq.exclusive": "true"}
 _ARTEMIS = {"consumer-window-size": "-1", "subscription-type": "ANYCAST"}
@@ -69,7 +76,7 @@ class Trail(NamedTuple):
     mortal: frozenset[str] = frozenset()
     """Of those that have one."""
     named: frozenset[str] = frozenset()
-    """Names that others give as the one before them."""
+    """Names that others give as there, too."""
     probes_die: bool = False
     """What is sent now has a time to live."""
     shared: bool = False
@@ -90,11 +97,11 @@ class Trail(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A message of a marker queue, and how it is acknowledged."""
+    """A message of a marker queue, and the name by which it is acknowledged."""
 
     body: bytes
     dies: bool
-    message: Any
+    name: bytes
 
 
 def marker_queue(plan: str) -> str:
@@ -108,9 +115,15 @@ def new_run() -> str:
 
 
 def marker_body(name: str, before: str = "", replay_ids: Sequence[str] = ()) -> bytes:
-    """What a marker says: its name, that of the marker before it, and what its transaction sent. An anchor
-    has but a name."""
+    """What a marker says: its name, those that must be there, too (apart by blanks), and what its transaction
+    sent. An anchor has but a name."""
     return "\n".join([f"{_HEAD}{name} {before}", *replay_ids]).encode()
+
+
+def marker_bodies(name: str, before: str, replay_ids: Sequence[str]) -> list[bytes]:
+    """A link and a marker, in the order in which they are sent."""
+    link = f"{name}+"
+    return [marker_body(link, name), marker_body(name, f"{before} {link}", replay_ids)]
 
 
 def trail_of(found: Iterable[Marked]) -> Trail:
@@ -123,9 +136,9 @@ def trail_of(found: Iterable[Marked]) -> Trail:
         if not head.startswith(_HEAD):  # of a dlq that left no anchors
             sent.update([head, *replay_ids])
             continue
-        name, _, before = head.removeprefix(_HEAD).partition(" ")
+        name, *others = head.removeprefix(_HEAD).split()
         names[dies].add(name)
-        named |= {before} if before else set()
+        named.update(others)
         sent.update(replay_ids)
     return Trail(frozenset(sent), frozenset(names[False]), frozenset(names[True]), frozenset(named))
 
@@ -148,18 +161,22 @@ def scanned(scanning: Scanning, queue: str) -> tuple[Trail, list[Marked]]:
     """What the queue's messages say, and those that are still there. Raises ConnectionLost when the broker
     does not show all of them, BrokerError."""
     token = f"{_PROBE}{secrets.token_hex(8)}".encode()
-    awaited = {b"%b %d" % (token, n) for n in range(_PROBES)}
+    awaited = {b"%b %d" % (token, n) for n in range(PROBES)}
     scanning.send(sorted(awaited))
     kept: list[Marked] = []
     probes_die = is_end_near = False
-    heard = time.monotonic()
+    size, began = 0, time.monotonic()
+    heard = began
     while awaited and time.monotonic() - heard < (_SHARED_AFTER if is_end_near else scanning.patience):
+        if size > _MOST_BYTES or time.monotonic() - began > PROOF_SECONDS:
+            raise ConnectionLost(f"{scanning.place}: the markers in {queue} do not come to an end")
         arrived = scanning.receive()
         if not arrived:
             scanning.wake()
             continue
         heard = time.monotonic()
         for one in arrived:
+            size += len(one.body) + len(one.name) + _OBJECT
             if not one.body.startswith(_PROBE.encode()):
                 kept.append(one)
                 continue
@@ -184,16 +201,17 @@ def _without_anchors(scanning: Scanning, kept: Sequence[Marked]) -> list[Marked]
 
 
 def _is_anchor(body: bytes) -> bool:
-    return body.startswith(_HEAD.encode()) and b"\n" not in body
+    return body.startswith(_HEAD.encode()) and body.endswith(b"/0 ")
 
 
 def marker(plan: str, body: bytes, transaction: str, receipt: str, artemis: bool) -> bytes:
-    """The marker's SEND frame, the last before COMMIT; an anchor is in no transaction."""
+    """The SEND frame of a marker, a link or an anchor, which is in no transaction. Without `receipt` none is
+    asked for."""
+    asked = (("receipt", receipt), ("transaction", transaction))
     headers = {
         **destination(Target("queue", marker_queue(plan)), artemis),
         "persistent": "true",
-        "receipt": receipt,
-        **({"transaction": transaction} if transaction else {}),
+        **{name: value for name, value in asked if value},
     }
     return encode("SEND", headers, body)
 
@@ -231,7 +249,7 @@ def _holds_more(link: Link, queue: str, kept: int) -> bool:
     held one by one, behind our back. Where management may not be asked, `find` proves nothing."""
     link.ping()
     with contextlib.closing(Management(link.broker)) as management:
-        until = time.monotonic() + _COUNTED_AFTER
+        until = time.monotonic() + COUNTED_AFTER
         while management.attribute(f"queue.{queue}", "messageCount") not in (kept, None):
             if time.monotonic() > until:
                 return True
@@ -257,7 +275,7 @@ def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
     yield Scanning(
         lambda bodies: link.send(b"".join([encode("SEND", put, body) for body in bodies])),
         lambda: [_marked(frame) for frame in link.receive(POLL)],
-        lambda one: link.send(b"ACK\nid:%b\n\n\0" % ack_id(one.message.head)),
+        lambda one: link.send(b"ACK\nid:%b\n\n\0" % one.name),
         lambda: link.send(wake),
         link.patience,
         link.place,
@@ -266,4 +284,4 @@ def _scanning(link: Link, plan: str) -> Iterator[Scanning]:
 
 
 def _marked(frame: Frame) -> Marked:
-    return Marked(frame.body, headers_of(frame.head).get("expires", "0") != "0", frame)
+    return Marked(frame.body, headers_of(frame.head).get("expires", "0") != "0", ack_id(frame.head))

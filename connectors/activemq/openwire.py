@@ -33,7 +33,7 @@ NONE = b"\0"
 """An absent field."""
 
 MAGIC = b"ActiveMQ"
-WIREFORMAT_INFO = 1
+_WIREFORMAT_INFO = 1
 _CONNECTION_INFO, _SESSION_INFO, _PRODUCER_INFO, _TRANSACTION_INFO, _SHUTDOWN_INFO = 3, 4, 6, 7, 11
 _BROKER_INFO, _CONSUMER_INFO, _REMOVE_INFO, _MESSAGE_ACK = 2, 5, 12, 22
 _MESSAGE_ID, _LOCAL_TRANSACTION_ID, _CONNECTION_ID, _SESSION_ID, _CONSUMER_ID, _PRODUCER_ID = (
@@ -87,7 +87,7 @@ def _long(number: int) -> bytes:
 
 _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
     "char": (">BH", 3, ord),
-    "boolean": (">B?", 1, lambda text: text.lower() == "true"),
+    "boolean": (">B?", 1, lambda text: {"true": True, "false": False}[text.lower()]),
     "byte": (">Bb", 2, int),
     "short": (">Bh", 4, int),
     "int": (">Bi", 5, int),
@@ -97,15 +97,22 @@ _TYPED: Mapping[str, tuple[str, int, Callable[[str], Any]]] = {
 }
 
 
+def holds(kind: str, text: str) -> bool:
+    """Whether a property of this type can be what the text says; of a type that is not known any can."""
+    return kind not in _TYPED or _packed(text, kind) is not None
+
+
+def _packed(text: str, kind: str) -> bytes | None:
+    layout, number, read = _TYPED[kind]
+    try:
+        return struct.pack(layout, number, read(text))
+    except (ValueError, TypeError, KeyError, OverflowError, struct.error):
+        return None
+
+
 def _typed(text: str, kind: str) -> bytes:
     """A property's value; as text where its type is not known or does not hold it."""
-    if kind in _TYPED:
-        layout, number, read = _TYPED[kind]
-        try:
-            return struct.pack(layout, number, read(text))
-        except (ValueError, TypeError, OverflowError, struct.error):
-            pass
-    return _text_value(text)
+    return (_packed(text, kind) if kind in _TYPED else None) or _text_value(text)
 
 
 def _text_value(text: str, for_artemis: bool = False) -> bytes:
@@ -184,7 +191,7 @@ def greeting() -> bytes:
     types = {**dict.fromkeys(wanted, "boolean"), **dict.fromkeys(silent, "long")}
     options = _sequence(properties({**wanted, **silent}, types))
     rest = MAGIC + struct.pack(">i", VERSION) + options
-    return struct.pack(">iB", 1 + len(rest), WIREFORMAT_INFO) + rest
+    return struct.pack(">iB", 1 + len(rest), _WIREFORMAT_INFO) + rest
 
 
 def goodbye() -> bytes:
@@ -359,8 +366,8 @@ class Reader:
     def __init__(self, max_frame: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
         self._max_frame = max_frame
-        self._passes_over = 0
-        """Bytes that are still to come of a message that is set aside."""
+        self._passes_over = self._passed = 0
+        """Bytes of a message that is set aside: that are still to come, that have come since."""
         self._seen: Seen = {}
         self.dispatched: deque[Dispatch] = deque()
         """Messages that nobody has taken from here yet."""
@@ -371,11 +378,16 @@ class Reader:
         self.max_frame: int | None = None
         """Bytes of the longest command that the broker takes, where it says so."""
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes that have come of a command or of what is passed over, and not all of it."""
+        return len(self._buffer) + (self._passed if self._passes_over else 0)
+
     def feed(self, data: bytes) -> list[Answer]:
         """Take bytes; return the answers that are whole. Raises ConnectionLost where it is no OpenWire."""
         buffer = self._buffer
         passed = min(self._passes_over, len(data))
-        self._passes_over -= passed
+        self._passes_over, self._passed = self._passes_over - passed, self._passed + passed
         buffer += data[passed:]
         found: list[Answer] = []
         begin = 0
@@ -408,7 +420,7 @@ class Reader:
             raise ConnectionLost(f"the broker sent a message of {size} bytes without a name") from error
         why = f"a message of {size} bytes, more than the {self._max_frame} that are read at once"
         self.dispatched.append(letter._replace(message=None, unreadable=why))
-        self._passes_over = max(0, begin + size - len(buffer))
+        self._passes_over, self._passed = max(0, begin + size - len(buffer)), 0
         return True
 
     def _answers(self, frame: bytes) -> list[Answer]:
@@ -439,7 +451,7 @@ class Reader:
 
 
 def _version(frame: bytes) -> int:
-    if frame[0] != WIREFORMAT_INFO or frame[1:9] != MAGIC:
+    if frame[0] != _WIREFORMAT_INFO or frame[1:9] != MAGIC:
         raise ConnectionLost(_NO_OPENWIRE)
     version: int = struct.unpack_from(">i", frame, 9)[0]
     return version

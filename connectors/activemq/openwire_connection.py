@@ -13,7 +13,7 @@ from dlq.connectors.activemq import openwire
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire import Reader
 from dlq.connectors.activemq.openwire_messages import Dispatch
-from dlq.connectors.activemq.refusals import RolledBack, refusal
+from dlq.connectors.activemq.refusals import UNSAID, RolledBack, login_hint, refusal
 from dlq.connectors.activemq.sockets import (
     Address,
     first_that_answers,
@@ -21,10 +21,11 @@ from dlq.connectors.activemq.sockets import (
     openwire_address_of,
     password_for,
 )
-from dlq.connectors.activemq.stomp_connection import unanswered
+from dlq.connectors.activemq.stomp_connection import PATIENCE, unanswered
 from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.links import is_pause
 from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
 from dlq.core.protocols import foreign
 
 _RECEIVE, _PIECE = 2**18, 2**17
@@ -90,7 +91,7 @@ class OpenWireConnection:
         except ConnectionLost:
             raise
         except BrokerError as error:
-            raise AccessDenied(f"{error}; check user and password") from error
+            raise AccessDenied(f"{error}; {login_hint(str(error), self._broker)}") from error
 
     @property
     def place(self) -> str:
@@ -140,6 +141,11 @@ class OpenWireConnection:
         self._kept = 0
         return messages
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a command that has not come wholly."""
+        return self._reader.unfinished_bytes
+
     def browse(self, queue: str, limit: int | None, pause: float) -> Iterator[Dispatch]:
         """The first `limit` messages of a queue (None: all), which changes nothing. It ends earlier when the
         broker says so, or nothing for `pause` seconds. Raises BrokerError."""
@@ -168,8 +174,8 @@ class OpenWireConnection:
         return messages
 
     def wait_for(self, receipt: str) -> None:
-        """At least 30 seconds, or the time-out. Raises what the broker refused, else ConnectionLost."""
-        number, patience = int(receipt), max(self._timeout, 30.0)
+        """As long as `PATIENCE` says. Raises what the broker refused, else ConnectionLost."""
+        number, patience = int(receipt), PATIENCE * self._timeout
         deadline = time.monotonic() + patience
         while number not in self._answered:
             if number in self._refused:
@@ -188,9 +194,9 @@ class OpenWireConnection:
         self._socket.settimeout(max(wait, 0.001))
         try:
             data = self._socket.recv(_RECEIVE)
-        except TimeoutError:
-            return
         except OSError as error:
+            if is_pause(error):
+                return
             raise self._lost(error.strerror or str(error)) from error
         finally:
             self._socket.settimeout(self._timeout)
@@ -224,12 +230,12 @@ class OpenWireConnection:
         return [error for error in self._refused.values() if not isinstance(error, RolledBack)]
 
     def _lost(self, reason: str) -> ConnectionLost:
-        hint = "" if self._reader.version else "; is this the OpenWire port?"
+        hint = "" if self._reader.version else UNSAID.format("OpenWire")
         return ConnectionLost(f"{self.place}: the connection ended: {reason}{hint}")
 
     def close(self) -> None:
         """Say goodbye (ShutdownInfo) and close the socket; never raises."""
         self.writing = unmarked  # no letter goes out any more
-        with contextlib.suppress(BrokerError, OSError):
+        with contextlib.suppress(DlqError, OSError):
             self.send(openwire.goodbye())
         outbound.close(self._socket)

@@ -7,9 +7,7 @@ delivery where it says that none was seen.
 """
 
 import contextlib
-import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,19 +16,15 @@ from dlq.connectors.activemq.openwire_messages import Dispatch, UnreadableError
 from dlq.connectors.activemq.openwire_records import frame_of, message_id, records_of
 from dlq.connectors.activemq.records import Maker
 from dlq.connectors.activemq.stomp import Frame
-from dlq.connectors.activemq.stomp_consumer import (
-    BATCH_ROWS,
-    IDLE_END,
-    PAGE,
-    POLL,
-    STALLED_END,
-    UNACKED_END,
-)  # fmt: skip
-from dlq.connectors.base import Batch, ReadRequest, Skipped
-from dlq.core.errors import BrokerError
+from dlq.connectors.activemq.stomp_consumer import PAGE
+from dlq.connectors.base import ReadRequest, Skipped
+from dlq.connectors.queue import Owed, QueueReading
+from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
 
 _CONSUMER, _NUDGE = 1, 2
+_MOST_OF_OTHERS = 2**16
+"""Letters that may come and are none that were asked for: what was on its way to a browser, say."""
 
 
 @dataclass
@@ -53,114 +47,89 @@ class OpenWireScan:
         return OpenWireReading(self, limit)
 
 
-class OpenWireReading:
-    """One scan of one queue; owns its connection. Positions count from 1."""
+class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
+    """One scan of one queue; owns its connection."""
 
     def __init__(self, scan: OpenWireScan, limit: int | None) -> None:
         """Connects. Raises BrokerError."""
-        self._scan = scan
-        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
-        self._goal = min(bounds) if bounds else None
+        super().__init__(scan.request, scan.depth, limit, scan.browse)
+        self._queue, self._modified = scan.queue, scan.modified
         self._connection, self._window, self._make = scan.start(self._goal)
-        self._arrived: deque[Dispatch] = deque()
-        self._owed: deque[tuple[int, bytes | None]] = deque()
-        """Position and id of what is to be acknowledged; no id where a letter between them stays."""
+        self._owed = Owed[bytes | None]()
+        """By their ids; none where a letter between them stays."""
         self._awaited: tuple[str, int] | None = None
-        self._settled = 0
-        self._quiet = 0.0
-        self._ended = self._acknowledged = False
-        self.complete = False
-        self.seen = self.position = 0
+        self._settled = self._of_others = 0
+        self._acknowledged = False
 
-    def batches(self) -> Iterator[Batch]:
-        """See `Reading`."""
-        if self._goal != 0:
-            self._consume()
-            while not self._is_over():
-                records, skipped = self._some()
-                yield Batch(records, self.position, skipped=skipped)
-        self.complete = not self._scan.browse if self._goal is None else self.seen >= self._goal
-
-    def _consume(self) -> None:
-        receipt = self._connection.new_receipt()
-        queue, browse = self._scan.queue, self._scan.browse
+    def consume(self) -> None:
+        """By one consumer with a window."""
+        receipt, writer = self._connection.new_receipt(), self._connection.writer
         self._connection.send(
-            self._connection.writer.consume(_CONSUMER, queue, self._window, browse, None, int(receipt))
+            writer.consume(_CONSUMER, self._queue, self._window, self._browse, None, int(receipt))
         )
         self._connection.wait_for(receipt)
 
-    def _some(self) -> tuple[Sequence[Record], list[Skipped]]:
-        """Letters until a batch is full or the broker pauses."""
-        request = self._scan.request
-        taken: list[tuple[Dispatch, Frame]] = []
-        skipped: list[Skipped] = []
-        size = 0
-        while len(taken) < min(request.batch_rows, BATCH_ROWS) and size < request.batch_bytes:
-            if self._reached() or not (self._arrived or self._wait()):
-                break
-            letter = self._arrived.popleft()
-            size += len(letter.marshalled) + len((letter.message and letter.message.content) or b"")
-            self._take(letter, taken, skipped)
-        return records_of(self._make, taken) if taken else (), skipped
+    def receive(self, wait: float) -> Iterable[Dispatch]:
+        """Commands that bring a letter, or say that there are no more."""
+        return self._connection.receive(wait)
 
-    def _wait(self) -> bool:
-        asked = time.monotonic()
-        self._arrived.extend(self._connection.receive(POLL))
-        if not self._arrived and not self._scan.browse:
-            self._nudge()
-        self._quiet = 0.0 if self._arrived else self._quiet + time.monotonic() - asked
-        return bool(self._arrived)
+    def unfinished_bytes(self) -> int:
+        """Of a command."""
+        return self._connection.unfinished_bytes
 
-    def _nudge(self) -> None:
+    def size_of(self, arrived: Dispatch) -> int:
+        """Of the message, and what its content is more."""
+        return len(arrived.marshalled) + len((arrived.message and arrived.message.content) or b"")
+
+    def make(self, taken: list[tuple[Dispatch, Frame]]) -> Sequence[Record]:
+        """As the STOMP frames that they would be."""
+        return records_of(self._make, taken)
+
+    def wake(self) -> None:
         """A consumer comes and goes: that changes nothing, and the broker pages in (see PAGE)."""
+        if self._browse:
+            return
         writer = self._connection.writer
-        come = writer.consume(_NUDGE, self._scan.queue, 1, browse=False, selector="1=0", receipt=0)
+        come = writer.consume(_NUDGE, self._queue, 1, browse=False, selector="1=0", receipt=0)
         self._connection.send(come + writer.stop(_NUDGE))
 
-    def _take(self, letter: Dispatch, taken: list[tuple[Dispatch, Frame]], skipped: list[Skipped]) -> None:
-        if letter.consumer != _CONSUMER:
-            return
-        if not letter.name:
-            self._ended = self._scan.browse
+    def sort(self, letter: Dispatch, taken: list[tuple[Dispatch, Frame]], skipped: list[Skipped]) -> None:
+        """What cannot be read stays."""
+        if letter.consumer != _CONSUMER or not letter.name:
+            self._ended = self._ended or (self._browse and letter.consumer == _CONSUMER)
+            self._of_others += 1
+            if self._of_others > _MOST_OF_OTHERS:
+                raise ConnectionLost(f"{self._connection.place}: the broker sends more than it was asked for")
             return
         self.seen += 1
-        if self.seen % PAGE == 0 and not (self._acknowledged or self._scan.browse):
-            self._nudge()
+        if self.seen % PAGE == 0 and not self._acknowledged:
+            self.wake()
         try:
-            taken.append((letter, frame_of(letter, self._scan.modified)))
+            taken.append((letter, frame_of(letter, self._modified)))
         except UnreadableError as error:
             skipped.append(Skipped(message_id(letter.message_id), str(error)))
-            self._owed.append((self.position, None))
+            self._owed.add(self.position, None)
             return
         self.position += 1
-        if self._scan.request.mode == "drain":
-            self._owed.append((self.position, letter.name))
-
-    def _reached(self) -> bool:
-        return self._ended or (self._goal is not None and self.seen >= self._goal)
-
-    def _is_over(self) -> bool:
-        silence = IDLE_END if self._scan.depth is None else STALLED_END
-        return self._reached() or self._quiet > (UNACKED_END if self._owed else silence)
+        if self._request.mode == "drain":
+            self._owed.add(self.position, letter.name)
 
     def acknowledge(self, position: int) -> None:
         """Send what is owed up to there. The last letter's goes alone and is answered: Classic syncs the disk
         for every letter that an answered acknowledgement covers (KahaDBStore#removeMessage)."""
-        names: list[bytes | None] = []
-        while self._owed and self._owed[0][0] <= position:
-            names.append(self._owed.popleft()[1])
+        names = [name for _, name in self._owed.take(position)]
         if not any(names):
             return
         writer, receipt = self._connection.writer, self._connection.new_receipt()
         last = next(n for n in range(len(names) - 1, -1, -1) if names[n] is not None)
-        commands = [writer.acknowledge(_CONSUMER, self._scan.queue, some) for some in ranges(names[:last])]
+        commands = [writer.acknowledge(_CONSUMER, self._queue, some) for some in ranges(names[:last])]
         commands += [
-            writer.acknowledge(_CONSUMER, self._scan.queue, some, int(receipt))
-            for some in ranges(names[last:])
+            writer.acknowledge(_CONSUMER, self._queue, some, int(receipt)) for some in ranges(names[last:])
         ]
         self._connection.send(b"".join(commands))
         self._awaited = receipt, position
-        self._acknowledged, self._quiet = True, 0.0
+        self._acknowledged = True
+        self.hear()
 
     def settled(self) -> int:
         """Wait for the answer to the last acknowledgement; the position that it covers."""
@@ -172,7 +141,7 @@ class OpenWireReading:
 
     def close(self) -> None:
         """Give back what was not acknowledged, and disconnect."""
-        with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
+        with contextlib.suppress(DlqError):  # then the broker gives the letters back by itself
             self._connection.send(self._connection.writer.stop(_CONSUMER))
         self._connection.close()
 

@@ -67,7 +67,7 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
     yield Scanning(
         send,
         lambda: [_marked(letter) for letter in connection.receive(POLL)],
-        lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.message.name])),
+        lambda one: connection.send(writer.acknowledge(_CONSUMER, queue, [one.name])),
         lambda: connection.send(nudge),
         _PATIENCE,
         connection.place,
@@ -81,4 +81,4 @@ def _scanning(connection: OpenWireConnection, plan: str) -> Iterator[Scanning]:
 def _marked(letter: Dispatch) -> Marked:
     message = letter.message
     dies = message is not None and message.expiration > 0
-    return Marked((message and message.content) or b"", dies, letter)
+    return Marked((message and message.content) or b"", dies, letter.name)

@@ -17,15 +17,16 @@ from dlq.connectors.activemq.stomp import text_of
 from dlq.core.budget import most_unpacked
 
 DISPATCH = 21
-PLAIN, BYTES, MAP, OBJECT, STREAM, TEXT, BLOB = range(23, 30)
+_PLAIN, BYTES, MAP, OBJECT, STREAM, TEXT, BLOB = range(23, 30)
 CLASSES: Mapping[int, str] = {
-    PLAIN: "plain", BYTES: "bytes", MAP: "map", OBJECT: "object", STREAM: "stream", TEXT: "text",
+    _PLAIN: "plain", BYTES: "bytes", MAP: "map", OBJECT: "object", STREAM: "stream", TEXT: "text",
     BLOB: "blob",
 }  # fmt: skip
 QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC = range(100, 104)
-MESSAGE_ID, PRODUCER_ID, BROKER_ID = 110, 123, 124
+_MESSAGE_ID, PRODUCER_ID, BROKER_ID = 110, 123, 124
 _MAX_DEPTH = 32
-"""Maps and lists inside one another."""
+"""Maps and lists inside one another; what lies deeper is read as the text that Java prints for it."""
+_DEEP = "deep"
 _MAX_STRUCTURES = 8
 """Structures inside one another; the deepest known has three levels."""
 PACKED = "packed"
@@ -92,7 +93,7 @@ class Cursor:
         self.at = at + 2 + len(data)
         if len(data) != self.data[at] << 8 | self.data[at + 1]:
             raise UnreadableError(_BREAKS_OFF)
-        return data.decode("ascii") if data.isascii() else decoded(data)
+        return data.decode("ascii") if data.isascii() else _decoded(data)
 
     def string(self) -> str | None:
         """A text that may be absent."""
@@ -183,7 +184,7 @@ _STRUCTURES: Mapping[int, Parts] = {
     kind: _parts(codes)
     for kind, codes in {
         **dict.fromkeys((QUEUE, TOPIC, TEMP_QUEUE, TEMP_TOPIC), "s"),
-        MESSAGE_ID: "(so)qq",  # text, producer, number, number at the broker
+        _MESSAGE_ID: "(so)qq",  # text, producer, number, number at the broker
         111: "qo",  # local transaction
         112: "ixx",  # XA transaction
         120: "s",  # connection
@@ -290,7 +291,7 @@ def _dispatched(cursor: Cursor, consumer: int) -> Dispatch:
 NOT_UNDERSTOOD = "a message that is not understood"
 
 
-def decoded(data: bytes) -> str:
+def _decoded(data: bytes) -> str:
     """Java's modified UTF-8; what is none, half a surrogate pair among it, is replaced."""
     text = text_of(data)
     return data.decode("utf-8", "replace") if text is None else text
@@ -305,6 +306,7 @@ class Value(NamedTuple):
     raw: bytes
 
 
+_MAP, _LIST = 11, 12
 _KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
     0: ("null", lambda _cursor, _depth: None),
     1: ("boolean", lambda cursor, _: cursor.flag()),
@@ -317,21 +319,49 @@ _KINDS: Mapping[int, tuple[str, Callable[[Cursor, int], Any]]] = {
     8: ("float", lambda cursor, _: cursor.number(_FLOAT)),
     9: ("string", lambda cursor, _: cursor.utf()),
     10: ("bytes", lambda cursor, _: cursor.take(cursor.number(_I32))),
-    11: ("map", lambda cursor, depth: _map(cursor, depth + 1)),
-    12: ("list", lambda cursor, depth: [_value(cursor, depth + 1) for _ in range(cursor.number(_I32))]),
-    13: ("string", lambda cursor, _: decoded(cursor.take(cursor.number(_I32)))),
+    _MAP: ("map", lambda cursor, depth: _map(cursor, depth + 1)),
+    _LIST: ("list", lambda cursor, depth: [_value(cursor, depth + 1) for _ in range(cursor.number(_I32))]),
+    13: ("string", lambda cursor, _: _decoded(cursor.take(cursor.number(_I32)))),
 }
 
 
 def _value(cursor: Cursor, depth: int = 0) -> Value:
     begin = cursor.at
     code = cursor.data[begin]
-    if code not in _KINDS or depth > _MAX_DEPTH:
+    if code not in _KINDS:
         raise UnreadableError(f"it holds a value of type {code}")
+    if depth >= _MAX_DEPTH and code in (_MAP, _LIST):
+        return Value(_DEEP, _flat(cursor), b"")
     cursor.at = begin + 1
     kind, read = _KINDS[code]
     value = read(cursor, depth)
     return Value(kind, value, b"" if depth else cursor.data[begin : cursor.at])
+
+
+def _flat(cursor: Cursor) -> str:
+    """A map or a list as Java prints it, which takes no more room on the stack the deeper it nests."""
+    parts: list[str] = []
+    opened: list[tuple[int, Iterator[int]]] = []
+    """What is open: whether it is a map or a list, and what is still to come of it."""
+    while True:
+        code = cursor.data[cursor.at]
+        if code in (_MAP, _LIST):
+            cursor.at += 1
+            count = cursor.number(_I32)
+            opened.append((code, iter(range(count))))
+            parts.append(_OPENS[code])
+        else:
+            parts.append(java_text(_value(cursor)))
+        while (following := next(opened[-1][1], None)) is None:
+            parts.append(_CLOSES[opened.pop()[0]])
+            if not opened:
+                return "".join(parts)
+        parts.append(", " if following else "")
+        if opened[-1][0] == _MAP:
+            parts.append(f"{cursor.utf()}=")
+
+
+_OPENS, _CLOSES = {_MAP: "{", _LIST: "["}, {_MAP: "}", _LIST: "]"}
 
 
 def _map(cursor: Cursor, depth: int = 0) -> dict[str, Value]:
@@ -388,6 +418,8 @@ def _as_json(value: Value) -> Any:
         return {name: _as_json(each) for name, each in value.value.items()}
     if value.kind == "list":
         return [_as_json(each) for each in value.value]
+    if value.kind == _DEEP:
+        return "(nested too deeply to be shown)"
     return value.value.hex() if value.kind == "bytes" else value.value
 
 
@@ -401,7 +433,7 @@ def _class_of(body: bytes) -> str:
         return "an unknown class"
     if found[2]:
         return "java.lang.String"
-    return decoded(body[found.end() : found.end() + int.from_bytes(found[1])])
+    return _decoded(body[found.end() : found.end() + int.from_bytes(found[1])])
 
 
 def body_of(kind: int, message: Message, modified: bool = False) -> bytes:

@@ -7,7 +7,7 @@ brokers, what was sent would not be found. Artemis is asked for markers by STOMP
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
@@ -101,7 +101,7 @@ class OpenWireSender(OpenWireConnection):
 
     def letter(self, letter: Outgoing, transaction: str) -> bytes:
         """The message with its types; the broker does not answer it, only the commit."""
-        return self.writer.message(message_of(letter, self.artemis), int(transaction))
+        return self.writer.message(_message_of(letter, self.artemis), int(transaction))
 
     def why_refused(self, command: bytes) -> str | None:
         """It announces the longest command that it takes."""
@@ -112,9 +112,11 @@ class OpenWireSender(OpenWireConnection):
             f"a message of {size} bytes, and {self.place} takes none above {most} (wireFormat.maxFrameSize)"
         )
 
-    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
-        """A persistent message into the plan's queue; the broker answers it."""
-        return self.writer.message(openwire_marker.marker_of(plan, body), int(transaction), int(receipt))
+    def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
+        """Persistent messages into the plan's queue; the broker answers the last."""
+        *others, last = [openwire_marker.marker_of(plan, body) for body in bodies]
+        first = [self.writer.message(one, int(transaction)) for one in others]
+        return b"".join([*first, self.writer.message(last, int(transaction), int(receipt))])
 
 
 def with_openwire(found: Inspection, broker: ActiveMQBroker) -> Inspection:
@@ -132,7 +134,7 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
+def _message_of(letter: Outgoing, to_artemis: bool) -> openwire.Letter:
     """A letter as a message: what STOMP calls headers goes into its fields, the rest are properties."""
     _, record, target, provenance, keep_headers = letter
     headers, body, measured = content(record, target, provenance, keep_headers, to_artemis)

@@ -18,7 +18,7 @@ from dlq.connectors.interchange.format import body_fields, to_text
 from dlq.connectors.interchange.prints import Printed, Unreadable, collect, objects
 from dlq.core.clock import from_iso
 
-Shown = Mapping[str, Any]
+_Shown = Mapping[str, Any]
 _SECTIONS = ("String", "Boolean", "Byte", "Short", "Int", "Long", "Float", "Double")
 _CLASSIC = {
     "JMSMessageID": "message-id", "JMSCorrelationID": "correlation-id", "JMSReplyTo": "reply-to",
@@ -49,12 +49,12 @@ def artemis(text: str) -> Printed:
     return _read(text, _artemis)
 
 
-def _read(text: str, letter_of: Callable[[Shown], dict[str, Any]]) -> Printed:
+def _read(text: str, letter_of: Callable[[_Shown], dict[str, Any]]) -> Printed:
     whole = mended(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
     return collect(_messages(whole), letter_of)
 
 
-def _messages(text: str) -> Iterator[tuple[int, Shown | Unreadable]]:
+def _messages(text: str) -> Iterator[tuple[int, _Shown | Unreadable]]:
     """The objects, and those in the value of an answer of Jolokia."""
     for line, found in objects(text):
         if isinstance(found, Unreadable) or "status" not in found:
@@ -66,7 +66,7 @@ def _messages(text: str) -> Iterator[tuple[int, Shown | Unreadable]]:
                 yield line, each
 
 
-def _answered(value: Any) -> Iterator[Shown | Unreadable]:
+def _answered(value: Any) -> Iterator[_Shown | Unreadable]:
     """The messages in an answer's value; listMessagesAsJSON answers with a text."""
     if isinstance(value, str):
         yield from (each for _, each in objects(value))
@@ -75,7 +75,7 @@ def _answered(value: Any) -> Iterator[Shown | Unreadable]:
         yield each if isinstance(each, dict) else Unreadable("no message in Jolokia's answer")
 
 
-def _classic(shown: Shown) -> dict[str, Any]:
+def _classic(shown: _Shown) -> dict[str, Any]:
     kind, queue = bare(_text(shown, "JMSDestination"))
     if kind != "queue":
         raise Unreadable("it lies in no queue")
@@ -90,7 +90,7 @@ def _classic(shown: Shown) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _artemis(shown: Shown) -> dict[str, Any]:
+def _artemis(shown: _Shown) -> dict[str, Any]:
     """Where it lies is told as an address, which is the name of its queue unless that was named otherwise."""
     if "messageID" in shown and "StringProperties" not in shown:
         raise Unreadable("listMessages leaves out bodies: let browse print them")
@@ -103,7 +103,7 @@ def _artemis(shown: Shown) -> dict[str, Any]:
     return {**letter, **user_id, **body_fields(_artemis_body(shown))}
 
 
-def _text(shown: Shown, name: str) -> str:
+def _text(shown: _Shown, name: str) -> str:
     value = shown.get(name)
     if not isinstance(value, str):
         raise Unreadable(
@@ -112,11 +112,11 @@ def _text(shown: Shown, name: str) -> str:
     return value
 
 
-def _renamed(shown: Shown, names: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(shown: _Shown, names: Mapping[str, str]) -> dict[str, Any]:
     return {header: to_text(shown[name]) for name, header in names.items() if shown.get(name) is not None}
 
 
-def _properties(shown: Shown) -> dict[str, Any]:
+def _properties(shown: _Shown) -> dict[str, Any]:
     """The user properties of all types. Jolokia writes each as name: value, or as name: {key, value}."""
     found: dict[str, Any] = {}
     for section in _SECTIONS:
@@ -164,7 +164,7 @@ def _bytes(numbers: Any) -> bytes:
         raise Unreadable("BodyPreview is no array of bytes") from error
 
 
-def _classic_body(shown: Shown) -> bytes:
+def _classic_body(shown: _Shown) -> bytes:
     if "Text" in shown:
         text = _text(shown, "Text")
         if text == "null":
@@ -178,7 +178,7 @@ def _classic_body(shown: Shown) -> bytes:
     return body
 
 
-def _artemis_body(shown: Shown) -> bytes:
+def _artemis_body(shown: _Shown) -> bytes:
     if shown.get("largeMessage") is True:
         raise Unreadable("the print does not hold the body of a large message")
     if "text" in shown:

@@ -1,11 +1,15 @@
 """What our consumer's coming and going does to a queue of Artemis, by its properties and its address'
 settings (2.56.0)."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.base import Mode
+from dlq.connectors.effects import BOTH, Effect, list_effects
+
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 
 class Traits(NamedTuple):
@@ -21,30 +25,20 @@ class Traits(NamedTuple):
     def number(self, name: str) -> int:
         """A number among the properties; -1 is the broker's for none."""
         text = self.queue.get(name, "")
-        return int(text) if text.removeprefix("-").isdecimal() else -1
+        return int(text) if _NUMBER.fullmatch(text) else -1
 
 
-class Effect(NamedTuple):
-    """When it happens, in which modes, whether it takes insisting, and what happens."""
-
-    holds: Callable[[Traits], bool]
-    modes: tuple[Mode, ...]
-    harms: bool
-    said: str
-
-
-_BOTH: tuple[Mode, ...] = ("copy", "drain")
-EFFECTS = (
+_EFFECTS: tuple[Effect[Traits], ...] = (
     Effect(
         lambda of: of.has("purgeOnNoConsumers"),
-        _BOTH,
+        BOTH,
         True,
         "when our consumer leaves as the last one, the broker deletes all that is in the queue "
         "(purge-on-no-consumers)",
     ),
     Effect(
         lambda of: of.has("autoDelete") and of.settings.get("autoDeleteQueuesMessageCount") == -1,
-        _BOTH,
+        BOTH,
         True,
         "when our consumer leaves, the broker deletes the queue with all that is in it (auto-delete, and "
         "auto-delete-queues-message-count -1)",
@@ -70,27 +64,27 @@ EFFECTS = (
     ),
     Effect(
         lambda of: of.settings.get("maxDeliveryAttempts") == 1,
-        _BOTH,
+        BOTH,
         True,
         "max-delivery-attempts is 1: a pull that is killed sends every letter that it held to the "
         "dead-letter address, and drops them where there is none",
     ),
     Effect(
         lambda of: of.has("exclusive"),
-        _BOTH,
+        BOTH,
         False,
         "it is exclusive: while we read nobody else is given a letter, and we get none where another "
         "consumer was first",
     ),
     Effect(
         lambda of: of.number("maxConsumers") > 0,
-        _BOTH,
+        BOTH,
         False,
         "it allows few consumers (max-consumers): while we read, ours takes the place of another",
     ),
     Effect(
         lambda of: of.number("consumersBeforeDispatch") > 1,
-        _BOTH,
+        BOTH,
         False,
         "it gives nothing before more consumers are there (consumers-before-dispatch)",
     ),
@@ -103,8 +97,7 @@ def effects(queues: Queues, queue: str, mode: Mode, harms: bool) -> list[str]:
     told = queues.traits(queue)
     if told is None:
         return []
-    traits = Traits(*told)
-    return [one.said for one in EFFECTS if mode in one.modes and one.harms == harms and one.holds(traits)]
+    return list_effects(_EFFECTS, Traits(*told), mode, harms)
 
 
 def harm(queues: Queues, queue: str, mode: Mode) -> str | None:

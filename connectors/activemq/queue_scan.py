@@ -13,6 +13,7 @@ from dlq.connectors.activemq.amqp10_session import Amqp10
 from dlq.connectors.activemq.artemis import Management
 from dlq.connectors.activemq.artemis_browse import browsed
 from dlq.connectors.activemq.artemis_isolated import IsolatedScan
+from dlq.connectors.activemq.artemis_shadows import with_shadows
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import details
 from dlq.connectors.activemq.lossy_messages import ArtemisClasses, lossy_on_artemis, lossy_on_classic
@@ -25,6 +26,7 @@ from dlq.connectors.activemq.stomp import MAX_FRAME, Frame, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_consumer import Scan, Started, nudge
 from dlq.connectors.base import ReadRequest
+from dlq.connectors.links import close_on_failure
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
 
@@ -40,6 +42,9 @@ _COPIED_WITH_CLASSES = 10_000
 for 10,000 letters, eight times as much for 40,000. Beyond, their bodies must do; a copy destroys nothing."""
 _PREFETCH = "activemq.prefetchSize"
 _ALL = 2**31 - 1
+_ASKED_ROWS = 20
+"""Letters of a batch where each is a question to Jolokia, which may take long: between batches the caller
+looks at its clock."""
 _FEW, _PAUSE = 32, 0.05
 """Letters that are looked at to learn how large they are, and seconds that the next may take."""
 
@@ -79,7 +84,7 @@ def scan_of(
     address = subscription(queue, True, facts)["destination"]
     place = Place(queue, "artemis", queues.version, amqp.node)
     others = _by_stomp(broker, queues, request, queue, {"selector": OTHERS})
-    return Amqp10Scan(broker, address, others, amqp10_record_maker(request, place))
+    return Amqp10Scan(others, broker, address, amqp10_record_maker(request, place))
 
 
 def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, queue: str) -> OpenWireScan:
@@ -90,7 +95,8 @@ def _by_openwire(broker: ActiveMQBroker, queues: Queues, request: ReadRequest, q
         connection = OpenWireConnection(broker, MAX_FRAME)
         bound = 1 if request.careful else limit or _ALL
         if request.mode == "drain":
-            bound = min(bound, _letters(_mean_of_messages(connection, queue)))
+            with close_on_failure(connection):
+                bound = min(bound, _letters(_mean_of_messages(connection, queue)))
         make = record_maker(request, Place(queue, "activemq", queues.version, connection.node))
         return connection, bound, make
 
@@ -122,7 +128,7 @@ def _isolated(
         return make, _lossy(queues, request, queue, None)
 
     destination = subscription(queue, True, queues.facts(queue))
-    return IsolatedScan(broker, management, others, destination, how)
+    return IsolatedScan(others, broker, management, destination, how)
 
 
 def _letters(mean_size: int) -> int:
@@ -145,6 +151,8 @@ def _by_stomp(
 ) -> Scan:
     if queues.artemis and request.mode == "copy" and not request.force:
         raise HarmRefused(ARTEMIS_COPY)
+    if broker.jolokia_details:
+        request = replace(request, batch_rows=min(request.batch_rows, _ASKED_ROWS))
     facts = queues.facts(queue)
     depth = facts.depth if facts else None
     browse = request.mode == "copy" and not request.force
@@ -152,6 +160,10 @@ def _by_stomp(
 
     def start(limit: int | None) -> Started:
         link = Link(broker)
+        with close_on_failure(link):
+            return started(link, limit)
+
+    def started(link: Link, limit: int | None) -> Started:
         destination = subscription(queue, queues.artemis, facts)
         classic_drain = request.mode == "drain" and not (queues.artemis or request.careful)
         cumulative = classic_drain and _forgets(link.version)
@@ -162,7 +174,8 @@ def _by_stomp(
         if classic_drain and not cumulative:
             window, consumers = _spread(window)
         make = record_maker(request, Place(queue, kind, link.version, link.node))
-        make = _with_details(make, queues, queue) if broker.jolokia_details else make
+        make = with_shadows(make) if link.artemis else make
+        make = with_details(make, queues, queue) if broker.jolokia_details else make
         lossy = _lossy(queues, request, queue, depth)
         if link.artemis and by_openwire(broker):
             make, lossy = _with_hidden(broker, destination["destination"], limit, make, lossy)
@@ -230,23 +243,24 @@ def _spread(window: Mapping[str, str]) -> tuple[Mapping[str, str], int]:
     return {**window, _PREFETCH: str(letters // consumers)}, consumers
 
 
-def _with_details(make: Maker, queues: Queues, queue: str) -> Maker:
+def with_details(make: Maker, queues: Queues, queue: str) -> Maker:
     """Records with what Jolokia knows of each letter beside what STOMP carries (Classic)."""
 
     def detailed(record: Record) -> Record:
-        shown = queues.message(queue, record.message_id or "")
-        return record._replace(properties=details(shown)) if shown else record
+        shown = queues.message(queue, record.physical_id or "")
+        known = details(shown) if shown else {}
+        return record._replace(properties={**record.properties, **known})
 
     return lambda frames: [detailed(record) for record in make(frames)]
 
 
-Lossy = Callable[[Frame], str | None]
+_Lossy = Callable[[Frame], str | None]
 """Why a letter must stay in its queue, or None."""
 
 
 def _with_hidden(
-    broker: ActiveMQBroker, queue: str, limit: int | None, make: Maker, lossy: Lossy
-) -> tuple[Maker, Lossy]:
+    broker: ActiveMQBroker, queue: str, limit: int | None, make: Maker, lossy: _Lossy
+) -> tuple[Maker, _Lossy]:
     """The same with what Artemis tells by OpenWire alone."""
     with closing(OpenWireConnection(broker, MAX_FRAME)) as connection:
         found = browsed(connection, queue, limit)
@@ -256,7 +270,7 @@ def _with_hidden(
     )
 
 
-def _lossy(queues: Queues, request: ReadRequest, queue: str, depth: int | None) -> Lossy:
+def _lossy(queues: Queues, request: ReadRequest, queue: str, depth: int | None) -> _Lossy:
     if queues.management is not None:
         is_small = request.mode == "drain" or (depth is not None and depth <= _COPIED_WITH_CLASSES)
         class_of = ArtemisClasses(queues.management, queue) if is_small else lambda _frame: None

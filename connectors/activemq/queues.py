@@ -16,7 +16,7 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import Jolokia, QueueFacts
 from dlq.core.errors import BrokerError, NotFound, UsageError
 
-Told = TypeVar("Told")
+_Told = TypeVar("_Told")
 _WILD = re.compile(r"[*>#]")
 
 
@@ -64,7 +64,7 @@ class Queues:
         """One message of a Classic queue as JMX shows it; None when it cannot be looked up."""
         return None if self.artemis else self._by_jolokia(lambda jolokia: jolokia.message(queue, message_id))
 
-    def _by_jolokia(self, question: Callable[[Jolokia], Told]) -> Told | None:
+    def _by_jolokia(self, question: Callable[[Jolokia], _Told]) -> _Told | None:
         """Its answer; None when there is none to be had."""
         if self._jolokia is None:
             return None

@@ -10,9 +10,11 @@ from typing import NamedTuple
 from dlq.connectors.activemq.amqp10_native import NATIVE, Shown, shown
 from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
-from dlq.core.clock import datable, now
-from dlq.core.columns import Column, Columns, Constant, Maps, collapsed, map_column
-from dlq.core.identity import content_id, framed
+from dlq.connectors.records import common_columns
+from dlq.core.clock import datable
+from dlq.core.columns import Column, Columns, Constant, Maps, collapse, map_column
+from dlq.core.identity import content_id, frame
+from dlq.core.message_ids import of_client
 from dlq.core.provenance import REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, NOTHING, Record
 
@@ -60,7 +62,7 @@ def _alike(places: Sequence[int], heads: Sequence[list[bytes]]) -> Heads | None:
         return None
     columns: dict[bytes, Column] = {}
     for lines in zip(*heads, strict=True):
-        column = collapsed(lines)
+        column = collapse(lines)
         name, colon, _ = lines[0].partition(b":")
         begin = name + colon
         if not colon or not (isinstance(column, Constant) or all(line.startswith(begin) for line in lines)):
@@ -85,7 +87,7 @@ def _values(begin: bytes, lines: Column) -> Column:
 def _stable(columns: Mapping[bytes, Column], rows: int) -> Column:
     """A name ends with its colon and is there once, so the order of names is the order of lines."""
     kept = [columns[name] for name in sorted(columns) if name not in _PER_DELIVERY]
-    return collapsed(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Constant(b"", rows)
+    return collapse(list(map(b"\n".join, zip(*kept, strict=True)))) if kept else Constant(b"", rows)
 
 
 def stable_lines(head: bytes) -> bytes:
@@ -137,9 +139,15 @@ def _artemis_id(original: str | None, message_id: str | None) -> str:
     return original or (message_id or "").rpartition(",")[2]
 
 
+def _logged_ids(heads: Heads, ids: Column) -> Column:
+    """The ids that applications know: their client's own, whichever the broker has given."""
+    openwire, amqp = heads.of("__HDR_MESSAGE_ID"), heads.of("NATIVE_MESSAGE_ID")
+    return [*map(of_client, openwire, amqp, ids)]
+
+
 def _artemis_origins(heads: Heads) -> Column:
     names = ("_AMQ_ORIG_ROUTING_TYPE", "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE")
-    return collapsed([*map(artemis_origin, *map(heads.of, names))])
+    return collapse([*map(artemis_origin, *map(heads.of, names))])
 
 
 def artemis_origin(
@@ -169,12 +177,9 @@ def _millis(text: str | None) -> int | None:
 
 def record_maker(request: ReadRequest, place: Place) -> Maker:
     """The function that turns this reading's frames into records."""
-    source, broker = request.source.name, request.source.broker
-    pull_id, mode = request.pull_id, request.mode
-    queue, kind = place.queue, place.kind
-    artemis = kind == "artemis"
+    artemis = place.kind == "artemis"
     ids_of, origins_of = (_artemis_ids, _artemis_origins) if artemis else (_classic_ids, _classic_origins)
-    first_parts = framed(source.encode(), place.queue.encode())
+    first_parts = frame(request.source.name.encode(), place.queue.encode())
 
     def make(frames: Sequence[Frame]) -> Sequence[Record]:
         kinds = list(by_kind([frame.head for frame in frames]))
@@ -189,6 +194,7 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         rows, of = len(frames), heads.of
         _, lines, bodies, inner_nuls, raw, properties, died_at = zip(*frames, strict=True)
         ids, origins = ids_of(heads), origins_of(heads)
+        message_ids: Column = _logged_ids(heads, ids) if artemis else ids
         stable = heads.stable if artemis else map_column(_as_stored, heads.stable)
         digests = [sha256(body).hexdigest() for body in bodies]
         record_ids = [
@@ -204,37 +210,29 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
                 else Shown(body, known or NOTHING, own, None)
                 for body, known, native, own in zip(bodies, properties, of(NATIVE), types, strict=True)
             ]
-            bodies, properties, types, encodings = zip(*told, strict=True)
+            bodies, properties, types, encodings, named = zip(*told, strict=True)
+            message_ids = [name or own for name, own in zip(named, ids, strict=True)]
             digests = [sha256(body).hexdigest() for body in bodies]
 
-        def all_the(value: object) -> Constant:
-            return Constant(value, rows)
-
-        return Columns.of(
+        return Columns.build(
             rows,
             record_id=record_ids,
-            source=all_the(source),
-            broker=all_the(broker),
-            broker_kind=all_the(kind),
-            dead_letter_queue=all_the(queue),
-            broker_version=all_the(place.version),
-            broker_node=all_the(place.node),
-            message_id=ids,
+            dead_letter_queue=Constant(place.queue, rows),
+            message_id=message_ids,
             physical_id=ids,
             correlation_id=of("correlation-id"),
-            key=[*map(request.key_reader(), ids, heads.headers, repeat(NOTHING), bodies)]
+            key=[*map(request.key_reader(), message_ids, heads.headers, repeat(NOTHING), bodies)]
             if request.source.key not in (None, "message_id")
-            else ids,
+            else message_ids,
             origin_kind=map_column(itemgetter(0), origins),
             origin=map_column(itemgetter(1), origins),
-            captured_at=all_the(now()),
             published_at=map_column(_millis, of("timestamp")),
-            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY") if artemis else collapsed(died_at)),
+            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY") if artemis else collapse(died_at)),
             expires_at=map_column(_millis, of("expires")),
             failure_text=of("dlqDeliveryFailureCause"),
             redelivered=map_column(_is_true, of("redelivered")),
             headers=_with_provenance(heads.headers) if artemis else heads.headers,
-            properties=all_the(NOTHING) if properties[0] is None else properties,
+            properties=Constant(NOTHING, rows) if properties[0] is None else properties,
             raw_properties=lines if raw[0] is None else raw,
             body=bodies,
             body_size=[*map(len, bodies)],
@@ -243,9 +241,8 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
             content_encoding=encodings,
             persistent=map_column(_is_true, of("persistent")),
             priority=map_column(_NUMBERS.get, of("priority")),
-            flags=map_column(_flags, collapsed(inner_nuls)),
-            pull_id=all_the(pull_id),
-            mode=all_the(mode),
+            flags=map_column(_flags, collapse(inner_nuls)),
+            **common_columns(rows, request, place.kind, place.version, place.node),
         )
 
     return make

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Mapping
 
+from dlq.connectors import credentials
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
+from dlq.core.settings import Broker
 from dlq.core.text import for_terminal, shorten
 
 
@@ -46,11 +48,36 @@ _ANYTHING = ("", "Exception", "JMSException", "XAException")
 _CODE = re.compile(r"AMQ\d{6}\b")
 _THROWN = re.compile(rb"((?:[a-z_$][\w$]*\.)+[A-Z][\w$]*)(?=:|\r?\n|$)")
 _SHOWN = 300
+_SESSIONS = (
+    "end some of the user's connections, or raise max-sessions in its resource-limit-setting; dlq has up to "
+    "4 at a time"
+)
+_LIMITS = {
+    "too many sessions": _SESSIONS,
+    "exception getting session": f"the user may have as many as it may, or see its log: {_SESSIONS}",
+    "too many queues": "delete some of the user's queues, or raise max-queues in its resource-limit-setting; "
+    "dlq makes dlq.replay.* and dlq.reply.*",
+}
+"""What Artemis says of a limit (AMQ229110, AMQ229111; by STOMP AMQ339009 for the first) -> what to do."""
+UNSAID = (
+    "; is this the {} port, or are as many connections open as it takes (maximumConnections "
+    "of Classic's transport connector, connectionsAllowed of Artemis' acceptor)?"
+)
+"""Behind what ended before the broker said a word."""
+
+
+def login_hint(said: str, broker: Broker) -> str:
+    """What to do where a broker refused a login."""
+    lower = said.lower()
+    limit = next((remedy for text, remedy in _LIMITS.items() if text in lower), None)
+    return limit or f"check user and password{credentials.blanks(broker)}"
 
 
 def refusal(place: str, said: str, thrown: str | None = None) -> BrokerError:
     """What a broker says against a command, as one of our errors. `thrown`: the Java class, if known."""
-    return _meaning(said, thrown)(f"{place}: {shorten(for_terminal(said), _SHOWN)}")
+    remedy = next((f"; {remedy}" for text, remedy in _LIMITS.items() if text in said.lower()), "")
+    kind = AccessDenied if remedy else _meaning(said, thrown)
+    return kind(f"{place}: {shorten(for_terminal(said), _SHOWN)}{remedy}")
 
 
 def _meaning(said: str, thrown: str | None) -> type[BrokerError]:

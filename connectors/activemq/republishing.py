@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
+from dlq.connectors.activemq import amqp10_records, openwire
 from dlq.connectors.activemq.amqp10_native import NATIVE, stored
 from dlq.connectors.activemq.jolokia import PROPERTY, TYPE_OF, is_dead_letter_name
 from dlq.connectors.activemq.openwire_messages import PACKED
@@ -94,10 +95,10 @@ def _nulled(fields: bytes, place: int) -> bytes:
     return b"".join([bytes([kind]), (len(items) + size).to_bytes(size), count.to_bytes(size), items])
 
 
-MAX_HEADER_BYTES = 10 * 1024
+_MAX_HEADER_BYTES = 10 * 1024
 """Classic closes the connection at a longer header line (StompWireFormat.MAX_HEADER_LENGTH)."""
-MAX_HEADERS = 1000
-MAX_BODY_BYTES = 100 * 2**20
+_MAX_HEADERS = 1000
+_MAX_BODY_BYTES = 100 * 2**20
 
 _BROKER_OWNED = re.compile(
     r"destination|message-id|subscription|ack|redelivered|content-length|receipt|transaction|expires|browser|selector"
@@ -105,6 +106,8 @@ _BROKER_OWNED = re.compile(
     r"|JMSXDeliveryCount|redeliveryDelay|scheduledJobId|AMQ_SCHEDULED_.*|transformation|amq-msg-type|destination-type"
     rf"|_AMQ_.*|__HDR_.*|__AMQ_CID|JMSXGroupSeq|{REPLAY_PREFIX}.*"
 )
+_NO_EXPIRY = ("expires", "0")
+"""What STOMP shows of each letter that never expires: nothing is taken away with it."""
 _OF_AMQP = re.compile(r"JMS_AMQP_.*|NATIVE_MESSAGE_ID")
 """How Artemis shows the parts of an AMQP message. Sent back as strings they make a letter that no AMQP
 consumer can be given; Classic wants them, as the body is the whole AMQP message there."""
@@ -125,7 +128,7 @@ _CARRIED = (
 _KINDS = {"queue": "/queue/", "topic": "/topic/"}
 _COMPOSED = re.compile(r",(queue|topic)://")
 """How OpenWire names a further destination of a composite, and STOMP does not."""
-BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
+_BY_OPENWIRE_ALONE = ("plain", "map", "object", "stream", "blob")
 """Classes of messages of which STOMP shows nothing."""
 
 
@@ -168,7 +171,10 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
         for name, value in headers.items()
         if name not in taken.gone
     }
-    return kept, [*owned, *taken_away(headers, taken)]
+    return kept, [
+        *(name for name in owned if (name, record.headers[name]) != _NO_EXPIRY),
+        *taken_away(headers, taken),
+    ]
 
 
 def preview(
@@ -185,7 +191,7 @@ def preview(
     if not typed:
         stripped += user_properties(record)
     number = len(headers) + 1 + measured  # the transaction's, and the length's
-    others = fans_out(target) or _carried_away(record, target)
+    others = _fans_out(target) or _carried_away(record, target)
     return SendPreview(
         stripped,
         _problem(record, headers, number, body, typed),
@@ -194,7 +200,35 @@ def preview(
     )
 
 
-def fans_out(target: Target) -> str | None:
+def preview_whole(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep, typed: bool
+) -> SendPreview:
+    """`preview`, and what of a message that came by AMQP 1.0 another protocol would lose or change."""
+    known = preview(record, target, provenance, keep_headers, typed)
+    lost = amqp10_records.why_lost(record)
+    unless_named = dict(known.unless_named)
+    if change := amqp10_records.what_would_change(record):
+        unless_named["letter"] = change
+    return known._replace(problem=lost or known.problem, unless_named=unless_named)
+
+
+def preview_by_amqp(record: Record, target: Target, keep_headers: Keep) -> SendPreview:
+    """The same of a message that goes back by AMQP 1.0."""
+    others = _fans_out(target)
+    stripped = amqp10_records.stripped(record, keep_headers)
+    return SendPreview(stripped, None, [others] if others else [], {"target": others} if others else {})
+
+
+def preview_unasked(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
+) -> SendPreview:
+    """The same where nobody knows by what the broker can be spoken to: what STOMP would change is told."""
+    if amqp10_records.is_of_amqp(record):
+        return preview_by_amqp(record, target, keep_headers)
+    return preview_whole(record, target, provenance, keep_headers, typed=False)
+
+
+def _fans_out(target: Target) -> str | None:
     """Why a letter would go to others than the one that failed: it died for a subscription, in a queue of a
     virtual topic whose name the broker did not keep (setOriginalDestination=false), or in a composite."""
     if target.kind == "topic" and "::" not in target.name:
@@ -205,9 +239,20 @@ def fans_out(target: Target) -> str | None:
 def _problem(record: Record, headers: Mapping[str, str], number: int, body: bytes, typed: bool) -> str | None:
     if record.flags and record.flags & FLAG_INNER_NUL and not typed:
         return "a text with NUL: its end is a conclusion, and it is still in its queue; set openwire_url"
-    if len(body) > MAX_BODY_BYTES:
-        return f"its body is larger than {MAX_BODY_BYTES} bytes, the broker's default limit"
-    return None if typed else _problem_of_stomp(record, headers, number)
+    if len(body) > _MAX_BODY_BYTES:
+        return f"its body is larger than {_MAX_BODY_BYTES} bytes, the broker's default limit"
+    return _misfit(record, headers) if typed else _problem_of_stomp(record, headers, number)
+
+
+def _misfit(record: Record, headers: Mapping[str, str]) -> str | None:
+    """What an edit has made of a property that its type cannot hold."""
+    values = {**headers, **user_properties(record)}
+    wrong = (
+        f"its property {name!r} is of the type {kind}, which cannot hold {values[name][:60]!r}"
+        for name, kind in types_of(record).items()
+        if name in values and not openwire.holds(kind, values[name])
+    )
+    return next(wrong, None)
 
 
 def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -> str | None:
@@ -218,23 +263,23 @@ def _problem_of_stomp(record: Record, headers: Mapping[str, str], number: int) -
             "set openwire_url"
         )
     message_class = record.properties.get("class")
-    if message_class in BY_OPENWIRE_ALONE:
+    if message_class in _BY_OPENWIRE_ALONE:
         return f"a message of class {message_class}: STOMP cannot carry it; set openwire_url"
     if PACKED in record.properties:
         return "its content is compressed, and kept so: STOMP cannot carry it; set openwire_url"
     long = next(
-        (name for name, value in headers.items() if _line_bytes(name, value) > MAX_HEADER_BYTES), None
+        (name for name, value in headers.items() if _line_bytes(name, value) > _MAX_HEADER_BYTES), None
     )
     if long is not None:
-        return f"its header {long[:60]!r} has more than {MAX_HEADER_BYTES} bytes: that closes the connection"
-    if number > MAX_HEADERS:
-        return f"it has more than {MAX_HEADERS} headers: the broker would close the connection"
+        return f"its header {long[:60]!r} has more than {_MAX_HEADER_BYTES} bytes: that closes the connection"
+    if number > _MAX_HEADERS:
+        return f"it has more than {_MAX_HEADERS} headers: the broker would close the connection"
     return None
 
 
 def _line_bytes(name: str, value: str) -> int:
     """The length of an encoded line; encoding doubles a byte at most."""
-    if 2 * (len(name) + 4 * len(value)) < MAX_HEADER_BYTES:
+    if 2 * (len(name) + 4 * len(value)) < _MAX_HEADER_BYTES:
         return 0
     return len(encode("", {name: value}))
 
@@ -330,7 +375,7 @@ def content(
         headers["JMSXGroupID"] = group
     if artemis:
         headers["_AMQ_DUPL_ID"] = f"dlq:{provenance.get(REPLAY_ID, record.record_id)}"
-    marshalled = record.properties.get("class") in BY_OPENWIRE_ALONE
+    marshalled = record.properties.get("class") in _BY_OPENWIRE_ALONE
     body = stored(record)
     text = None if marshalled or _is_bytes(record.headers, from_artemis) else text_of(body)
     if text is None:

@@ -1,5 +1,6 @@
 """What a replay needs of a connection, whatever it speaks, and how it is said in STOMP."""
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from dlq.connectors.activemq.marker import Trail, leave_anchor, marker, remove, trail
@@ -43,8 +44,8 @@ class Sender(Protocol):
     def why_refused(self, command: bytes) -> str | None:
         """Why the broker, by what it has announced, would not take a letter's command."""
 
-    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
-        """The command that sends a transaction's marker (see `marker`)."""
+    def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
+        """The commands that send a transaction's marker and its link (see `marker`), with a receipt."""
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """The command that commits."""
@@ -97,9 +98,11 @@ class StompSender(Link):
     def why_refused(self, command: bytes) -> None:
         """STOMP's brokers announce no limit."""
 
-    def marker(self, plan: str, body: bytes, transaction: str, receipt: str) -> bytes:
-        """A SEND frame to the plan's queue, with a receipt."""
-        return marker(plan, body, transaction, receipt, self.artemis)
+    def marker(self, plan: str, bodies: Sequence[bytes], transaction: str, receipt: str) -> bytes:
+        """SEND frames to the plan's queue."""
+        *others, last = bodies
+        first = [marker(plan, body, transaction, "", self.artemis) for body in others]
+        return b"".join([*first, marker(plan, last, transaction, receipt, self.artemis)])
 
     def commit(self, transaction: str, receipt: str) -> bytes:
         """A COMMIT frame with a receipt."""

@@ -6,7 +6,7 @@ broker's own clock: a message to ourselves tells its time.
 The answer needs XStream and Jettison on the broker's classpath (its distribution has them); without it: None.
 """
 
-import json
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,11 @@ from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.jolokia import QueueFacts
 from dlq.connectors.activemq.stomp import Frame, encode, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
+from dlq.connectors.web import NoAnswerError, document, whole
 from dlq.core.errors import BrokerError
 
 _WAIT = 3.0
+_MOMENT = re.compile(r"[0-9]{1,18}")
 _REPLY = "/temp-queue/dlq.statistics"
 _SHOWN = {
     "MemoryPercentUsage": "memoryPercentUsage",
@@ -38,10 +40,11 @@ def facts(broker: ActiveMQBroker, queue: str) -> QueueFacts | None:
         return None
     finally:
         link.close()
-    if not isinstance(found.get("size"), int):
+    size, consumers, in_flight = (whole(found.get(one)) for one in ("size", "consumerCount", "inflightCount"))
+    if size is None:
         return None
     shown = {name: found[asked] for name, asked in _SHOWN.items() if asked in found}
-    return QueueFacts(found["size"], found.get("consumerCount", 0), found.get("inflightCount", 0), shown)
+    return QueueFacts(size, consumers or 0, in_flight or 0, shown)
 
 
 def _asked(link: Link, queue: str) -> Mapping[str, Any]:
@@ -50,7 +53,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
     link.send(encode("SEND", {"destination": _REPLY}))
     told = _answer(link)
     sent_at = headers_of(told.head).get("timestamp", "") if told else ""
-    if not sent_at.isdecimal():
+    if not _MOMENT.fullmatch(sent_at):
         return {}
     question = {
         "destination": f"/queue/ActiveMQ.Statistics.Destination.{queue}",
@@ -59,7 +62,7 @@ def _asked(link: Link, queue: str) -> Mapping[str, Any]:
     }
     link.send(encode("SEND", question))
     answer = _answer(link)
-    return values_of(answer.body) if answer else {}
+    return _values_of(answer.body) if answer else {}
 
 
 def _answer(link: Link) -> Frame | None:
@@ -71,13 +74,13 @@ def _answer(link: Link) -> Frame | None:
     return None
 
 
-def values_of(body: bytes) -> dict[str, Any]:
+def _values_of(body: bytes) -> dict[str, Any]:
     """A map as XStream writes it in JSON: {"map": {"entry": [{"string": "size", "long": 3}, …]}}."""
     try:
-        entries = json.loads(body)["map"]["entry"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        entries = [*document(body)["map"]["entry"]]
+    except (NoAnswerError, KeyError, TypeError):
         return {}
-    return dict(_entry(entry) for entry in entries if isinstance(entry, dict) and "string" in entry)
+    return dict(_entry(entry) for entry in entries if isinstance(entry, dict) and entry.get("string"))
 
 
 def _entry(entry: Mapping[str, Any]) -> tuple[str, Any]:

@@ -139,9 +139,9 @@ class FrameReader:
         return self._receipts
 
     @property
-    def pending(self) -> bool:
-        """Bytes are here whose end is not certain yet."""
-        return bool(self._buffer)
+    def unfinished_bytes(self) -> int:
+        """Bytes that are here and whose end is not certain yet."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
         """Take bytes; return the frames that are whole. Raises ConnectionLost where it is no STOMP."""
@@ -176,7 +176,7 @@ class FrameReader:
         if command == MESSAGE:
             return self._message(head, begin)
         if command not in _EMPTY_BODIED:
-            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
+            raise ConnectionLost("the broker sent something that is no STOMP frame")
         nul = self._buffer.find(0, begin)
         if nul < 0 and len(self._buffer) - begin > MAX_HEAD:
             raise ConnectionLost(f"the broker sent an answer of more than {MAX_HEAD} bytes")
@@ -253,7 +253,7 @@ class FrameReader:
     def _check_begin(self, start: int) -> None:
         peek = bytes(self._buffer[start : start + 10])
         if not peek.startswith(_COMMANDS) and not any(command.startswith(peek) for command in _COMMANDS):
-            raise ConnectionLost("the broker sent something that is no STOMP frame; is this the STOMP port?")
+            raise ConnectionLost("the broker sent something that is no STOMP frame")
         if len(self._buffer) - start > MAX_HEAD:
             raise _too_large(self._buffer[start:], f"more than {MAX_HEAD} bytes of headers")
 

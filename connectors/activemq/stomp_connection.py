@@ -16,15 +16,20 @@ from collections.abc import Mapping
 
 from dlq.connectors import outbound
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.refusals import refusal, thrown_by
+from dlq.connectors.activemq.refusals import UNSAID, login_hint, refusal, thrown_by
 from dlq.connectors.activemq.sockets import Address, address_of, first_that_answers, open_socket, password_for
 from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
 from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.links import is_pause
 from dlq.core import units
-from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, Unreachable
+from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost, DlqError, Unreachable
 from dlq.core.protocols import foreign
 from dlq.core.text import for_terminal, shorten
 
+PATIENCE = 3
+"""Time-outs that an answer may take."""
+_LONG_MESSAGE = 30.0
+"""Seconds that it may take at least while something comes: an answer stands behind a message that is long."""
 _RECEIVE = 2**18
 _BROKER_BEAT_MS = 20_000
 _SILENCE = 3 * _BROKER_BEAT_MS / 1000
@@ -99,7 +104,9 @@ class Link:
             for frame in self._read(1.0):
                 if frame.command == b"ERROR":
                     said = shorten(for_terminal(_said(headers_of(frame.head))), 300)
-                    raise AccessDenied(f"{self.place}: the broker refused: {said}; check user and password")
+                    raise AccessDenied(
+                        f"{self.place}: the broker refused: {said}; {login_hint(said, self.broker)}"
+                    )
                 self._greeted = True
                 return frame
         raise Unreachable(f"{self.place}: no answer; is this the STOMP port?")
@@ -139,10 +146,11 @@ class Link:
         self._receipts.update([frame.head for frame in frames if frame.command == b"RECEIPT"])
         errors = [frame for frame in frames if frame.command == b"ERROR"]
         self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
+        answers = max(len(self._receipts), len(self._refused))
+        if self._kept > _MOST_KEPT or answers > self._reader.receipts + _SPARE:
+            raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
         for one in errors:
             raise self.refusal(one)
-        if self._kept > _MOST_KEPT or len(self._receipts) > self._reader.receipts + _SPARE:
-            raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
 
     def receive(self, wait: float) -> list[Frame]:
         """Messages that are certain; none when nothing came for `wait` seconds. ERROR raises."""
@@ -150,7 +158,7 @@ class Link:
         while not self._inbox:
             heard = self._heard
             frames = self._read(wait)
-            if not frames and self._reader.pending and not self._asked:
+            if not frames and self._reader.unfinished_bytes and not self._asked:
                 self._asked = True
                 self.send(self._ping(self._reader.receipt()))
             self._keep(frames)
@@ -159,6 +167,11 @@ class Link:
         messages = list(self._inbox)
         self.discard()
         return messages
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a frame that has not come wholly."""
+        return self._reader.unfinished_bytes
 
     def discard(self) -> None:
         """Forget messages that were received and not asked for yet."""
@@ -174,11 +187,11 @@ class Link:
         self._socket.settimeout(max(wait, 0.001))
         try:
             data = self._socket.recv(_RECEIVE)
-        except TimeoutError:
+        except OSError as error:
+            if not is_pause(error):
+                raise self._lost(error) from error
             self._check_silence()
             return []
-        except OSError as error:
-            raise self._lost(error) from error
         finally:
             self._socket.settimeout(self.timeout)
         if not data:
@@ -202,7 +215,7 @@ class Link:
     def _lost(self, error: OSError | None) -> ConnectionLost:
         said = self._reader.last_error()
         silent = (error.strerror or str(error)) if error else "closed by the broker"
-        hint = "" if self._greeted else "; is this the STOMP port?"
+        hint = "" if self._greeted else UNSAID.format("STOMP")
         reason = shorten(for_terminal(said), 300) if said else silent + hint
         return ConnectionLost(f"{self.place}: the connection ended: {reason}")
 
@@ -230,12 +243,14 @@ class Link:
         """Until the RECEIPT with this id is here. Raises ConnectionLost when it does not come in time, and
         BrokerError on an ERROR, whatever it answers (see `was_refused`)."""
         line = f"receipt-id:{receipt}".encode()
-        deadline = time.monotonic() + self.patience
+        began = time.monotonic()
         while line not in self._receipts:
             if receipt in self._refused:
                 raise self._refused[receipt]
-            if time.monotonic() > deadline:
-                raise unanswered(self.place, self.patience)
+            is_silent = time.monotonic() - self._heard > self.timeout
+            patience = self.patience if is_silent else max(self.patience, _LONG_MESSAGE)
+            if time.monotonic() - began > patience:
+                raise unanswered(self.place, patience)
             self._keep(self._read(1.0))
         self._receipts.discard(line)
 
@@ -246,12 +261,12 @@ class Link:
     @property
     def patience(self) -> float:
         """Seconds of silence after which an answer is not waited for any more."""
-        return max(self.timeout, 30.0)
+        return PATIENCE * self.timeout
 
     def close(self) -> None:
         """Let go of the connection in order; never raises."""
         self.writing = unmarked  # no letter goes out any more
-        with contextlib.suppress(BrokerError, OSError):
+        with contextlib.suppress(DlqError, OSError):
             self.send(encode("DISCONNECT", {}))
         outbound.close(self._socket)
 

@@ -11,7 +11,6 @@ which on Artemis (2.56.0) counts no delivery, unlike a DISCONNECT or a cut.
 import contextlib
 import re
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,7 +20,8 @@ from dlq.connectors.activemq.records import Maker
 from dlq.connectors.activemq.stomp import Frame, encode, escape, headers_of
 from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.base import Batch, ReadRequest, Skipped
-from dlq.core.errors import BrokerError, ConnectionLost
+from dlq.connectors.queue import Owed, QueueReading, until_acknowledged
+from dlq.core.errors import ConnectionLost, DlqError
 from dlq.core.record import Record
 
 PAGE = 200
@@ -40,8 +40,8 @@ class Acks:
 
     def __init__(self, link: Link, cumulative: bool) -> None:
         self._link, self.cumulative = link, cumulative
-        self._open: deque[tuple[int, bytes]] = deque()
-        """Position and head."""
+        self.owed = Owed[bytes]()
+        """By their heads."""
         self._unnamed: list[tuple[int, bytes]] = []
         """Those of them that are durable, but that no acknowledgement names nor covers yet."""
         self._awaited: tuple[str, int] | None = None
@@ -50,12 +50,7 @@ class Acks:
 
     def owe(self, position: int, head: bytes) -> None:
         """A letter that is to be acknowledged once it is durable."""
-        self._open.append((position, head))
-
-    @property
-    def pending(self) -> bool:
-        """Whether the caller holds letters that are not durable yet."""
-        return bool(self._open)
+        self.owed.add(position, head)
 
     def acknowledge(self, position: int) -> bool:
         """Send what is owed up to there; whether that was anything."""
@@ -73,9 +68,8 @@ class Acks:
         """Ack ids up to there, and how far they reach: before what they neither name nor cover."""
         ids: list[bytes] = []
         reached = 0
-        while self._open and self._open[0][0] <= position:
-            place, head = self._open.popleft()
-            if is_unnamed(head, self._link.artemis):
+        for place, head in self.owed.take(position):
+            if _is_unnamed(head, self._link.artemis):
                 self._unnamed.append((place, head))
                 continue
             reached = place
@@ -94,7 +88,7 @@ class Acks:
 
     def has_unnamed(self) -> bool:
         """Whether some are owed that no acknowledgement can name."""
-        return bool(self._unnamed) or any(is_unnamed(head, self._link.artemis) for _, head in self._open)
+        return bool(self._unnamed) or any(_is_unnamed(head, self._link.artemis) for head in self.owed)
 
     def take_unnamed(self, destination: str) -> None:
         """Remove them, once no consumer holds them any more and nothing is pending. Raises BrokerError."""
@@ -105,8 +99,9 @@ class Acks:
 
 
 def ack_id(head: bytes) -> bytes:
-    """The `ack` header as it came: it goes back escaped as it is."""
-    begin = 4 if head.startswith(b"ack:") else head.find(b"\nack:") + 5
+    """The `ack` header as it came: it goes back escaped as it is. It is the last of several: a property may
+    have its name (Artemis 2.56.0); on Classic there is one."""
+    begin = head.rfind(b"\nack:") + 5 if b"\nack:" in head else 4
     end = head.find(b"\n", begin)
     return head[begin:] if end < 0 else head[begin:end]
 
@@ -118,7 +113,7 @@ _WAIT = 3.0
 _SELECTED_POLL = 0.01
 
 
-def is_unnamed(head: bytes, artemis: bool) -> bool:
+def _is_unnamed(head: bytes, artemis: bool) -> bool:
     """Whether no STOMP acknowledgement can name this letter: one of an AMQP producer on Classic.
 
     Classic (5.18.6, 6.3.1) reads the id of an ACK as one that it has made itself, session, producer and
@@ -177,14 +172,6 @@ def _clause(letter: Mapping[str, str]) -> str:
     return f"(JMSMessageID = '{quoted}'{at_that_time})"
 
 
-BATCH_ROWS = 1000
-POLL = 0.05
-IDLE_END = 2.0
-STALLED_END = 6.0
-UNACKED_END = 60.0
-"""Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
-of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for."""
-
 _FULL = 1.0
 """Seconds of silence after which the window is taken to be full of letters that no acknowledgement names."""
 
@@ -225,47 +212,42 @@ class Scan:
         return StompReading(self, limit)
 
 
-class StompReading:
-    """One scan of one queue; owns its connection. Positions count from 1."""
+class StompReading(QueueReading[Frame, Frame]):
+    """One scan of one queue; owns its connection."""
 
     def __init__(self, scan: Scan, limit: int | None) -> None:
         """Connects. Raises BrokerError."""
-        self._scan = scan
-        bounds = [bound for bound in (scan.depth, limit) if bound is not None]
-        self._goal = min(bounds) if bounds else None
+        super().__init__(scan.request, scan.depth, limit, scan.browse)
         started = scan.start(self._goal)
         self._link, self._subscribe, self._make, self._lossy, self._nudge, self._number, cumulative = started
         self._acks = Acks(self._link, cumulative)
+        self._owed = self._acks.owed
         self._consumers: list[str] = []
         self._opened = 0
         self._must_switch = False
-        self.complete = False
-        self.seen = self.position = 0
-        self._ended = False
         self._stays = 0
         """Letters that are not acknowledged, whatever the caller does."""
         self._held: list[Frame] = []
         """Those of them that are archived."""
-        self._frames: deque[Frame] = deque()
-        self._quiet = 0.0
 
-    def batches(self) -> Iterator[Batch]:
-        """See `Reading`."""
-        if self._goal == 0:
-            self.complete = True
-            return
-        self._consume()
-        while not self._is_over():
-            if self._must_switch or self._is_full_of_unnamed():
-                yield from self._begin_again()
-            records, skipped = self._some()
-            yield Batch(records, self.position, skipped=skipped)
+    def prepare(self) -> Iterator[Batch]:
+        """With a new window, where nothing more comes by the one that there is."""
+        if self._must_switch or self._is_full_of_unnamed():
+            yield from self._begin_again()
+
+    def finish(self) -> Iterator[Batch]:
+        """What no acknowledgement names is taken now. Letters with an inner NUL come last and in a segment of
+        their own, because it is never settled."""
         if self._acks.has_unnamed():
             yield from self._release()
-        yield from self._held_back()
-        self.complete = self._shown_in_full()
+        if self._held:
+            yield Batch((), self.position)
+            self.position += len(self._held)
+            skipped = [self._skipped(frame, INNER_NUL) for frame in self._held]
+            yield Batch(self.make(self._held), self.position, skipped=skipped)
 
-    def _consume(self) -> None:
+    def consume(self) -> None:
+        """Over one or several consumers."""
         self._consumers = [f"{self._link.token}-{self._opened + n}" for n in range(self._number)]
         self._opened += self._number
         for consumer in self._consumers:
@@ -278,20 +260,17 @@ class StompReading:
 
     def _is_full_of_unnamed(self) -> bool:
         """Letters that stay would come a second time, so with them it ends here."""
-        return self._quiet > _FULL and self._acks.has_unnamed() and not (self._acks.pending or self._stays)
+        return self._silence.seconds > _FULL and self._acks.has_unnamed() and not (self._owed or self._stays)
 
     def _release(self) -> Iterator[Batch]:
         """Give back what is not archived, once all that is archived has been acknowledged."""
-        began = time.monotonic()
-        while self._acks.pending:
-            if time.monotonic() - began > UNACKED_END:
-                self._ended = True
-                return
-            time.sleep(POLL)
-            yield Batch((), self.position)
+        yield from until_acknowledged(lambda: self._owed, self.position)
+        if self._owed:
+            self._ended = True
+            return
         self.settled()
         self._give_back()
-        self._frames.clear()
+        self._arrived.clear()
         self._link.discard()
         self._acks.take_unnamed(self._subscribe["destination"])
 
@@ -301,35 +280,38 @@ class StompReading:
         if self._must_switch:
             self._subscribe = {**self._subscribe, "ack": "client-individual"}
             self._acks.cumulative = self._must_switch = False
-        self._quiet = 0.0
+        self.hear()
         if not self._ended:
-            self._consume()
+            self.consume()
 
-    def _some(self) -> tuple[Sequence[Record], list[Skipped]]:
-        """Letters until a batch is full or the broker pauses."""
-        request = self._scan.request
-        rows = min(request.batch_rows, BATCH_ROWS)
-        taken: list[Frame] = []
-        skipped: list[Skipped] = []
-        size = 0
-        while len(taken) < rows and size < request.batch_bytes and not self._pauses():
-            if not self._frames and not self._wait():
-                break
-            frame = self._frames.popleft()
-            size += len(frame.body)
-            self._take(frame, taken, skipped)
-        return self._make(taken) if taken else (), skipped
+    def receive(self, wait: float) -> Sequence[Frame]:
+        """Frames of this queue."""
+        return self._link.receive(wait)
 
-    def _wait(self) -> bool:
-        asked = time.monotonic()
-        self._frames.extend(self._link.receive(POLL))
-        if not self._frames and self._nudge:
+    def unfinished_bytes(self) -> int:
+        """Of a frame."""
+        return self._link.unfinished_bytes
+
+    def size_of(self, arrived: Frame) -> int:
+        """Of its body."""
+        return len(arrived.body)
+
+    def make(self, taken: list[Frame]) -> Sequence[Record]:
+        """As `Started` says."""
+        return self._make(taken)
+
+    def wake(self) -> None:
+        """A consumer comes and goes (see PAGE)."""
+        if self._nudge:
             self._link.send(self._nudge)
-        self._quiet = 0.0 if self._frames else self._quiet + time.monotonic() - asked
-        return bool(self._frames)
 
-    def _take(self, frame: Frame, taken: list[Frame], skipped: list[Skipped]) -> None:
-        if self._scan.browse and b"browser:end" in frame.head.split(b"\n"):
+    def is_paused(self) -> bool:
+        """Also while all has to be given back."""
+        return self._must_switch or super().is_paused()
+
+    def sort(self, frame: Frame, taken: list[Frame], skipped: list[Skipped]) -> None:
+        """What STOMP cannot carry stays."""
+        if self._browse and b"browser:end" in frame.head.split(b"\n"):
             self._ended = True
             return
         reason = self._lossy(frame)
@@ -337,8 +319,8 @@ class StompReading:
             self._must_switch = True
             return
         self.seen += 1
-        if self._nudge and not self._acks.begun and self.seen % PAGE == 0:
-            self._link.send(self._nudge)
+        if self.seen % PAGE == 0 and not self._acks.begun:
+            self.wake()
         if reason is not None:
             self._stays += 1
             skipped.append(self._skipped(frame, reason))
@@ -348,40 +330,17 @@ class StompReading:
         else:
             self.position += 1
             taken.append(frame)
-            if self._scan.request.mode == "drain":
+            if self._request.mode == "drain":
                 self._acks.owe(self.position, frame.head)
 
     def _skipped(self, frame: Frame, reason: str) -> Skipped:
-        [record] = self._make([frame])
+        [record] = self.make([frame])
         return Skipped(record.physical_id or "", reason)
-
-    def _pauses(self) -> bool:
-        return self._must_switch or self._reached()
-
-    def _reached(self) -> bool:
-        return self._ended or (self._goal is not None and self.seen >= self._goal)
-
-    def _is_over(self) -> bool:
-        silence = IDLE_END if self._scan.depth is None else STALLED_END
-        return self._reached() or self._quiet > (UNACKED_END if self._acks.pending else silence)
-
-    def _held_back(self) -> Iterator[Batch]:
-        """Letters with an inner NUL come last and in a segment of their own, because it is never settled."""
-        if self._held:
-            yield Batch((), self.position)
-            self.position += len(self._held)
-            skipped = [self._skipped(frame, INNER_NUL) for frame in self._held]
-            yield Batch(self._make(self._held), self.position, skipped=skipped)
-
-    def _shown_in_full(self) -> bool:
-        if self._goal is not None:
-            return self.seen >= self._goal
-        return not self._scan.browse
 
     def acknowledge(self, position: int) -> None:
         """Send what is owed up to there; then the time of silence begins anew."""
         if self._acks.acknowledge(position):
-            self._quiet = 0.0
+            self.hear()
 
     def settled(self) -> int:
         """Wait for the receipt of the last acknowledgement; the position that it covers."""
@@ -389,7 +348,7 @@ class StompReading:
 
     def close(self) -> None:
         """Give back what was not acknowledged, and disconnect."""
-        with contextlib.suppress(BrokerError):  # then the broker gives the letters back by itself
+        with contextlib.suppress(DlqError):  # then the broker gives the letters back by itself
             self._give_back()
         self._link.close()
 

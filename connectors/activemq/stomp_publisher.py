@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.activemq.artemis_routing import Routing
-from dlq.connectors.activemq.marker import marker_body, new_run
+from dlq.connectors.activemq.marker import marker_bodies, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.activemq.stomp_connection import Unanswered
@@ -23,7 +23,7 @@ from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Writing, unmarke
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 
-BATCH = 100
+_BATCH = 100
 _UNDER_WAY = 3
 """Transactions: one being committed, one that the broker has taken, one being filled. On Artemis one alone:
 it closes the connection at any error, which would leave a COMMIT of another transaction unanswered."""
@@ -33,6 +33,8 @@ _BATCH_SECONDS = 0.5
 """A slow giver (a rate limit) must not keep letters waiting until a hundred are together."""
 _PAUSES = (0.1, 0.4, 1.0)
 """Seconds between tries of the first connection."""
+_ERRORS_SECONDS = 120.0
+"""How long COMMIT's answer may be behind errors that answer other commands."""
 _PIECE = 32 * 2**10
 _DEADLY = "each time that it was sent the connection ended"
 
@@ -74,7 +76,7 @@ class TransactionPublisher:
         """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
         self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, window)
-        self._batch = max(1, min(BATCH, window // self._under_way))
+        self._batch = max(1, min(_BATCH, window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
@@ -169,8 +171,8 @@ class TransactionPublisher:
                 break
         if letters:
             ids = [letter.provenance[REPLAY_ID] for letter in letters]
-            body = marker_body(f"{self._run}/{name}", f"{self._run}/{before}", ids)
-            data += sender.marker(self._plan, body, name, transaction.taken)
+            bodies = marker_bodies(f"{self._run}/{name}", f"{self._run}/{before}", ids)
+            data += sender.marker(self._plan, bodies, name, transaction.taken)
             sender.send(bytes(data))
         return is_full and not is_old
 
@@ -199,7 +201,7 @@ class TransactionPublisher:
 
         A BrokerError that is raised means that nothing of this transaction is there.
         """
-        of_another = None
+        of_another, began = None, time.monotonic()
         while True:
             try:
                 transaction.sender.wait_for(transaction.finished)
@@ -209,6 +211,8 @@ class TransactionPublisher:
             except BrokerError as error:
                 if not transaction.sender.was_refused(transaction.finished):
                     of_another = error
+                    if time.monotonic() - began > _ERRORS_SECONDS:
+                        raise _AnswerLost(f"nothing but errors came behind COMMIT: {error}") from error
                 elif isinstance(error, RolledBack | CommitFailed):
                     raise
                 else:

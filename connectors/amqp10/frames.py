@@ -31,8 +31,8 @@ MAX_FRAME = 131_072
 HEARTBEAT = b"\x00\x00\x00\x08\x02\x00\x00\x00"
 
 OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
-SASL_MECHANISMS, SASL_INIT, SASL_OUTCOME = 0x40, 0x41, 0x44
-RECEIVED, ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x23, 0x28)
+SASL_INIT, SASL_OUTCOME = 0x41, 0x44
+ACCEPTED, REJECTED, RELEASED, MODIFIED = range(0x24, 0x28)
 _SOURCE, _TARGET = 0x28, 0x29
 _COORDINATOR, _DECLARE, _DISCHARGE, DECLARED, TRANSACTIONAL = range(0x30, 0x35)
 SENDER, RECEIVER = False, True
@@ -40,7 +40,7 @@ SENDER, RECEIVER = False, True
 _FIELDS_BEFORE_FILTER, _FIELDS_BEFORE_CAPABILITIES = 6, 5
 _OFFSET = "rabbitmq:stream-offset-spec"
 _UNLIMITED = 2**31 - 1
-VALUE = 0x77
+_VALUE = 0x77
 """The section of a message that is a value."""
 _FIRST = 0
 _frame = Struct(">IBBH")
@@ -64,6 +64,14 @@ class Frame(NamedTuple):
         """A field, or `default` where it is absent or null."""
         found = self.fields[place] if place < len(self.fields) else None
         return default if found is None else found
+
+    def number(self, place: int, default: int = 0, most: int = 2**32 - 1) -> int:
+        """The same where AMQP has a number without a sign: an uint, or one up to `most`. Raises
+        FrameError."""
+        found = self.field(place, default)
+        if type(found) is not int or not 0 <= found <= most:
+            raise FrameError(f"field {place} of a frame of kind {self.code:#x} is no number")
+        return found
 
 
 class FrameReader:
@@ -108,7 +116,7 @@ class FrameReader:
             return None
         size = int.from_bytes(data[at : at + 4], "big")
         if not _LEAST <= size <= MAX_FRAME:
-            raise FrameError(f"a frame of {size} bytes, more than was agreed on; is this the AMQP port?")
+            raise FrameError(f"a frame of {size} bytes, more than was agreed on")
         return at + size if len(data) - at >= size else None
 
 
@@ -163,12 +171,12 @@ COORDINATOR = described(_COORDINATOR, sequence([]))
 
 def declare() -> bytes:
     """A message to the coordinator that begins a transaction; its outcome, DECLARED, holds the id."""
-    return described(VALUE, described(_DECLARE, sequence([])))
+    return described(_VALUE, described(_DECLARE, sequence([])))
 
 
 def discharge(transaction: bytes, fail: bool) -> bytes:
     """A message to the coordinator that commits a transaction, or rolls it back."""
-    return described(VALUE, described(_DISCHARGE, sequence([binary(transaction), boolean(fail)])))
+    return described(_VALUE, described(_DISCHARGE, sequence([binary(transaction), boolean(fail)])))
 
 
 def state(outcome: int) -> bytes:

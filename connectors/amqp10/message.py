@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq.connectors.amqp10 import typed
 from dlq.connectors.amqp10.values import (
     NOTHING,
     NULL,
@@ -30,6 +31,7 @@ from dlq.connectors.amqp10.values import (
     symbol,
     ubyte,
 )
+from dlq.core.errors import UsageError
 
 HEADER, DELIVERY, ANNOTATIONS, PROPERTIES, APPLICATION, DATA, SEQUENCE, VALUE, FOOTER = range(0x70, 0x79)
 _BODY = (DATA, SEQUENCE, VALUE)
@@ -44,7 +46,7 @@ _SYMBOLS = {
     "amqp:amqp-value:*": VALUE,
     "amqp:footer:map": FOOTER,
 }
-PROPERTY_NAMES = (
+_PROPERTY_NAMES = (
     "message_id", "user_id", "to", "subject", "reply_to", "correlation_id", "content_type",
     "content_encoding", "absolute_expiry_time", "creation_time", "group_id",
     "group_sequence", "reply_to_group_id",
@@ -144,7 +146,7 @@ def parts(block: bytes) -> Parts:
     return Parts(
         _list(found.get(HEADER), budget),
         _pairs(found.get(ANNOTATIONS), budget),
-        dict(zip(PROPERTY_NAMES, _list(found.get(PROPERTIES), budget), strict=False)),
+        dict(zip(_PROPERTY_NAMES, _list(found.get(PROPERTIES), budget), strict=False)),
         _pairs(found.get(APPLICATION), budget),
     )
 
@@ -205,14 +207,22 @@ def _raw_items(data: bytes) -> Iterator[bytes]:
         yield data[start:at]
 
 
+Scalar = str | int | bytes
+"""What is set in a block: a text, a number, or an encoded value."""
+
+
 def edit(
     block: bytes,
     drop_headers: Callable[[str], bool] = lambda _name: False,
-    set_headers: Mapping[str, str | int] = MappingProxyType({}),
+    set_headers: Mapping[str, Scalar] = MappingProxyType({}),
 ) -> bytes:
     """The block with some annotations and application properties taken out or set; all others byte for byte.
-    What is set replaces an annotation of its name, else it is an application property. Raises ValueError."""
-    annotations = {as_text(key) for key, _ in parts(block).annotations}
+    What is set (bytes: encoded already) replaces an annotation of its name, else it is an application
+    property. Raises ValueError."""
+    known = parts(block)
+    annotations = {as_text(key) for key, _ in known.annotations} - {
+        as_text(key) for key, _ in known.application
+    }
     annotated = {name: value for name, value in set_headers.items() if name in annotations}
     others = {name: value for name, value in set_headers.items() if name not in annotations}
     return _rebuilt(
@@ -224,6 +234,60 @@ def edit(
     )
 
 
+def edit_typed(block: bytes, drop_headers: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:
+    """The same with values of JSON, each in the type that it had. Raises ValueError for a damaged block,
+    UsageError for what cannot be said."""
+    known = {as_text(key): value for key, value in (*parts(block).annotations, *parts(block).application)}
+    encoded = {
+        name: _typed(f"header {name!r}", value, known.get(name, NOTHING)) for name, value in changed.items()
+    }
+    return edit(block, drop_headers, encoded)
+
+
+def _typed(what: str, value: object, like: Value) -> bytes:
+    try:
+        return typed.encode_value(value, like)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
+_TYPES = {
+    "user_id": "binary", "content_type": "symbol", "content_encoding": "symbol",
+    "absolute_expiry_time": "timestamp", "creation_time": "timestamp", "group_sequence": "uint",
+}  # fmt: skip
+"""Of properties that a letter does not have yet; any other is a text (part 3.2.4)."""
+
+
+def edit_properties(block: bytes, before: Mapping[str, str], wanted: Mapping[str, str]) -> bytes:
+    """The block with other properties, by the names of PROPERTY_NAMES and each in the type that it had;
+    `before` is how they are shown. Raises ValueError for a damaged block, UsageError for what cannot be
+    said."""
+    known = parts(block).properties
+    changed = {
+        name: wanted.get(name) for name in {**before, **wanted} if before.get(name) != wanted.get(name)
+    }
+    if unknown := sorted(changed.keys() - set(_PROPERTY_NAMES)):
+        raise UsageError(f"AMQP 1.0 has no property {unknown[0]!r} that can be edited")
+    encoded = {
+        name: NULL if text is None else _typed(f"property {name!r}", text, _like(name, known))
+        for name, text in changed.items()
+    }
+    return _rebuilt(block, {PROPERTIES: lambda value: _set_properties(value, encoded)})
+
+
+def _like(name: str, known: Mapping[str, Value]) -> Value:
+    value = known.get(name, NOTHING)
+    return Value(_TYPES.get(name, "string"), None) if value == NOTHING else value
+
+
+def _set_properties(value: bytes, given: Mapping[str, bytes]) -> bytes:
+    there = dict(zip(_PROPERTY_NAMES, _raw_items(value) if value else (), strict=False))
+    items = [given.get(name, there.get(name, NULL)) for name in _PROPERTY_NAMES]
+    while items and items[-1] == NULL:
+        del items[-1]
+    return described(PROPERTIES, sequence(items))
+
+
 NOT_SENT = ("user_id", "absolute_expiry_time")
 """Properties that RabbitMQ would refuse, or that end the letter at once."""
 
@@ -231,8 +295,8 @@ NOT_SENT = ("user_id", "absolute_expiry_time")
 def to_send(
     block: bytes,
     drop_headers: Callable[[str], bool],
-    provenance: Mapping[str, str | int],
-    annotated: Mapping[str, str] = MappingProxyType({}),
+    provenance: Mapping[str, Scalar],
+    annotated: Mapping[str, Scalar] = MappingProxyType({}),
     instead: Mapping[str, bytes] = MappingProxyType(dict.fromkeys(NOT_SENT, NULL)),
 ) -> bytes:
     """The block of a replay: durable, without expiry, user and what a hop left on it; `provenance` and
@@ -268,7 +332,10 @@ def _rebuilt(block: bytes, changes: Mapping[int, _Change]) -> bytes:
 
 
 def _map_with(
-    code: int, key: Callable[[str], bytes], drop: Callable[[str], bool], given: Mapping[str, str | int]
+    code: int,
+    key: Callable[[str], bytes],
+    drop: Callable[[str], bool],
+    given: Mapping[str, Scalar],
 ) -> _Change:
     def change(value: bytes) -> bytes:
         pairs = _raw_pairs(value) if value else ()
@@ -279,7 +346,9 @@ def _map_with(
     return change
 
 
-def _encoded(value: str | int) -> bytes:
+def _encoded(value: Scalar) -> bytes:
+    if isinstance(value, bytes):
+        return value
     return string(value) if isinstance(value, str) else long(value)
 
 
@@ -292,6 +361,6 @@ def _durable(header: list[Value]) -> bytes:
 def _with_properties(value: bytes, instead: Mapping[str, bytes]) -> bytes:
     items = [
         instead.get(name, item) if item != NULL else NULL
-        for name, item in zip(PROPERTY_NAMES, _raw_items(value), strict=False)
+        for name, item in zip(_PROPERTY_NAMES, _raw_items(value), strict=False)
     ]
     return described(PROPERTIES, sequence(items))

@@ -14,21 +14,26 @@ from dlq.connectors.amqp10 import frames
 from dlq.connectors.amqp10.frames import Frame, FrameError, FrameReader
 from dlq.connectors.amqp10.values import NULL
 from dlq.connectors.base import Writing, unmarked
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import LinkLostError, is_pause
 from dlq.core.errors import DlqError
 
-ANSWER_SECONDS = 60.0
+_PATIENCE = 6
+"""Time-outs that an answer may take once a session is open."""
+_BEAT_SECONDS = 60.0
+_TURN_SECONDS = 1.0
+_LEAST_FRAME = 512
+"""Octets that every side takes (part 2, section 2.3.1)."""
 MOST_LINKS = 255
-MAX_MESSAGE = 512 * 2**20
+_MAX_MESSAGE = 512 * 2**20
 """RabbitMQ's own hard limit, and ours."""
-_MOST_KEPT = MAX_MESSAGE + 2**28
+_MOST_KEPT = _MAX_MESSAGE + 2**28
 _MOST_ANSWERS = 1000
 _UNREADABLE = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 """What fields of other types than AMQP's lead to."""
 _RECEIVE_BYTES = 256 * 1024
 _TRANSFER_OVERHEAD = 128
 _NAME = "dlq-{}"
-_WRAP = 2**32
+_WRAP, _ULONG = 2**32, 2**64 - 1
 """Numbers of deliveries and transfers begin anew behind it (RFC 1982)."""
 _ERROR_AT = {frames.DETACH: 2, frames.END: 0, frames.CLOSE: 0}
 """Performative -> which of its fields is an error."""
@@ -37,8 +42,9 @@ Refusal = Callable[[str, str], DlqError]
 
 
 class Login(NamedTuple):
-    """Who connects. `host` is what OPEN names, `patience` how many seconds each answer may take, `unopened`
-    what it may mean that an OPEN is not answered; the broker's lists show the `properties`."""
+    """Who connects. `host` is what OPEN names, `patience` how many seconds each answer may take until a
+    session is open, `timeout` what is configured, `unopened` what it may mean that an OPEN is not answered;
+    the broker's lists show the `properties`."""
 
     user: str
     password: str
@@ -46,6 +52,7 @@ class Login(NamedTuple):
     heartbeat: int
     properties: Mapping[str, str]
     patience: float
+    timeout: float
     unopened: str = ""
 
 
@@ -57,11 +64,10 @@ class Delivery(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of the letters from `first` to `last` that we sent, or of our outcomes of those we got.
-    `fields` are those of the outcome, without types; `of_sent`: it is about what we sent."""
+    """What became of a letter that we sent, or of our outcome of one that we got, by its `number`. `fields`
+    are those of the outcome, without types; `of_sent`: it is about what we sent."""
 
-    first: int
-    last: int
+    number: int
     code: int
     detail: str
     fields: Sequence[Any] = ()
@@ -97,6 +103,8 @@ class Session:
         self._refusal, self._reader = refusal, FrameReader()
         self._deliveries: list[Delivery] = []
         self._outcomes: list[Outcome] = []
+        self._awaited: dict[bool, set[int]] = {True: set(), False: set()}
+        """Numbers whose outcomes the broker has not told, of what we sent (True) and of what we got."""
         self._parts: list[bytes] = []
         self._kept = 0
         self._links: dict[int, Link] = {}
@@ -105,8 +113,10 @@ class Session:
         self._next_incoming = self._next_outgoing = self.window = 0
         self._next_delivery = self._next_handle = self._receiving = 0
         self.dead = False
+        self.patience = _PATIENCE * login.timeout
+        """Seconds that an answer may take."""
         self._last_sent = time.monotonic()
-        self._beat_seconds = ANSWER_SECONDS
+        self._beat_seconds = _BEAT_SECONDS
         self._socket = connected
         try:
             self._shake_hands(login)
@@ -126,10 +136,15 @@ class Session:
         except LinkLostError as error:
             why = f": {login.unopened}" if login.unopened else ""
             raise LinkLostError(f"{error}{why}") from error
-        self._beat_seconds = opened.field(4, 2000 * ANSWER_SECONDS) / 2000
-        self.frame_max = min(opened.field(2, frames.MAX_FRAME), frames.MAX_FRAME)
         begun = self._answer(frames.BEGIN, patience)
-        self._next_incoming, self.window = begun.field(1, 0), begun.field(2, 0)
+        try:
+            self._beat_seconds = opened.number(4, int(2000 * _BEAT_SECONDS)) / 2000
+            self.frame_max = min(opened.number(2, frames.MAX_FRAME), frames.MAX_FRAME)
+            self._next_incoming, self.window = begun.number(1), begun.number(2)
+        except FrameError as error:
+            raise self._lost(str(error)) from error
+        if self.frame_max < _LEAST_FRAME:
+            raise self._lost(f"it takes frames of {self.frame_max} bytes, fewer than AMQP's {_LEAST_FRAME}")
 
     def attach(self, role: bool, address: str, wanted: bytes = NULL) -> Link:
         """A link to receive from, or send to, an address; `wanted`: see `frames.terminus`."""
@@ -140,7 +155,10 @@ class Session:
         handle, self._next_handle = self._next_handle, self._next_handle + 1
         self._send(frames.attach(_NAME.format(handle), handle, role, there))
         self._answer(frames.ATTACH)
-        return next(link for link in self._links.values() if link.handle == handle)
+        found = next((link for link in self._links.values() if link.handle == handle), None)
+        if found is None:
+            raise self._lost("it attached another link than it was asked for")
+        return found
 
     def detach(self, link: Link) -> None:
         """End a link; what it has received and not settled goes back."""
@@ -161,6 +179,7 @@ class Session:
 
     def settle(self, first: int, last: int, outcome: int) -> None:
         """Say what became of letters; the broker's answer is among the `outcomes`."""
+        self._awaited[False].update(range(first, last + 1))
         self._send(frames.disposition(first, last, frames.state(outcome), settled=False))
 
     def settle_unanswered(self, first: int, last: int, state: bytes) -> None:
@@ -174,13 +193,13 @@ class Session:
 
     def wait_for_window(self) -> None:
         """Until the broker takes another frame."""
-        while self.window <= 0:
-            self.turn(ANSWER_SECONDS, must=True)
+        self.wait_until(lambda: self.window > 0)
 
     def send(self, link: Link, message: bytes, state: bytes = NULL) -> int:
         """Send a letter over a link that has credit; the number that its outcome will name. `state`: the
         transaction that it belongs to."""
         number, self._next_delivery = self._next_delivery, (self._next_delivery + 1) % _WRAP
+        self._awaited[True].add(number)
         size = self.frame_max - _TRANSFER_OVERHEAD
         for at in range(0, max(len(message), 1), size):
             self.wait_for_window()
@@ -191,9 +210,17 @@ class Session:
         link.delivery_count = (link.delivery_count + 1) % _WRAP
         return number
 
-    def turn(self, seconds: float, must: bool = False) -> bool:
-        """Read the socket once, waiting at most `seconds`; whether anything came. It `must`: else the
-        session is lost."""
+    def wait_until(self, is_so: Callable[[], bool]) -> None:
+        """Read what the broker says until something is so; it may beat its heart meanwhile, for as long as an
+        answer may take."""
+        deadline = time.monotonic() + self.patience
+        while not is_so():
+            if time.monotonic() > deadline:
+                raise self._lost(f"no answer within {self.patience:g} s")
+            self.turn(min(_TURN_SECONDS, self.patience))
+
+    def turn(self, seconds: float) -> bool:
+        """Read the socket once, waiting at most `seconds`; whether anything came."""
         if time.monotonic() - self._last_sent > self._beat_seconds / 2:
             self._send(frames.HEARTBEAT)
         try:
@@ -205,11 +232,9 @@ class Session:
                 self._heed(frame)
             if len(self._answers) > _MOST_ANSWERS:
                 raise FrameError("the broker says more than it was asked")
-        except TimeoutError as error:
-            if must:
-                raise self._lost(f"no answer within {seconds:g} s") from error
-            return False
         except (OSError, FrameError) as error:
+            if is_pause(error):
+                return False
             raise self._lost(str(error)) from error
         except _UNREADABLE as error:
             raise self._lost(f"a frame that cannot be read ({type(error).__name__})") from error
@@ -234,7 +259,8 @@ class Session:
     def _on_attach(self, frame: Frame) -> None:
         """Its credit may come right behind it."""
         ours = int(str(frame.field(0)).removeprefix(_NAME.format("")))
-        self._links[frame.field(1, 0)] = Link(ours, frame.field(9, 0), frame.field(10, 0) or MAX_MESSAGE)
+        most = frame.number(10, most=_ULONG) or _MAX_MESSAGE
+        self._links[frame.number(1)] = Link(ours, frame.number(9), most)
         self._answers.append(frame)
 
     def _on_transfer(self, frame: Frame) -> None:
@@ -244,35 +270,42 @@ class Session:
         if link is None or self._kept > _MOST_KEPT:
             raise FrameError("the broker sends more than it was asked for")
         if not self._parts:
-            self._receiving = frame.field(1, 0)
+            self._receiving = frame.number(1)
         self._parts.append(frame.payload)
         if not frame.field(5, False):
             parts, self._parts = self._parts, []
             link.arrived, link.delivery_count = link.arrived + 1, (link.delivery_count + 1) % _WRAP
+            if link.arrived > link.asked:
+                raise FrameError("the broker sends more letters than it was asked for")
             self._deliveries.append(Delivery(self._receiving, b"".join(parts)))
 
     def _on_flow(self, frame: Frame) -> None:
-        self.window = (frame.field(0, 0) + frame.field(1, 0) - self._next_outgoing) % _WRAP
+        self.window = (frame.number(0) + frame.number(1) - self._next_outgoing) % _WRAP
         link = self._links.get(frame.field(4, -1))
         if link is None:
             return
         link.drained = bool(frame.field(8, False))
         if link.drained:
-            link.delivery_count = frame.field(5, 0)
+            link.delivery_count = frame.number(5)
         else:
-            link.credit = (frame.field(5, 0) + frame.field(6, 0) - link.delivery_count) % _WRAP
+            link.credit = (frame.number(5) + frame.number(6) - link.delivery_count) % _WRAP
 
     def _on_disposition(self, frame: Frame) -> None:
-        first, state = frame.field(1, 0), frame.field(4)
+        """What it tells of numbers that nobody has sent, or that are answered, is nothing."""
+        first, state = frame.number(1), frame.field(4)
         code, fields = state if isinstance(state, tuple) else (0, [])
         if code == frames.TRANSACTIONAL and len(fields) > 1 and isinstance(fields[1], tuple):
             code, fields = fields[1]
         detail = _said(fields[0])[1] if fields and isinstance(fields[0], tuple) else ""
         of_sent = frame.field(0) is frames.RECEIVER
-        self._outcomes.append(Outcome(first, frame.field(2, first), code, detail, fields, of_sent))
+        awaited = self._awaited[of_sent]
+        answered = _within(awaited, first, (frame.number(2, first) - first) % _WRAP + 1)
+        awaited.difference_update(answered)
+        self._outcomes += [Outcome(number, code, detail, fields, of_sent) for number in answered]
 
-    def _answer(self, code: int, patience: float = ANSWER_SECONDS) -> Frame:
+    def _answer(self, code: int, patience: float | None = None) -> Frame:
         """The next frame with this code; letters and outcomes that come before it are kept."""
+        patience = self.patience if patience is None else patience
         deadline = time.monotonic() + patience
         while True:
             found = next((frame for frame in self._answers if frame.code == code), None)
@@ -281,11 +314,11 @@ class Session:
                 return found
             if time.monotonic() > deadline:
                 raise self._lost(f"no answer within {patience:g} s")
-            self.turn(1.0)
+            self.turn(min(_TURN_SECONDS, patience))
 
     def _send(self, data: bytes) -> None:
         try:
-            outbound.send_all(self._socket, data, ANSWER_SECONDS, self.writing)
+            outbound.send_all(self._socket, data, self.patience, self.writing)
         except OSError as error:
             raise self._lost(str(error)) from error
         except BaseException:
@@ -312,6 +345,14 @@ class Session:
                 self._answer(frames.CLOSE)
         self.dead = True
         outbound.close(self._socket)
+
+
+def _within(awaited: set[int], first: int, length: int) -> list[int]:
+    """Which of these numbers lie in a row of so many, however long it is said to be; in order."""
+    if length > len(awaited):
+        return sorted(number for number in awaited if (number - first) % _WRAP < length)
+    row = ((first + place) % _WRAP for place in range(length))
+    return [number for number in row if number in awaited]
 
 
 def _said(error: object) -> tuple[str, str]:

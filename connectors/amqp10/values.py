@@ -17,9 +17,9 @@ from dlq.core.clock import datable, iso
 _DEPTH = 32
 _FREE = 1024
 """Elements without octets that any letter may have."""
-OPAQUE = "opaque"
+_OPAQUE = "opaque"
 """The kind of a value that is kept as its octets."""
-_COMPOUNDS = ("list", "array", "map", "described", OPAQUE)
+_COMPOUNDS = ("list", "array", "map", "described", _OPAQUE)
 _NOT_SHOWN = "(nested too deeply, or too much, to be shown)"
 
 
@@ -32,10 +32,10 @@ class Value(NamedTuple):
 
 
 NOTHING = Value("null", None)
-Read = Callable[[bytes], Any]
+_Read = Callable[[bytes], Any]
 
 
-def _number(form: str) -> Read:
+def _number(form: str) -> _Read:
     unpack = struct.Struct(f">{form}").unpack
 
     def read(data: bytes) -> Any:
@@ -48,11 +48,11 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
-def _always(value: object) -> Read:
+def _always(value: object) -> _Read:
     return lambda _data: value
 
 
-_PLAIN: Mapping[int, tuple[str, Read]] = {
+_PLAIN: Mapping[int, tuple[str, _Read]] = {
     0x40: ("null", _always(None)),
     0x41: ("boolean", _always(True)),
     0x42: ("boolean", _always(False)),
@@ -122,7 +122,7 @@ def read_if_possible(data: bytes, at: int, budget: Budget) -> tuple[Value, int]:
     try:
         return read(data[at:end], 0, budget)[0], end
     except ValueError:
-        return Value(OPAQUE, data[at:end]), end
+        return Value(_OPAQUE, data[at:end]), end
 
 
 def span(data: bytes, at: int) -> int:
@@ -262,7 +262,7 @@ def _shown_real(number: float) -> float | str:
 
 
 _SHOWN: Mapping[str, Callable[[Any], Any]] = {
-    OPAQUE: _always(_NOT_SHOWN),
+    _OPAQUE: _always(_NOT_SHOWN),
     "binary": _text,
     "char": _shown_char,
     "uuid": lambda octets: str(UUID(bytes=octets)),
@@ -337,6 +337,11 @@ def sequence(items: Iterable[bytes]) -> bytes:
     while kept and kept[-1] == NULL:
         kept.pop()
     return _counted(0xC0, len(kept), b"".join(kept)) if kept else b"\x45"
+
+
+def sequence_of_all(items: Sequence[bytes]) -> bytes:
+    """A list of encoded values, each of which counts."""
+    return _counted(0xC0, len(items), b"".join(items)) if items else b"\x45"
 
 
 def mapping(pairs: Sequence[bytes]) -> bytes:

@@ -6,6 +6,7 @@ letters is Spark's.
 
 from collections.abc import Callable, Iterator, Mapping
 
+from dlq.connectors import given
 from dlq.connectors.external_stores import redis, sql
 from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
@@ -23,5 +24,6 @@ def read(settings: Evidence) -> Iterator[Fact]:
 
     Raises ConfigError, UsageError (a driver is missing), Unreachable, AccessDenied, BrokerError.
     """
+    given.check_files_of(f"evidence.{settings.name}", settings)
     is_redis = settings.url.startswith("redis")
     return _READERS[settings.kind, is_redis](settings)

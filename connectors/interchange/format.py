@@ -20,13 +20,13 @@ from dlq.core.record import COLUMNS, Death, Record
 from dlq.core.suggestions import suggest
 from dlq.core.text import encodable
 
-MASKED = "masked"
+_MASKED = "masked"
 """The field of a line that `dlq export --mask` wrote: not all that it holds is what was captured."""
 _TEXTS = ("exchange", "routing_key", "message_id", "broker_version", "failure_text")
 _TIMES = ("published_at", "dead_at")
 _KNOWN = (
     "broker_kind", "queue", "topic", *_TEXTS, *_TIMES, "headers", "properties", "body_base64", "body_text",
-    "record", MASKED,
+    "record", _MASKED,
 )  # fmt: skip
 _ALL_TIMES = (*_TIMES, "captured_at", "first_dead_at", "expires_at")
 _OF_THE_CAPTURE = ("captured_at", "pull_id", "mode", "source")
@@ -57,7 +57,7 @@ def checked(document: dict[str, Any]) -> dict[str, Any]:
     for name in ("headers", "properties", "record"):
         if not isinstance(document.get(name, {}), dict):
             raise UsageError(f"{name} must be an object")
-    if document.get(MASKED):
+    if document.get(_MASKED):
         raise UsageError("it is masked, so it is not the letter that died; export it without --mask")
     return document
 
@@ -195,7 +195,7 @@ def line_of(record: Record) -> dict[str, Any]:
 
 def masked_line(line: Mapping[str, Any]) -> dict[str, Any]:
     """A masked line that says so: it is nothing to send or to import."""
-    return {MASKED: True, **line}
+    return {_MASKED: True, **line}
 
 
 def body_fields(body: bytes) -> dict[str, str]:

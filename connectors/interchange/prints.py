@@ -13,9 +13,9 @@ from dlq.core.brokers import kinds
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _BETWEEN = re.compile(r"[\s,\[\]]*")
-MOST_DAMAGED = 1000
+_MOST_DAMAGED = 1000
 """More of them are no print of this kind; naming each costs as much as the text is long."""
 _decoder = json.JSONDecoder()
 
@@ -49,7 +49,9 @@ def reader_of(name: str) -> str:
     return known[name]
 
 
-def collect(parts: Iterable[tuple[int, T | Unreadable]], letter_of: Callable[[T], dict[str, Any]]) -> Printed:
+def collect(
+    parts: Iterable[tuple[int, _T | Unreadable]], letter_of: Callable[[_T], dict[str, Any]]
+) -> Printed:
     """The letters of the parts; a part that is none, or of which `letter_of` raises Unreadable, is unread."""
     printed = Printed([], [])
     for line, part in parts:
@@ -78,7 +80,7 @@ def objects(text: str) -> Iterator[tuple[int, dict[str, Any] | Unreadable]]:
             at = _next_start(text, at, error.pos)
             yield line, Unreadable(f"no JSON: {error.msg} in line {error.lineno}; its rest is not read")
             damaged += 1
-            if damaged == MOST_DAMAGED:
+            if damaged == _MOST_DAMAGED:
                 yield error.lineno, Unreadable(f"{damaged} places are no JSON; nothing after them is read")
                 return
         except (ValueError, RecursionError) as error:

@@ -26,7 +26,7 @@ _FURTHEST = 1e18
 """No unit gives such a number a date; NaN and infinity, which have no integer, are not below it either."""
 
 
-def within(number: int, bits: int = 32) -> int | None:
+def _within(number: int, bits: int = 32) -> int | None:
     """The number where a column of so many bits holds it, else None."""
     return number if -(2 ** (bits - 1)) <= number < 2 ** (bits - 1) else None
 
@@ -34,7 +34,7 @@ def within(number: int, bits: int = 32) -> int | None:
 def integer(text: str | None, bits: int = 32) -> int | None:
     """A header's text as a number, or None."""
     try:
-        return within(int(text), bits) if text else None
+        return _within(int(text), bits) if text else None
     except ValueError:
         return None
 
@@ -67,7 +67,7 @@ def fitting(name: str, value: Any) -> Any:
         raise UsageError(f"record.{name} must be {_TYPE_NAMES[wanted]}, not {value!r}")
     if wanted is not int:
         return value
-    number = within(value, 64 if name in _WIDE else 32)
+    number = _within(value, 64 if name in _WIDE else 32)
     return number if name in _SIGNED else _not_below_zero(number)
 
 

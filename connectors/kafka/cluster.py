@@ -5,6 +5,7 @@ The only module but those that read and send which knows the client library; `dl
 
 import logging
 import re
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,13 +13,16 @@ from concurrent.futures import Future
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
-from dlq.connectors.credentials import password
+from dlq.connectors.credentials import blanks, password
 from dlq.connectors.kafka.description import TLS, KafkaBroker
+from dlq.connectors.kafka.link import Access
+from dlq.connectors.tls import client_context
 from dlq.core.errors import (
     AccessDenied,
     BrokerError,
     ConfigError,
     ConnectionLost,
+    NoLeader,
     NotFound,
     Unreachable,
 )
@@ -47,8 +51,8 @@ try:
 except ImportError as error:
     raise ConfigError(f"a Kafka broker needs its client: pip install 'dlq[kafka]' ({error.name})") from error
 
-T = TypeVar("T")
-READER = "dlq"
+_T = TypeVar("_T")
+_READER = "dlq"
 """A consumer must name a group, also where it joins none and leaves nothing behind."""
 _AGAIN = (
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -77,6 +81,7 @@ _NOT_THERE = (
     KafkaError._UNKNOWN_PARTITION,
     KafkaError.TOPIC_EXCEPTION,
 )
+_NO_LEADER = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT)
 _NO_ANSWER = (
     KafkaError._TRANSPORT,
     KafkaError._ALL_BROKERS_DOWN,
@@ -91,10 +96,24 @@ _SILENT = logging.getLogger(f"{__name__}.library")
 """It would write to standard error what `noted` is told of anyway."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
+_LARGEST_ANSWER = 1_000_000_000
+"""Bytes; a record may be as large as its topic lets it. Another protocol's answer reads as more."""
+_LONGEST = "socket.request.max.bytes"
 _NO_KAFKA = re.compile(r"(\S+:\d+)/(\w+): .*?Invalid response size (\d+)")
 """What the library says of an answer that is none of Kafka's; its size is the answer's first four bytes."""
+_AT = re.compile(r"(?:\w+://)?(\S+:\d+)/\d+: ")
+"""Which broker the library speaks of, where the cluster has named it: by a number, not as `bootstrap`."""
 _WHEN = re.compile(r" \(after \d+ms in state .*")
 """What the library adds of its own state."""
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
+
+
+def number_in(settings: Mapping[str, str], name: str) -> int | None:
+    """A setting that is a number; None where it is not told, or is none."""
+    told = settings.get(name) or ""
+    return int(told) if _WHOLE.fullmatch(told) else None
 
 
 class Place(NamedTuple):
@@ -114,6 +133,7 @@ class Topic(NamedTuple):
     name: str
     id: str
     partitions: int
+    is_readable: bool = True
 
 
 class Log(NamedTuple):
@@ -124,18 +144,32 @@ class Log(NamedTuple):
     start: int
     stable: int
     end: int
+    epoch: int = -1
+    """Of the leader that wrote the last record; -1 is not known."""
 
 
-def translated(error: KafkaError, where: str, first: KafkaError | None = None) -> BrokerError:
-    """An error of the library in words; `first` is what its connections met with, which says more."""
+class _Told(NamedTuple):
+    """What a leader says of one offset."""
+
+    offset: int
+    epoch: int
+
+
+def _translated(
+    error: KafkaError, where: str, first: KafkaError | None, hint: Callable[[KafkaError], str]
+) -> BrokerError:
+    """An error of the library in words; `first` is what its connections met with, which says more, and `hint`
+    says what to do about it."""
     code, cause = error.code(), first if first is not None and error.code() in _NO_ANSWER else error
     said = f"{where}: {_words(cause)}"
     if cause.code() in _DENIED:
-        return AccessDenied(f"{said}; {_hint(cause)}")
+        return AccessDenied(f"{said}; {hint(cause)}")
+    if code in _NO_LEADER:
+        return NoLeader(f"{said}; is the broker that holds it up?")
     if code in _NOT_THERE:
         return NotFound(f"{said}; look at the topic's name")
     if code in _NO_ANSWER:
-        return Unreachable(f"{said}; {_hint(cause)}")
+        return Unreachable(f"{said}; {hint(cause)}")
     return BrokerError(said)
 
 
@@ -149,6 +183,7 @@ def _words(error: KafkaError) -> str:
     return f"{error.name()}: {said[:200]}"
 
 
+_LOGIN = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED)
 _HINTS: Mapping[int, str] = {
     KafkaError._AUTHENTICATION: "look at user, password and mechanism",
     KafkaError.SASL_AUTHENTICATION_FAILED: "look at user, password and mechanism",
@@ -162,8 +197,27 @@ _HINTS: Mapping[int, str] = {
 
 def _hint(error: KafkaError) -> str:
     return _HINTS.get(
-        error.code(), "is it up, and does it want TLS (kafka+ssl://) or a user where url has none?"
+        error.code(),
+        "is it up, does it want TLS (kafka+ssl://) or a user where url has none, and has it room for more "
+        "connections (max.connections, max.connections.per.ip)?",
     )
+
+
+_pending: list[tuple[AdminClient, Sequence[Future[Any]]]] = []
+_pending_lock = threading.Lock()
+
+
+def _keep(admin: AdminClient, futures: Sequence[Future[Any]]) -> None:
+    """Keep a client until its questions are answered, and let go of others that have their answers.
+
+    Answers come in a thread of the client's own, where Python may look for garbage; and a client of which
+    nobody waits for the answers is garbage. One that is freed in its own thread aborts the process
+    (librdkafka's rd_kafka_destroy_app).
+    """
+    with _pending_lock:
+        answered = [one for one in _pending if all(future.done() for future in one[1])]
+        _pending[:] = [one for one in _pending if one not in answered]
+        _pending.append((admin, futures))
 
 
 class Cluster:
@@ -174,9 +228,30 @@ class Cluster:
         self.name = broker.name
         self.timeout = seconds(broker.timeout)
         self._settings = _settings(broker)
-        self._named = [*map(host_of, self._settings["bootstrap.servers"].split(","))]
+        self.access = _access(broker, self._settings, self.timeout)
+        self._broker = broker
+        self._bootstrap = [one.strip() for one in self._settings["bootstrap.servers"].split(",")]
+        self._named = [*map(host_of, self._bootstrap)]
         self._hosts = broker.hosts
         self._first: KafkaError | None = None
+        self._throttled = self._quiet_until = 0.0
+
+    def throttled(self, event: Any) -> None:
+        """A broker has made a client of ours wait (`ThrottleEvent`), by a quota."""
+        if event.throttle_time > 0:
+            self._throttled = event.throttle_time
+            self._quiet_until = time.monotonic() + event.throttle_time
+
+    def made_to_wait(self, remedy: str) -> str:
+        """In words, where a broker did; empty where none has."""
+        if not self._throttled:
+            return ""
+        return f"; a quota of the cluster made this client wait, last for {self._throttled:.1f} s: {remedy}"
+
+    def is_silent(self, since: float) -> bool:
+        """Whether nothing came for as long as `timeout`, beside what a quota makes us wait; `since` is of the
+        monotonic clock."""
+        return time.monotonic() - max(since, self._quiet_until) > self.timeout
 
     def noted(self, error: KafkaError) -> None:
         """What connections meet with; the first that says why counts."""
@@ -186,12 +261,25 @@ class Cluster:
     def trouble(self, error: KafkaError, where: str = "") -> BrokerError:
         """The library's error, in words."""
         self._admin.poll(0)  # which hands out what its connections met with
-        return translated(error, where or self.name, self._first)
+        return _translated(error, where or self.name, self._first, self._hint)
+
+    def _hint(self, error: KafkaError) -> str:
+        """What to do about an error."""
+        if error.code() in _LOGIN:
+            return f"{_HINTS[error.code()]}{blanks(self._broker)}"
+        found = _AT.match(str(error.str()))
+        if found and error.code() in _NO_ANSWER and found[1] not in self._bootstrap:
+            return (
+                f"the cluster names {found[1]} (advertised.listeners): it has to be reachable from here by "
+                "that name"
+            )
+        return _hint(error)
 
     def silence(self) -> ConnectionLost:
         """Nothing came for as long as `timeout`."""
         why = f": {_words(self._first)}" if self._first is not None else ""
-        return ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}")
+        made_wait = self.made_to_wait("raise consumer_byte_rate, or timeout")
+        return ConnectionLost(f"{self.name} gave nothing within {self.timeout:g} s{why}{made_wait}")
 
     @cached_property
     def _admin(self) -> AdminClient:
@@ -200,7 +288,7 @@ class Cluster:
     def consumer(self, more: Mapping[str, Any], committed: bool = True) -> Consumer:
         """What reads partitions that it is assigned. It joins no group, commits nothing, and never jumps."""
         return self._made(Consumer, {
-            "group.id": READER,
+            "group.id": _READER,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,
             "auto.offset.reset": "error",
@@ -208,6 +296,8 @@ class Cluster:
             "enable.partition.eof": True,
             "allow.auto.create.topics": False,
             "fetch.queue.backoff.ms": _FETCH_PAUSE,
+            "receive.message.max.bytes": _LARGEST_ANSWER,
+            "throttle_cb": self.throttled,
             **more,
         })  # fmt: skip
 
@@ -215,7 +305,7 @@ class Cluster:
         """What sends."""
         return self._made(Producer, {"allow.auto.create.topics": False, **more})
 
-    def _made(self, client: Callable[[dict[str, Any]], T], more: Mapping[str, Any]) -> T:
+    def _made(self, client: Callable[[dict[str, Any]], _T], more: Mapping[str, Any]) -> _T:
         try:
             made = client({**self._settings, **more, "error_cb": self.noted, "logger": _SILENT})
         except KafkaException as error:
@@ -231,7 +321,7 @@ class Cluster:
         try:
             named = client.list_topics(timeout=self.timeout).brokers.values()
         except KafkaException as error:
-            raise translated(error.args[0], self.name, self._first) from error
+            raise _translated(error.args[0], self.name, self._first, self._hint) from error
         for broker in named:
             if refused := why_not(f"{broker.host}:{broker.port}", self._named, self._hosts, self.name):
                 raise AccessDenied(refused)
@@ -244,7 +334,7 @@ class Cluster:
         deadline = time.monotonic() + self.timeout
         while True:
             try:
-                return {key: self._answer(future) for key, future in ask(self._admin).items()}
+                return {key: self._answer(future) for key, future in self._ask(ask).items()}
             except KafkaException as error:
                 failed: KafkaError = error.args[0]
                 if failed.code() not in (*_AGAIN, *_OUTDATED) or time.monotonic() > deadline:
@@ -253,7 +343,13 @@ class Cluster:
                 self.names()  # which tells the library who leads now
             time.sleep(_PAUSE)
 
-    def _answer(self, future: Future[T]) -> T:
+    def _ask(self, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> Mapping[Any, Any]:
+        """Questions of the admin client, by what they are about."""
+        futures = ask(self._admin)
+        _keep(self._admin, [*futures.values()])
+        return futures
+
+    def _answer(self, future: Future[_T]) -> _T:
         """What a question comes to; who is refused need not wait for the library, which tries again. Raises
         KafkaException, BrokerError."""
         deadline = time.monotonic() + self.timeout + 1
@@ -288,6 +384,14 @@ class Cluster:
         """Where its brokers listen."""
         return frozenset(node.port for node in self._described.nodes)
 
+    @cached_property
+    def longest_request(self) -> int | None:
+        """Bytes that every broker takes at once; None where the user may not read it."""
+        found = [self._configuration(ResourceType.BROKER, str(node.id)) for node in self._described.nodes]
+        told = [number_in(known or {}, _LONGEST) for known in found]
+        known = [number for number in told if number is not None]
+        return min(known) if known and len(known) == len(found) else None
+
     @property
     def may_see_groups(self) -> bool:
         """Whether the user sees every group: without the right on the cluster a list of groups is shorter, or
@@ -314,32 +418,107 @@ class Cluster:
 
     def topic(self, name: str) -> Topic:
         """Raises NotFound."""
-        futures = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout)
+        futures = self._ask(
+            lambda admin: admin.describe_topics(
+                TopicCollection([name]), include_authorized_operations=True, request_timeout=self.timeout
+            )
+        )
         try:
             told = self._answer(futures[name])
         except KafkaException as error:
             raise self.trouble(error.args[0], f"topic {name} on {self.name}") from error
-        return Topic(name, str(told.topic_id), len(told.partitions))
+        may = told.authorized_operations
+        return Topic(name, str(told.topic_id), len(told.partitions), not may or AclOperation.READ in may)
+
+    def leader(self, place: Place) -> tuple[str, int]:
+        """Host and port of the broker that serves a partition. Raises BrokerError."""
+        futures = self._ask(
+            lambda admin: admin.describe_topics(TopicCollection([place.topic]), request_timeout=self.timeout)
+        )
+        try:
+            told = self._answer(futures[place.topic]).partitions
+        except KafkaException as error:
+            raise self.trouble(error.args[0], str(place)) from error
+        leader = next((one.leader for one in told if one.id == place.partition), None)
+        if leader is None or not leader.host:
+            raise NoLeader(f"{place} has no leader; is the broker that holds it up?")
+        if refused := why_not(f"{leader.host}:{leader.port}", self._named, self._hosts, self.name):
+            raise AccessDenied(refused)
+        return str(leader.host), int(leader.port)
 
     def logs(self, topics: Iterable[Topic]) -> list[Log]:
-        """What each partition of these topics holds."""
-        places = [Place(topic.name, number) for topic in topics for number in range(topic.partitions)]
-        starts = self._offsets(places, OffsetSpec.earliest())
-        ends = self._offsets(places, OffsetSpec.latest())
-        stable = self._offsets(places, OffsetSpec.latest(), committed=True)
-        return [Log(place, starts[place], min(stable[place], ends[place]), ends[place]) for place in places]
+        """What each partition of these topics holds. Raises BrokerError."""
+        logs, untold = self.logs_and_untold(topics)
+        for why in untold.values():
+            raise why
+        return logs
 
-    def _offsets(
-        self, places: Sequence[Place], which: OffsetSpec, committed: bool = False
-    ) -> dict[Place, int]:
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+    def logs_and_untold(self, topics: Iterable[Topic]) -> tuple[list[Log], dict[Place, BrokerError]]:
+        """What each partition holds, and the partitions of which nobody tells that, and why."""
+        places = [Place(topic.name, number) for topic in topics for number in range(topic.partitions)]
+        untold: dict[Place, BrokerError] = {}
+        starts, ends, stable = (
+            self._told_offsets([place for place in places if place not in untold], which, level, untold)
+            for which, level in (
+                (OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED),
+                (OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED),
+                (OffsetSpec.latest(), IsolationLevel.READ_COMMITTED),
+            )
+        )
+        told = [place for place in places if place not in untold]
+        return [
+            Log(place, starts[place].offset, min(stable[place].offset, end.offset), end.offset, end.epoch)
+            for place, end in ((place, ends[place]) for place in told)
+        ], untold
+
+    def _offsets(self, places: Sequence[Place], which: OffsetSpec) -> dict[Place, int]:
+        """Raises BrokerError."""
+        untold: dict[Place, BrokerError] = {}
+        found = self._told_offsets(places, which, IsolationLevel.READ_UNCOMMITTED, untold)
+        for why in untold.values():
+            raise why
+        return {place: told.offset for place, told in found.items()}
+
+    def _told_offsets(
+        self,
+        places: Sequence[Place],
+        which: OffsetSpec,
+        level: IsolationLevel,
+        untold: dict[Place, BrokerError],
+    ) -> dict[Place, _Told]:
+        """Asked again while a leader is not known yet; what is not told in time is added to `untold`."""
+        found: dict[Place, _Told] = {}
+        left, deadline = [*places], time.monotonic() + self.timeout
+        while left:
+            failed = self._ask_offsets(left, which, level, found)
+            again = {place: e for place, e in failed.items() if e.code() in (*_AGAIN, *_OUTDATED)}
+            if time.monotonic() > deadline:
+                again = {}
+            untold |= {p: self.trouble(e, str(p)) for p, e in failed.items() if p not in again}
+            if any(error.code() in _OUTDATED for error in again.values()):
+                self.names()  # which tells the library who leads now
+            left = [*again]
+            if left:
+                time.sleep(_PAUSE)
+        return found
+
+    def _ask_offsets(
+        self, places: Sequence[Place], which: OffsetSpec, level: IsolationLevel, found: dict[Place, _Told]
+    ) -> dict[Place, KafkaError]:
+        """Add to `found` what is told; returns the errors of the others."""
         wanted = {TopicPartition(*place): which for place in places}
-        if not wanted:
-            return {}
-        found = self.asked(
+        asked = self._ask(
             lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=self.timeout)
         )
-        return {Place(at.topic, at.partition): told.offset for at, told in found.items()}
+        failed: dict[Place, KafkaError] = {}
+        for at, future in asked.items():
+            place = Place(at.topic, at.partition)
+            try:
+                told = self._answer(future)
+                found[place] = _Told(told.offset, -1 if told.leader_epoch is None else told.leader_epoch)
+            except KafkaException as error:
+                failed[place] = error.args[0]
+        return failed
 
     def offsets_since(self, places: Sequence[Place], moment: int) -> dict[Place, int]:
         """The first offset of each partition at or after a time in milliseconds; the end where there is
@@ -431,6 +610,18 @@ def _group_offsets(admin: AdminClient, wanted: list[Any], timeout: float) -> Map
     return found
 
 
+def _access(broker: KafkaBroker, settings: Mapping[str, Any], timeout: float) -> Access:
+    """The same for connections of our own."""
+    is_tls = broker.url.startswith(f"{TLS}://")
+    return Access(
+        timeout,
+        partial(client_context, broker, broker.verify_host) if is_tls else None,
+        settings.get("sasl.mechanism"),
+        broker.user or "",
+        settings.get("sasl.password", ""),
+    )
+
+
 def _settings(broker: KafkaBroker) -> dict[str, Any]:
     """What every client of the cluster is given."""
     scheme, _, servers = broker.url.partition("://")
@@ -445,7 +636,7 @@ def _settings(broker: KafkaBroker) -> dict[str, Any]:
     timeout = int(seconds(broker.timeout) * 1000)
     settings: dict[str, Any] = {
         "bootstrap.servers": servers.strip("/"),
-        "client.id": READER,
+        "client.id": _READER,
         "security.protocol": protocol,
         "socket.timeout.ms": max(1000, timeout),
         "socket.connection.setup.timeout.ms": max(1000, timeout),

@@ -2,24 +2,26 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
     UNSENT_SECONDS,
     Checkpoint,
+    Connector,
     Consumption,
     DeadLetterPlace,
     Gauge,
     Inspection,
-    Limits,
-    Outgoing,
-    Presence,
+    Proof,
     ReadRequest,
+    Search,
     SendPreview,
     Target,
 )
-from dlq.connectors.kafka.cluster import Cluster, Log, Topic
+from dlq.connectors.kafka.cluster import Cluster, Topic
 from dlq.connectors.kafka.consumption import consumption, readers, sized
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.find import bounds, find
@@ -28,7 +30,8 @@ from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.publisher import KafkaPublisher
 from dlq.connectors.kafka.reading import KafkaReading
 from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
-from dlq.connectors.kafka.snapshot import facts_of, plan_of, topics_of
+from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unread_note
+from dlq.connectors.kafka.wholeness import end_of_epoch
 from dlq.core.clock import now
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
@@ -40,7 +43,7 @@ _LOOKS_DEAD = re.compile(
 _TAKES_SHARED = "errors.deadletterqueue.group.enable"
 
 
-class KafkaConnector:
+class KafkaConnector(Connector):
     """One Kafka cluster."""
 
     window = 4000
@@ -48,21 +51,26 @@ class KafkaConnector:
     def __init__(self, broker: KafkaBroker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
-        self._compacted: set[str] = set()
+        self._compacted: dict[str, bool] = {}
         self._retries: Mapping[str, Sequence[str]] = {}
-        self._obstacles: list[str] = []
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
-        topics, logs = self._look(source)
-        return inspect(self._cluster, topics, logs, plan_of(self._cluster.id, topics, logs, {}).notes)
+        topics, logs, unread = look(self._cluster, str(source.topic))
+        notes = plan_of(self._cluster.id, topics, logs, {}).notes
+        found = inspect(self._cluster, topics, logs, notes)
+        if not unread:
+            return found
+        left_out = "; ".join(map(str, unread.values()))
+        return replace(found, leaves_out=dict.fromkeys(("copy", "drain"), left_out))
 
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
-        _, logs = self._look(source)
+        _, logs, unread = look(self._cluster, str(source.topic))
         oldest = self._cluster.oldest([log for log in logs if log.stable > log.start])
         depth = sum(log.stable - log.start for log in logs)
-        return Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None))
+        note = "; ".join(map(unread_note, unread.values()))
+        return Gauge(depth, oldest=min((at * 1000 for at in oldest.values()), default=None), note=note)
 
     def discover(self) -> list[DeadLetterPlace]:
         """Topics that are named so, and those that take dead letters of share groups."""
@@ -82,9 +90,12 @@ class KafkaConnector:
     def read(self, request: ReadRequest) -> KafkaReading:
         """Start a reading; it changes nothing on the broker, in either mode."""
         source, cluster = cast(KafkaSource, request.source), self._cluster
-        topics, logs = self._look(source)
+        topics, logs, unread = look(cluster, str(source.topic))
         resume = request.resume if request.mode == "drain" else NO_CHECKPOINT
-        plan = plan_of(cluster.id, topics, logs, resume)
+        cut = cut_logs(cluster.id, topics, logs, resume, partial(end_of_epoch, cluster))
+        plan = plan_of(cluster.id, topics, logs, resume, cut)
+        plan.complete = plan.complete and not unread
+        plan.notes += [unread_note(why) for why in unread.values()]
         pointers = Pointers(cluster, request.resume, now() // 1000) if source.resolve else None
         ids = {topic.name: topic.id for topic in topics}
         return KafkaReading(cluster, request, plan, facts_of(topics, logs), ids, pointers)
@@ -99,7 +110,7 @@ class KafkaConnector:
         """What sending it would strip, warn of, or fail on."""
         del provenance
         retries = self._retries.get(target.name, ())
-        return preview(record, target, keep_headers, target.name in self._compacted, retries)
+        return preview(record, target, keep_headers, self._compacted.get(target.name), retries)
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Every group that has read the topic, where the user may see all groups."""
@@ -112,14 +123,10 @@ class KafkaConnector:
         known = self._known(targets)
         self._retries = retry_topics(self._cluster.names())
         for topic in known.values():
-            if "compact" in (self._cluster.configuration(topic.name) or {}).get("cleanup.policy", ""):
-                self._compacted.add(topic.name)
+            settings = self._cluster.configuration(topic.name)
+            if settings is not None:
+                self._compacted[topic.name] = "compact" in settings.get("cleanup.policy", "")
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
-
-    def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """Nothing is known."""
-        del targets
-        return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""
@@ -138,33 +145,9 @@ class KafkaConnector:
         """Where the topics end before anything is sent."""
         return bounds(self._cluster, {target.name for target in targets})
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
+    def find(self, search: Search) -> Proof:
         """Look through what was stored since."""
-        del plan, last
-        self._obstacles = []
-        return find(self._cluster, outgoing, since, before, self._obstacles)
-
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`: what the last `find` met with."""
-        del witness, plan, since
-        return self._obstacles
-
-    def forget(self, plan: str, witness: bool = False) -> None:
-        """A publisher leaves nothing behind but its records."""
-
-    def close(self) -> None:
-        """The library lets go of its connections by itself."""
-
-    def _look(self, source: Source) -> tuple[list[Topic], list[Log]]:
-        topics = topics_of(self._cluster, str(source.topic))
-        return topics, self._cluster.logs(topics)
+        return find(self._cluster, search)
 
     def _known(self, targets: Sequence[Target]) -> dict[Target, Topic]:
         topics = self._cluster.topics(target.name for target in targets if target.kind == "topic")

@@ -7,7 +7,7 @@ from dlq.core.brokers import Kind
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Broker, Source
 
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TLS = "kafka+ssl"
 
 
@@ -41,9 +41,9 @@ def is_pattern(topic: str) -> bool:
 
 def _check(place: str, broker: KafkaBroker) -> None:
     has_password = any((broker.password_file, broker.password_command, broker.password_env))
-    if broker.mechanism not in MECHANISMS:
+    if broker.mechanism not in _MECHANISMS:
         raise ConfigError(
-            f"{place}.mechanism = {broker.mechanism!r} is unknown; known are {', '.join(MECHANISMS)}"
+            f"{place}.mechanism = {broker.mechanism!r} is unknown; known are {', '.join(_MECHANISMS)}"
         )
     if has_password and broker.user is None:
         raise ConfigError(f'{place} has a password and no user; add user = "..."')
@@ -71,6 +71,7 @@ KAFKA = Kind(
     duplicates="in_its_queue",
     line="dlq.connectors.kafka.interchange:columns",
     keeps_letters=True,
+    republishing="dlq.connectors.kafka.republishing",
     sent_columns=("body", "body_size", "dead_letter_queue", "origin", "published_at", "flags"),
     edit_headers="dlq.connectors.kafka.header_texts:edit",
     ramp_note="",

@@ -2,80 +2,87 @@
 replay ids. `bounds` says where each partition ended before that: with it what is not found was not sent."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from dlq.connectors.base import Checkpoint, Outgoing, Presence
+from dlq.connectors.base import PROOF_SECONDS, Checkpoint, Outgoing, Presence, Proof, Search
 from dlq.connectors.kafka.cluster import Cluster, Log, Place, Topic
-from dlq.connectors.kafka.snapshot import checkpoint_key
-from dlq.core.errors import BrokerError, NotFound
+from dlq.connectors.kafka.odd_headers import headers_of
+from dlq.connectors.kafka.snapshot import EPOCH, checkpoint_key
+from dlq.connectors.kafka.wholeness import end_of_epoch, is_compacted_between
+from dlq.core.errors import BrokerError, ConnectionLost, NotFound
 from dlq.core.provenance import REPLAY_ID
 
 _SETTLED = 3.0
 """Seconds after which a request whose connection has ended is stored, or dropped."""
 _MARGIN_MS = 600_000
 """How far a broker's clock may be from ours."""
+_PARTITIONS = "#partitions"
+"""Behind what the keys of a topic begin with."""
 _FETCH = 2000
 _WAIT = 0.2
 
 
 def bounds(cluster: Cluster, topics: Iterable[str]) -> Checkpoint:
-    """Where each partition ends now, uncommitted records included."""
-    found = cluster.topics(topics)
-    return {
-        checkpoint_key(cluster.id, found[log.place.topic], log.place.partition): log.end
-        for log in cluster.logs(found.values())
-    }
+    """Where each partition ends now, uncommitted records included, and in which epoch; and how many there
+    are, as letters may have gone to one that comes later."""
+    topics_there = cluster.topics(topics)
+    found = {_partitions_of(cluster, topic): topic.partitions for topic in topics_there.values()}
+    for log in cluster.logs(topics_there.values()):
+        key = checkpoint_key(cluster.id, topics_there[log.place.topic], log.place.partition)
+        found |= {key: log.end, f"{key}{EPOCH}": log.epoch}
+    return found
 
 
-def find(
-    cluster: Cluster, outgoing: Sequence[Outgoing], since: int, before: Checkpoint, obstacles: list[str]
-) -> dict[int, Presence]:
-    """number -> whether its topic holds it. `not_sent` needs the whole log since before the first was sent;
-    what keeps it from being proven is added to `obstacles`, in words. Raises BrokerError."""
-    shown: dict[int, Presence] = {}
+def _partitions_of(cluster: Cluster, topic: Topic) -> str:
+    return f"{topic.name}@{cluster.id}/{topic.id}:{_PARTITIONS}"
+
+
+def _ended(cluster: Cluster, topic: Topic, partition: int, before: Checkpoint) -> int:
+    """Where a partition ended before anything was sent. What a later apply has noted of a partition that was
+    not there at the first says nothing of what went there between."""
+    is_newer = partition >= before.get(_partitions_of(cluster, topic), partition + 1)
+    return 0 if is_newer else before.get(checkpoint_key(cluster.id, topic, partition), 0)
+
+
+def find(cluster: Cluster, search: Search) -> Proof:
+    """Whether each letter's topic holds it. `not_sent` needs the whole log since before the first was sent.
+    Raises BrokerError."""
     by_topic: dict[str, list[Outgoing]] = {}
-    for letter in outgoing:
+    for letter in search.letters:
         by_topic.setdefault(letter.target.name, []).append(letter)
-    for name, letters in by_topic.items():
-        shown |= _in_topic(cluster, name, letters, since, before, obstacles)
-    return shown
+    proofs = [_find_in_topic(cluster, name, letters, search) for name, letters in by_topic.items()]
+    shown = {number: presence for proof in proofs for number, presence in proof.shown.items()}
+    return Proof(shown, [doubt for proof in proofs for doubt in proof.doubts])
 
 
-def _in_topic(
-    cluster: Cluster,
-    name: str,
-    letters: Sequence[Outgoing],
-    since: int,
-    before: Checkpoint,
-    obstacles: list[str],
-) -> dict[int, Presence]:
+def _find_in_topic(cluster: Cluster, name: str, letters: Sequence[Outgoing], search: Search) -> Proof:
     numbers = {letter.provenance[REPLAY_ID].encode(): letter.number for letter in letters}
     try:
         topic = cluster.topic(name)
     except NotFound as error:
-        obstacles.append(f"{error}: it may have been deleted since")
-        return dict.fromkeys(numbers.values(), "unknown")
-    starts = _starts(cluster, topic, since, before)
+        unknown: dict[int, Presence] = dict.fromkeys(numbers.values(), "unknown")
+        return Proof(unknown, [f"{error}: it may have been deleted since"])
+    starts = _starts(cluster, topic, search.since, search.before)
     found = _seen(cluster, topic, starts, numbers.keys())
     if found != numbers.keys():
         time.sleep(_SETTLED)
         found |= _seen(cluster, topic, starts, numbers.keys() - found)
-    doubts = _doubts(cluster, topic, before) if found != numbers.keys() else []
-    obstacles += doubts
+    doubts = _doubts(cluster, topic, search.before) if found != numbers.keys() else []
     absent: Presence = "unknown" if doubts else "not_sent"
-    return {number: "sent" if replay in found else absent for replay, number in numbers.items()}
+    return Proof(
+        {number: "sent" if replay in found else absent for replay, number in numbers.items()}, doubts
+    )
 
 
 def _starts(cluster: Cluster, topic: Topic, since: int, before: Checkpoint) -> dict[Place, int]:
     """From where each partition is looked through. One that came later is from its start; without bounds,
     from what was stored when the first letter was sent."""
     places = [Place(topic.name, number) for number in range(topic.partitions)]
-    keys = {place: checkpoint_key(cluster.id, topic, place.partition) for place in places}
-    if any(key in before for key in keys.values()):
-        return {place: before.get(key, 0) for place, key in keys.items()}
+    if any(checkpoint_key(cluster.id, topic, place.partition) in before for place in places):
+        return {place: _ended(cluster, topic, place.partition, before) for place in places}
     return cluster.offsets_since(places, since // 1000 - _MARGIN_MS)
 
 
@@ -89,8 +96,13 @@ def _doubts(cluster: Cluster, topic: Topic, before: Checkpoint) -> list[str]:
         return [f"{topic.name} was deleted and made again since"]
     doubts = []
     for log in cluster.logs([topic]):
-        ended = before.get(checkpoint_key(cluster.id, topic, log.place.partition), 0)
-        doubts += _lost(log, ended)
+        key = checkpoint_key(cluster.id, topic, log.place.partition)
+        ended = _ended(cluster, topic, log.place.partition, before)
+        epoch = before.get(f"{key}{EPOCH}", -1) if ended else -1
+        doubts += _lost(log, ended) or [
+            *_why_regrown(cluster, log, ended, epoch),
+            *_why_cleaned(cluster, log, ended),
+        ]
     settings = cluster.configuration(topic.name)
     if settings is None:
         doubts.append(f"the user may not read whether {topic.name} is compacted (DESCRIBE_CONFIGS)")
@@ -109,32 +121,68 @@ def _lost(log: Log, ended: int) -> list[str]:
     return []
 
 
+def _why_regrown(cluster: Cluster, log: Log, ended: int, epoch: int) -> list[str]:
+    """Whether a log was cut and has grown as far again: then what was written in that epoch ends earlier."""
+    if epoch < 0:
+        return []
+    try:
+        kept = end_of_epoch(cluster, log.place, epoch)
+    except BrokerError as error:
+        return [f"nobody tells whether the end of {log.place} was cut off: {error}"]
+    if kept >= ended:
+        return []
+    return [f"{log.place} was cut off at {kept}, before {ended}, and has grown again since"]
+
+
+def _why_cleaned(cluster: Cluster, log: Log, ended: int) -> list[str]:
+    """Whether compaction has taken records since, though the topic may be set otherwise now."""
+    try:
+        if not is_compacted_between(cluster, log.place, ended, log.end):
+            return []
+    except (BrokerError, ValueError) as error:
+        return [f"nobody tells whether {log.place} is whole from {ended} on: {error}"]
+    return [f"{log.place} lacks records behind {ended}: it was compacted meanwhile"]
+
+
 def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: Iterable[bytes]) -> set[bytes]:
-    """Those of the replay ids that lie in the topic, as far as it goes now; also in open or aborted
-    transactions of others, which hold none of ours."""
-    sought, found = set(wanted), set[bytes]()
-    logs = {log.place: log for log in cluster.logs([topic])}
-    at = {place: max(start, logs[place].start) for place, start in starts.items()}
-    at = {place: first for place, first in at.items() if first < logs[place].end}
+    """Those of the replay ids that lie in the topic, as far as it goes now: not in transactions of others
+    that were aborted, but behind one that is open."""
+    sought = set(wanted)
+    logs = [log for log in cluster.logs([topic]) if log.place in starts]
+    first = {log.place: max(starts[log.place], log.start) for log in logs}
+    committed = {log.place: (first[log.place], log.stable) for log in logs}
+    behind = {log.place: (max(first[log.place], log.stable), log.end) for log in logs}
+    return _among(cluster, committed, sought, True) | _among(cluster, behind, sought, False)
+
+
+def _among(
+    cluster: Cluster, spans: Mapping[Place, tuple[int, int]], sought: Collection[bytes], committed: bool
+) -> set[bytes]:
+    """Those of the replay ids that lie between two offsets of each partition."""
+    found = set[bytes]()
+    at = {place: first for place, (first, end) in spans.items() if first < end}
     if not at:
         return found
-    consumer = cluster.consumer({}, committed=False)
+    consumer = cluster.consumer({}, committed)
     try:
         consumer.assign([TopicPartition(*place, first) for place, first in at.items()])
         silent_since = time.monotonic()
+        until = silent_since + PROOF_SECONDS
         while at:
+            if time.monotonic() > until:
+                raise ConnectionLost(f"{cluster.name} takes too long to show all that it has")
             messages = consumer.consume(_FETCH, _WAIT)
             if messages:
                 silent_since = time.monotonic()
-            elif time.monotonic() - silent_since > cluster.timeout:
+            elif cluster.is_silent(silent_since):
                 raise cluster.silence()
             for message in messages:
                 place = Place(message.topic() or "", message.partition() or 0)
                 error = message.error()
                 if error is None:
-                    headers: Any = message.headers() or ()
+                    headers = _headers_of(message)
                     found |= {value for name, value in headers if name == REPLAY_ID and value in sought}
-                    is_done = (message.offset() or 0) + 1 >= logs[place].end
+                    is_done = (message.offset() or 0) + 1 >= spans[place][1]
                 else:
                     is_done = _ends(error, place)
                 if is_done:
@@ -142,6 +190,14 @@ def _seen(cluster: Cluster, topic: Topic, starts: Mapping[Place, int], wanted: I
     finally:
         consumer.close()
     return found
+
+
+def _headers_of(message: Any) -> Any:
+    """Those of a letter of ours can be said, or the library would not have sent them."""
+    try:
+        return headers_of(message)
+    except (SystemError, UnicodeError):
+        return ()
 
 
 def _ends(error: KafkaError, place: Place) -> bool:

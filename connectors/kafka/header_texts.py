@@ -18,7 +18,7 @@ from dlq.core.columns import Column, Constant, Maps, map_column, map_distinct
 from dlq.core.errors import UsageError
 from dlq.core.kafka_headers import BINARY_NUMBERS, FIRST_IS_NEWEST
 
-BASE64 = "base64:"
+_BASE64 = "base64:"
 _SHORT = 256
 """Names and values below this are mostly those of other records, too: topics, classes, partitions."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
@@ -33,7 +33,7 @@ def text_of(value: bytes | None) -> str:
     except UnicodeDecodeError:
         return _in_base64(value)
     is_plain = text.isprintable() or not _CONTROL.search(text)
-    return text if is_plain and not text.startswith(BASE64) else _in_base64(value)
+    return text if is_plain and not text.startswith(_BASE64) else _in_base64(value)
 
 
 def column_of_texts(values: Column) -> Column:
@@ -42,7 +42,7 @@ def column_of_texts(values: Column) -> Column:
         return map_column(text_of, values)
     told: list[Any] = [value for value in values if value]
     whole = b"".join(told)
-    is_plain = whole.isascii() and whole.decode().isprintable() and BASE64.encode() not in whole
+    is_plain = whole.isascii() and whole.decode().isprintable() and _BASE64.encode() not in whole
     return [*map(_decoded, values)] if is_plain else map_distinct(text_of, values)
 
 
@@ -52,8 +52,8 @@ def _decoded(value: bytes | None) -> str:
 
 def bytes_of(text: str) -> bytes:
     """What `text_of` made a text of; null is empty. Raises ValueError."""
-    if text.startswith(BASE64):
-        return b64decode(text.removeprefix(BASE64), validate=True)
+    if text.startswith(_BASE64):
+        return b64decode(text.removeprefix(_BASE64), validate=True)
     return text.encode()
 
 
@@ -112,7 +112,7 @@ def _number(value: bytes | None, sizes: tuple[int, ...]) -> str:
 
 
 def _in_base64(value: bytes) -> str:
-    return f"{BASE64}{b64encode(value).decode()}"
+    return f"{_BASE64}{b64encode(value).decode()}"
 
 
 def edit(block: bytes, drops: Callable[[str], bool], changed: Mapping[str, object]) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.kafka.cluster import Cluster, Log, Topic
+from dlq.connectors.kafka.cluster import Cluster, Log, Topic, number_in
 from dlq.core.units import human_seconds
 
 _SOON = 24 * 3600
@@ -45,7 +45,7 @@ def inspect(
     for topic in topics:
         warnings += _warnings(topic.name, settings[topic.name], left[topic.name])
     warnings += _lost_rights(cluster, settings)
-    warnings += share_groups_without_place(cluster)
+    warnings += _share_groups_without_place(cluster)
     depth = sum(log.stable - log.start for log in logs)
     return Inspection("kafka", depth, shown, _CHANGES, {}, warnings)
 
@@ -56,9 +56,9 @@ def _chosen(settings: Mapping[str, str] | None) -> dict[str, str]:
 
 def _left(settings: Mapping[str, str] | None, oldest: Sequence[int]) -> float | None:
     """Seconds until the oldest letter may be deleted, by its own time; infinite where nothing is."""
-    if settings is None or "retention.ms" not in settings:
+    retention = number_in(settings or {}, "retention.ms")
+    if settings is None or retention is None:
         return None
-    retention = int(settings["retention.ms"])
     if retention < 0 or "delete" not in settings.get("cleanup.policy", "delete"):
         return float("inf")
     return min((at + retention for at in oldest), default=float("inf")) / 1000 - time.time()
@@ -83,7 +83,8 @@ def _warnings(name: str, settings: Mapping[str, str] | None, left: float | None)
             f"{name} is compacted: of letters with one key all but the last are removed; set "
             "cleanup.policy=delete"
         )
-    is_finite = "delete" in policy and int(settings.get("retention.ms", "-1")) >= 0
+    retention = number_in(settings, "retention.ms")
+    is_finite = "delete" in policy and retention is not None and retention >= 0
     if is_finite and settings.get("message.timestamp.type") != "LogAppendTime":
         yield (
             f"{name}: Connect and Streams leave dead letters the time of their record, and retention counts "
@@ -106,7 +107,7 @@ def _lost_rights(cluster: Cluster, settings: Mapping[str, Mapping[str, str] | No
         )
 
 
-def share_groups_without_place(cluster: Cluster) -> Iterator[str]:
+def _share_groups_without_place(cluster: Cluster) -> Iterator[str]:
     """Share groups whose dead letters go nowhere, in words: a broker accepts such a setting, and drops what
     is rejected without a word (seen on 4.4.0)."""
     for group in cluster.other_groups():

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Message
 
 from dlq.connectors.kafka.raw_record import Alike, Headers, RawRecord, alike
-from dlq.core.columns import Column, collapsed
+from dlq.core.columns import Column, collapse
 from dlq.core.kafka_headers import SHARE_GROUP
 
 _POINTS_TO = f"{SHARE_GROUP}offset"
@@ -58,30 +58,29 @@ class Letters(NamedTuple):
         return found
 
 
-def letters_of(messages: Sequence[Any]) -> Letters:
-    """Messages as they came; null is None."""
-    headers: list[Headers] = [message.headers() or () for message in messages]
+def letters_of(messages: Sequence[Any], headers: list[Headers]) -> Letters:
+    """Messages as they came, with the headers of each; null is None."""
     kinds, times = zip(*map(Message.timestamp, messages), strict=True)
     offsets: Iterable[Any] = map(Message.offset, messages)
     return Letters(
-        collapsed([*map(Message.topic, messages)]),
-        collapsed([*map(Message.partition, messages)]),
+        collapse([*map(Message.topic, messages)]),
+        collapse([*map(Message.partition, messages)]),
         [*offsets],
         [*map(Message.key, messages)],
         [*map(Message.value, messages)],
         headers,
         alike(headers),
         [time if kind else -1 for kind, time in zip(kinds, times, strict=True)],
-        collapsed([kind == TIMESTAMP_LOG_APPEND_TIME for kind in kinds]),
+        collapse([kind == TIMESTAMP_LOG_APPEND_TIME for kind in kinds]),
     )
 
 
-def raw_of(message: Any) -> RawRecord:
+def raw_of(message: Any, headers: Headers) -> RawRecord:
     """What one is beside its value."""
     kind, timestamp = message.timestamp()
     return RawRecord(
         message.key(),
-        message.headers() or (),
+        headers,
         timestamp if kind else -1,
         kind == TIMESTAMP_LOG_APPEND_TIME,
         message.value() is None,

@@ -13,18 +13,21 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from dlq.connectors.base import Checkpoint
 from dlq.connectors.kafka.cluster import Cluster, Place, Topic
+from dlq.connectors.kafka.fetch import Unreadable
 from dlq.connectors.kafka.header_texts import texts_of
 from dlq.connectors.kafka.letters import Letters, Original, raw_of
-from dlq.core.errors import NotFound
+from dlq.connectors.kafka.odd_headers import OddHeaders
+from dlq.core.errors import BrokerError, NotFound
 from dlq.core.kafka_headers import SHARE_GROUP
 
-GONE = "gone: the original was deleted (retention)"
-COMPACTED = "gone: the original was compacted away"
-NO_TOPIC = "gone: its topic does not exist here"
-UNCLEAR = "not proven: what it says of its original cannot be read"
-YOUNGER = "not proven: what lies there now is younger than the dead letter"
-REMADE = "not proven: its topic was deleted and made again"
-OTHER = "not proven: what lies there has another key or value than the dead letter"
+_GONE = "gone: the original was deleted (retention)"
+_COMPACTED = "gone: the original was compacted away"
+_NO_TOPIC = "gone: its topic does not exist here"
+_UNCLEAR = "not proven: what it says of its original cannot be read"
+_YOUNGER = "not proven: what lies there now is younger than the dead letter"
+_REMADE = "not proven: its topic was deleted and made again"
+_OTHER = "not proven: what lies there has another key or value than the dead letter"
+_UNREADABLE = "not read: its headers are no UTF-8, and could not be read otherwise"
 _SEEN = "#seen "
 """Before topic@cluster/id in a checkpoint: when a topic was first seen, in milliseconds."""
 
@@ -38,6 +41,7 @@ class Pointers:
         self._topics: dict[str, Topic | None] = {}
         self._news: dict[str, int] = {}
         self._ahead: list[Any] = []
+        self._headers = OddHeaders(cluster)
 
     def of(self, letters: Letters) -> dict[int, Original]:
         """Number among `letters` -> its original, of those that are dead letters of share groups."""
@@ -46,9 +50,9 @@ class Pointers:
         for number in letters.pointers():
             place, offset = _place(texts_of(letters.headers[number]))
             if place is None or offset is None:
-                found[number] = Original(why_not=UNCLEAR)
+                found[number] = Original(why_not=_UNCLEAR)
             elif self._topic(place.topic) is None:
-                found[number] = Original(why_not=NO_TOPIC)
+                found[number] = Original(why_not=_NO_TOPIC)
             else:
                 wanted.setdefault(place, {}).setdefault(offset, []).append(number)
         for place, numbers in wanted.items():
@@ -64,6 +68,7 @@ class Pointers:
 
     def close(self) -> None:
         """Drop the connections."""
+        self._headers.close()
         if "_consumer" in self.__dict__:
             self._consumer.close()
             del self._consumer
@@ -97,14 +102,17 @@ class Pointers:
         """The message, where it is proven to be the one that the letter speaks of."""
         if isinstance(message, str):
             return Original(why_not=message)
-        raw, died = raw_of(message), letters.timestamps[number]
+        try:
+            raw, died = raw_of(message, self._headers.of(message)), letters.timestamps[number]
+        except (BrokerError, Unreadable) as error:
+            return Original(why_not=f"{_UNREADABLE}: {error}")
         content = letters.keys[number], letters.values[number]
         if raw.timestamp > died:
-            return Original(why_not=YOUNGER)
+            return Original(why_not=_YOUNGER)
         if self._is_remade(message.topic(), died):
-            return Original(why_not=REMADE)
+            return Original(why_not=_REMADE)
         if content != (None, None) and content != (message.key(), message.value()):
-            return Original(why_not=OTHER)
+            return Original(why_not=_OTHER)
         return Original(raw, message.value())
 
     def _fetched(self, place: Place, offsets: Sequence[int]) -> Mapping[int, Any]:
@@ -133,10 +141,11 @@ class Pointers:
                 self._ahead.pop(0)
                 continue
             if error is None:
-                return self._ahead.pop(0) if message.offset() == offset else COMPACTED
+                return self._ahead.pop(0) if message.offset() == offset else _COMPACTED
             if error.code() in _ENDS:
-                return GONE if error.code() != KafkaError._PARTITION_EOF else COMPACTED
+                return _GONE if error.code() != KafkaError._PARTITION_EOF else _COMPACTED
             self._ahead.pop(0)
+            waited += _WAIT
             if not error.retriable() and error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
                 return f"not proven: {place} may not be read ({error.name()})"
         raise self._cluster.silence()

@@ -4,18 +4,21 @@ Only an answer without an error is a confirm. A time-out is none: what a frozen 
 may store yet. Then everything that is open is in doubt, and nothing more is sent.
 """
 
+import contextlib
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from dlq.connectors import outbound
-from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent
 from dlq.connectors.kafka.cluster import Cluster
+from dlq.connectors.kafka.limits import Taken, taken_by, time_of, why_too_large
 from dlq.connectors.kafka.republishing import Message, message_of
-from dlq.core.errors import BrokerError, ConnectionLost, NotFound
+from dlq.connectors.sending import RefusedTogether, WindowedPublisher
+from dlq.core.errors import ConnectionLost
 
 _REFUSED = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP,
@@ -28,217 +31,159 @@ _OF_THE_BATCH = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
 """A broker says it of a whole batch, and means perhaps one record of it: each goes once more, alone."""
-_FILL_SECONDS = 0.005
-_POLL_SECONDS = 0.1
+_GUARD_SECONDS = 0.1
+_SLOWLY = 0.1
+"""Part of what is answered by which more goes at once, after a broker has made us wait."""
+_IN_A_REQUEST = 4096
+"""Bytes of a request beside its batch, at most."""
 _LARGEST = 1_000_000_000
-_FOREVER = -1
+_BATCH = 1_000_000
+_BESIDE_THE_BODY = 200
+"""Bytes of a letter, about."""
+_FIRST_ROOM = 64 * 1024
+"""Bytes in flight at first, and more with every answer: only then a broker says that it makes us wait (a
+quota), and what it has let in before may wait for longer than the library does."""
 
 
-class _Target(NamedTuple):
-    """What is known of a topic that is sent to."""
-
-    partitions: int
-    keeps: float
-    """Milliseconds that it keeps what is old by its time; 0: that is not known."""
-    closed: str | None = None
-    """Why nothing can be sent there."""
+_REMEDIES: Mapping[int, str] = {
+    KafkaError.MSG_SIZE_TOO_LARGE: "raise max.message.bytes of the topic",
+    KafkaError.INVALID_TIMESTAMP: "message.timestamp.after.max.ms and message.timestamp.before.max.ms of the "
+    "topic say which times it takes, by the broker's clock; is the clock of this host right?",
+}
 
 
-class KafkaPublisher:
+def _remedy(error: KafkaError) -> str:
+    remedy = _REMEDIES.get(error.code())
+    return f"; {remedy}" if remedy else ""
+
+
+class KafkaPublisher(WindowedPublisher):
     """Sends for one plan, on connections of its own.
 
     When the library writes a letter that it was given cannot be known: it may have, from then on. It gives
     its sockets to nobody, and makes new ones when it likes, so they are guarded again and again.
     """
 
+    heavy_bytes = 256 * 1024
+
     def __init__(self, cluster: Cluster, window: int, unsent_seconds: float = UNSENT_SECONDS) -> None:
-        self._cluster, self._window, self._unsent_seconds = cluster, window, unsent_seconds
+        super().__init__(window, cluster.name)
+        self._cluster, self._unsent_seconds = cluster, unsent_seconds
         self._ports, self._guarded = cluster.ports, 0.0
+        limit = cluster.longest_request
+        self._room, self._growth, self._bytes, self._quiet_until = float(_FIRST_ROOM), 1.0, 0, 0.0
         self._producer = cluster.producer({
             "enable.idempotence": True,
             "partitioner": "murmur2_random",  # that of Java's clients
             "message.timeout.ms": max(1000, int(min(cluster.timeout, unsent_seconds) * 1000)),
             "linger.ms": 5,
+            "batch.size": _BATCH if limit is None else max(1, min(_BATCH, limit - _IN_A_REQUEST)),
+            "throttle_cb": self._wait,
             "message.max.bytes": _LARGEST,  # the broker's and the topic's limits count
             "queue.buffering.max.messages": window + 1000,
         })  # fmt: skip
-        self._targets: dict[str, _Target] = {}
-        self._open: dict[int, Outgoing] = {}
-        self._done: list[Sent] = []
-        self._again: list[Outgoing] = []
-        self._alone = False
+        self._targets: dict[str, Taken] = {}
         self._has_confirmed = False
-        self._lost: BrokerError | None = None
-        self._closed = False
-        self._over = False
-        self._writing: Writing = unmarked
+        self._lost: ConnectionLost | None = None
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """See `Publisher`."""
-        self._writing = writing
-        while not self._over or self._open or self._again:
-            self._fill(outgoing)
-            self._poll(0 if self._done else _POLL_SECONDS)
-            if not self._open and self._again:
-                self._each_alone()
-            if self._lost is not None:
-                self._give_up()
-            done, self._done = self._done, []
-            yield from done
-            if self._lost is not None:
-                raise self._lost
-
-    def close(self) -> None:
-        """Nothing that is open is sent any more."""
-        if self._closed:
+    def put(self, letter: Outgoing) -> None:
+        """Hand it to the library, or account for it at once."""
+        target = self._target(letter.target.name)
+        if target.closed is not None:
+            self.answers.append(Sent(letter.number, "returned", target.closed))
             return
-        self._closed = True
-        self._guard()
-        self._producer.purge()
-        self._poll(0)
-        self._producer.close()
+        message = message_of(letter)
+        if refused := why_too_large(message, target):
+            raise ValueError(refused)
+        self.announce([letter.number])
+        try:
+            self._produce(letter, message, target)
+        except (KafkaException, BufferError) as error:
+            failed = error.args[0]
+            code = failed.code() if isinstance(failed, KafkaError) else None
+            if code in _REFUSED:
+                raise ValueError(str(failed)) from error
+            if code != KafkaError._FATAL:  # else the next poll says of what
+                raise ConnectionLost(f"{self._cluster.name}: {failed}") from error
 
-    def _poll(self, wait: float) -> None:
-        """Take the answers that are there. Without the right to write the library never begins to send."""
-        if time.monotonic() - self._guarded > _POLL_SECONDS:
+    def poll(self, wait: float) -> None:
+        """Without the right to write the library never begins to send."""
+        if time.monotonic() - self._guarded > _GUARD_SECONDS:
             self._guard()
         try:
             self._producer.poll(wait)
         except KafkaException as error:
             failed: KafkaError = error.args[0]
-            is_refused = failed.code() in _REFUSED and not self._has_confirmed
-            self._lost = self._cluster.trouble(failed)
-            said = str(self._lost)
-            outcome: Outcome = "refused" if is_refused else "in_doubt"
-            self._done += [Sent(number, outcome, said) for number in self._open]
-            self._open.clear()
+            lost = self._cluster.trouble(failed)
+            if failed.code() in _REFUSED and not self._has_confirmed:
+                self.answers += [Sent(number, "refused", str(lost)) for number in self.in_flight]
+            raise lost from error
+        if self._lost is not None:
+            raise self._lost
+
+    def has_room(self) -> bool:
+        """While the broker makes us wait there is none."""
+        return self._bytes < self._room and time.monotonic() >= self._quiet_until
+
+    def cut(self) -> None:
+        """Nothing more leaves this process."""
+        self._guard()
+        self._producer.purge()
+        with contextlib.suppress(KafkaException):
+            self._producer.poll(0)
+
+    def end(self) -> None:
+        """Let go of the connections."""
+        self.cut()
+        self._producer.close()
 
     def _guard(self) -> None:
         outbound.guard_those_to(self._ports, self._unsent_seconds)
         self._guarded = time.monotonic()
 
-    def _fill(self, outgoing: Iterator[Outgoing]) -> None:
-        """Take letters while there is room, but not for long: what was taken is to be sent."""
-        until = time.monotonic() + _FILL_SECONDS
-        while self._has_room() and time.monotonic() < until:
-            letter = next(outgoing, None)
-            if letter is None:
-                self._over = True
-            else:
-                self._send(letter)
+    def _wait(self, event: Any) -> None:
+        """The broker makes us wait: the library gets nothing meanwhile, and less at once from now on."""
+        self._cluster.throttled(event)
+        if event.throttle_time > 0:
+            self._quiet_until = time.monotonic() + event.throttle_time
+            self._room = max(1.0, min(self._room, self._bytes) / 2)
+            self._growth = _SLOWLY
 
-    def _has_room(self) -> bool:
-        held = len(self._open) + len(self._again)
-        return not self._over and self._lost is None and held < self._window
-
-    def _send(self, letter: Outgoing) -> None:
-        """Hand it to the library, or account for it at once."""
-        try:
-            target = self._target(letter.target.name)
-            if target.closed is not None:
-                self._done.append(Sent(letter.number, "returned", target.closed))
-                return
-            message = message_of(letter)
-            self._writing([letter.number])
-        except ValueError as error:
-            self._done.append(Sent(letter.number, "refused", str(error)))
-            return
-        except BrokerError as error:
-            self._done.append(Sent(letter.number, "in_doubt", str(error)))
-            self._lost = error
-            return
-        self._open[letter.number] = letter
-        try:
-            self._produce(letter.number, message, target)
-        except (KafkaException, BufferError) as error:
-            failed = error.args[0]
-            code = failed.code() if isinstance(failed, KafkaError) else None
-            if code == KafkaError._FATAL:
-                return  # the next poll says of what, and by that all that is open ends
-            refused = code in _REFUSED
-            self._open.pop(letter.number)
-            self._done.append(Sent(letter.number, "refused" if refused else "in_doubt", str(failed)))
-            self._lost = None if refused else ConnectionLost(f"{self._cluster.name}: {failed}")
-
-    def _produce(self, number: int, message: Message, target: _Target) -> None:
-        where = message.partition
+    def _produce(self, letter: Outgoing, message: Message, target: Taken) -> None:
+        where, size = message.partition, letter.record.body_size + _BESIDE_THE_BODY
         more: dict[str, Any] = {} if where is None or where >= target.partitions else {"partition": where}
         self._producer.produce(
             message.topic,
             message.value,
             message.key,
             headers=message.headers,
-            timestamp=_time(message, target),
-            on_delivery=partial(self._answered, number),
+            timestamp=time_of(message, target, time.time() * 1000),
+            on_delivery=partial(self._answered, letter.number, size),
             **more,
         )
+        self._bytes += size
 
-    def _answered(self, number: int, error: KafkaError | None, _message: object) -> None:
-        letter = self._open.pop(number, None)
-        if letter is None:
-            return
+    def _answered(self, number: int, size: int, error: KafkaError | None, _message: object) -> None:
+        self._bytes -= size
         if error is None:
             self._has_confirmed = True
-            self._done.append(Sent(number, "confirmed"))
-        elif error.code() in _OF_THE_BATCH and not self._alone:
-            self._again.append(letter)
+            self._room += self._growth * size
+            self.answers.append(Sent(number, "confirmed"))
+            return
+        said = f"{error.name()}: {' '.join(str(error.str()).split())[:200]}{_remedy(error)}"
+        if error.code() in _OF_THE_BATCH:
+            self.answers.append(RefusedTogether(number, said))
+        elif error.code() in _REFUSED:
+            self.answers.append(Sent(number, "refused", said))
         else:
-            said = f"{error.name()}: {' '.join(str(error.str()).split())[:200]}"
-            is_refused = error.code() in _REFUSED
-            self._done.append(Sent(number, "refused" if is_refused else "in_doubt", said))
-            if not is_refused:
-                self._lost = self._lost or ConnectionLost(f"{self._cluster.name} did not answer: {said}")
+            self.answers.append(Sent(number, "in_doubt", said))
+            made_wait = self._cluster.made_to_wait("send with --rate, or raise producer_byte_rate")
+            self._lost = self._lost or ConnectionLost(
+                f"{self._cluster.name} did not answer: {said}{made_wait}"
+            )
 
-    def _each_alone(self) -> None:
-        """In their order, one at a time."""
-        again, self._again = self._again, []
-        self._alone = True
-        for letter in again:
-            if self._lost is not None:
-                self._done.append(Sent(letter.number, "in_doubt", str(self._lost)))
-                continue
-            self._send(letter)
-            while letter.number in self._open:
-                self._poll(_POLL_SECONDS)
-        self._alone = False
-
-    def _give_up(self) -> None:
-        """Nothing more leaves this process, and nobody knows what had."""
-        self._guard()
-        self._producer.purge()
-        self._poll(0)
-        why = str(self._lost)
-        held = [*self._open, *(letter.number for letter in self._again)]
-        self._done += [Sent(number, "in_doubt", why) for number in held]
-        self._open.clear()
-        self._again.clear()
-
-    def _target(self, name: str) -> _Target:
+    def _target(self, name: str) -> Taken:
+        """Raises BrokerError."""
         if name not in self._targets:
-            self._targets[name] = self._looked_up(name)
+            self._targets[name] = taken_by(self._cluster, name)
         return self._targets[name]
-
-    def _looked_up(self, name: str) -> _Target:
-        """Raises BrokerError. The producer makes no topic, and neither does the question."""
-        try:
-            topic = self._cluster.topic(name)
-        except NotFound:
-            return _Target(0, 0, f"there is no topic {name}")
-        settings = self._cluster.configuration(name) or {}
-        return _Target(topic.partitions, keeps_for(settings))
-
-
-def keeps_for(settings: Mapping[str, str]) -> float:
-    """Milliseconds for which a topic surely keeps, and takes, records by their own time; 0: not known."""
-    if "retention.ms" not in settings:
-        return 0
-    retention = int(settings["retention.ms"])
-    oldest = int(settings.get("message.timestamp.before.max.ms") or 0)
-    return min(float("inf") if retention == _FOREVER else retention / 2, oldest)
-
-
-def _time(message: Message, target: _Target) -> int:
-    """Its own time where the topic keeps what is so old for as long again; else 0, which is now."""
-    if message.timestamp is None or time.time() * 1000 - message.timestamp >= target.keeps:
-        return 0
-    return message.timestamp

@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import starmap
 from typing import NamedTuple
 
-from dlq.core.columns import Column, Constant, collapsed
+from dlq.core.columns import Column, Constant, collapse
 
 VALUE_WAS_NULL = 1
 LOG_APPEND_TIME = 2
@@ -51,7 +51,7 @@ def alike(records: Sequence[Headers]) -> Alike | None:
     if len(set(map(len, records))) > 1:
         return None
     found: list[tuple[str, Column]] = []
-    for pairs in map(collapsed, zip(*records, strict=True)):
+    for pairs in map(collapse, zip(*records, strict=True)):
         if isinstance(pairs, Constant):
             name, value = pairs.value
             found.append((name, Constant(value, len(records))))

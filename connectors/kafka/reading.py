@@ -1,7 +1,6 @@
 """Reading partitions: all of a plan at once, each in offset order, up to where it ended at the start.
 
-Kafka acknowledges nothing here: no group is joined, nothing is committed, and the checkpoint in the manifest
-is what "drained" means. An acknowledgement is therefore settled at once.
+No group is joined, and nothing is committed.
 """
 
 import time
@@ -11,19 +10,17 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from dlq.connectors.base import Batch, Gap, ReadRequest
+from dlq.connectors.base import Batch, Gap, ReadRequest, Skipped
 from dlq.connectors.kafka.cluster import Cluster, Place
 from dlq.connectors.kafka.letters import letters_of
+from dlq.connectors.kafka.odd_headers import OddHeaders
 from dlq.connectors.kafka.pointers import Pointers
 from dlq.connectors.kafka.records import record_maker
-from dlq.connectors.kafka.snapshot import OffsetRange, Plan
-from dlq.core.errors import BrokerError
+from dlq.connectors.kafka.snapshot import unread_note
+from dlq.connectors.log import LogReading, OffsetRange, Plan
+from dlq.core.errors import OF_ONE_MEMBER, BrokerError
 from dlq.core.record import Record
 
-STAYS = (
-    "Kafka deletes nothing on request: drained letters stay in their topic until its retention takes them; "
-    "the archive remembers what it has"
-)
 _WAIT = 0.2
 """Seconds that a fetch waits for more than it has."""
 _FIRST_FETCH = 32
@@ -34,7 +31,7 @@ _GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 class _Progress:
     """How far one partition is."""
 
-    def __init__(self, offset_range: OffsetRange) -> None:
+    def __init__(self, offset_range: OffsetRange[Place]) -> None:
         self.place, self.at, self.end, self.key = offset_range
         self.gaps: list[Gap] = []
 
@@ -44,77 +41,60 @@ class _Progress:
         return self.end - self.at
 
 
-class KafkaReading:
+class KafkaReading(LogReading):
     """One scan over the ranges of a plan."""
-
-    unique_ids = True
-    settles_at_once = True
 
     def __init__(
         self,
         cluster: Cluster,
         request: ReadRequest,
-        plan: Plan,
+        plan: Plan[Place],
         topology: Mapping[str, Any],
         topic_ids: Mapping[str, str],
         pointers: Pointers | None,
     ) -> None:
         """`pointers` fetches what dead letters of share groups point to; None leaves them as they are."""
-        self.snapshot: int | None = plan.offsets
-        self.complete = plan.complete
-        self.topology = topology
-        self.notes = [*plan.notes, *([STAYS] if request.mode == "drain" else [])]
-        self._cluster, self._request, self._gaps, self._pointers = cluster, request, plan.gaps, pointers
-        self._make = record_maker(request, cluster.name, cluster.id, topic_ids)
+        super().__init__(request, plan, topology, "Kafka")
+        self._cluster, self._pointers = cluster, pointers
+        self._make = record_maker(request, cluster.id, topic_ids)
+        self._topics, self._unread = {one.place.topic for one in plan.ranges}, set[str]()
         self._open: dict[tuple[str, int], _Progress] = {
             one.place: _Progress(one) for one in plan.ranges if one.end > one.start
         }
-        self._empty = {one.key: one.start for one in plan.ranges if one.end <= one.start}
+        if request.mode == "drain":
+            empty = {one.key: one.start for one in plan.ranges if one.end <= one.start}
+            self._at_once = {**self._at_once, **empty}
+        self._headers = OddHeaders(cluster)
         self._taken: dict[Place, _Progress] = {}
-        self._position = self._acknowledged = 0
         self._largest = 1
 
-    def batches(self) -> Iterator[Batch]:
+    def scan(self) -> Iterator[Batch]:
         """The letters of all partitions, interleaved; then nothing more than the snapshot."""
-        gaps, checkpoint = self._gaps, self._empty if self._request.mode == "drain" else {}
-        if self._open and self._request.limit != 0:
-            self._assign()
-            for batch in self._batches():
-                yield batch._replace(gaps=[*gaps, *batch.gaps], checkpoint={**checkpoint, **batch.checkpoint})
-                gaps, checkpoint = [], {}
-        if gaps or checkpoint:
-            yield Batch([], self._position, checkpoint, (), gaps)
-
-    def acknowledge(self, position: int) -> None:
-        """Nothing to tell the broker."""
-        self._acknowledged = max(position, self._acknowledged)
-
-    def settled(self) -> int:
-        """The checkpoint is durable with its manifest, and nothing else is needed."""
-        return self._acknowledged
-
-    def close(self) -> None:
-        """Drop the connections; no group was joined, so nobody is told."""
-        if "_consumer" in self.__dict__:
-            self._consumer.close()
-            del self._consumer
-        if self._pointers is not None:
-            self._pointers.close()
-
-    @cached_property
-    def _consumer(self) -> Consumer:
-        return self._cluster.consumer({"queued.max.messages.kbytes": _QUEUED_KILOBYTES})
-
-    def _batches(self) -> Iterator[Batch]:
+        if not self._open or self._request.limit == 0:
+            return
+        self._assign()
         silent_since = time.monotonic()
         while self._open and self._position != self._request.limit:
             found = self._fetch()
             letters = self._letters(found)
             if found:
                 silent_since = time.monotonic()
-            elif time.monotonic() - silent_since > self._cluster.timeout:
+            elif self._cluster.is_silent(silent_since):
                 raise self._cluster.silence()
             yield self._batch(letters)
+
+    def close(self) -> None:
+        """Drop the connections; no group was joined, so nobody is told."""
+        if "_consumer" in self.__dict__:
+            self._consumer.close()
+            del self._consumer
+        self._headers.close()
+        if self._pointers is not None:
+            self._pointers.close()
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return self._cluster.consumer({"queued.max.messages.kbytes": _QUEUED_KILOBYTES})
 
     def _fetch(self) -> list[Any]:
         request = self._request
@@ -197,7 +177,17 @@ class KafkaReading:
         elif code in _GONE:
             self._jump(progress)
         elif not error.retriable():
-            raise self._cluster.trouble(error, str(place))
+            self._pass_over(place, self._cluster.trouble(error, str(place)))
+
+    def _pass_over(self, place: Place, error: BrokerError) -> None:
+        """Go on without a topic. Raises the error where it is all that there is."""
+        self._unread.add(place.topic)
+        if not isinstance(error, OF_ONE_MEMBER) or self._unread >= self._topics:
+            raise error
+        self.complete = False
+        self.notes = [*self.notes, unread_note(error)]
+        for progress in [one for one in self._open.values() if one.place.topic == place.topic]:
+            self._leave(progress)
 
     def _jump(self, progress: _Progress) -> None:
         """Retention was faster: what is gone is a gap, and the rest is read."""
@@ -224,7 +214,7 @@ class KafkaReading:
         self._consumer.assign([TopicPartition(*one.place, one.at) for one in self._open.values()])
 
     def _batch(self, messages: Sequence[Any]) -> Batch:
-        records = self._records(messages) if messages else []
+        records, skipped = self._records(messages) if messages else ([], [])
         self._position += len(records)
         taken, self._taken = self._taken, {}
         checkpoint = {one.key: one.at for one in taken.values()}
@@ -233,8 +223,20 @@ class KafkaReading:
         gaps = [gap for one in taken.values() for gap in one.gaps]
         for one in taken.values():
             one.gaps.clear()
-        return Batch(records, self._position, checkpoint, (), gaps)
+        return Batch(records, self._position, checkpoint, skipped, gaps)
 
-    def _records(self, messages: Sequence[Any]) -> Sequence[Record]:
-        letters = letters_of(messages)
-        return self._make(letters, self._pointers.of(letters) if self._pointers is not None else {})
+    def _records(self, messages: Sequence[Any]) -> tuple[Sequence[Record], Sequence[Skipped]]:
+        kept, headers, unsaid = self._headers.readable(messages)
+        skipped = [self._of_log(one) for one in unsaid]
+        if not kept:
+            return [], skipped
+        letters = letters_of(kept, headers)
+        originals = self._pointers.of(letters) if self._pointers is not None else {}
+        return self._make(letters, originals), skipped
+
+    def _of_log(self, unsaid: Skipped) -> Skipped:
+        """With the log that it lies in. A copy leaves no checkpoint, and the next one looks there again."""
+        if unsaid.passed is None or self._request.mode != "drain":
+            return unsaid._replace(passed=None)
+        [log] = [one.key for one in self._taken.values() if str(one.place) == unsaid.passed.place]
+        return unsaid._replace(passed=unsaid.passed._replace(log=log))

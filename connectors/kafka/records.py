@@ -14,42 +14,42 @@ from dlq.connectors.kafka.raw_record import (
     encode_all,
     with_original,
 )
-from dlq.core.clock import datable, now
+from dlq.connectors.records import common_columns
+from dlq.core.clock import datable
 from dlq.core.columns import (
     Column,
     Columns,
     Constant,
     Maps,
-    chosen,
-    collapsed,
+    choose,
+    collapse,
     map_column,
     map_columns,
     map_distinct,
-    named,
+    values_of,
 )
-from dlq.core.identity import framed, placed_ids
+from dlq.core.identity import frame, placed_ids
 from dlq.core.kafka_headers import SHARE_GROUP, TELL_THE_PLACE, Origin, OriginHeaders, died_at
 from dlq.core.record import Record
 
 UNRESOLVED = 8
 """`flags` of a record, beside those of its block: what a share group's dead letter points to was not had."""
-CREATE_TIME, APPEND_TIME = "CreateTime", "LogAppendTime"
+_CREATE_TIME, _APPEND_TIME = "CreateTime", "LogAppendTime"
 _DELIVERIES = f"{SHARE_GROUP}delivery.count"
 
 Maker = Callable[[Letters, Mapping[int, Original]], Sequence[Record]]
 
 
-def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Mapping[str, str]) -> Maker:
+def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str]) -> Maker:
     """The function that makes records of letters, for one pull.
 
     It takes one or more letters, and by their number what those that are pointers led to.
     """
     source = request.source.name.encode()
     starts = {
-        topic: framed(b"\0".join((source, cluster.encode(), topic_id.encode(), topic.encode())))
+        topic: frame(b"\0".join((source, cluster.encode(), topic_id.encode(), topic.encode())))
         for topic, topic_id in topic_ids.items()
     }
-    captured_at = now()
 
     def make(letters: Letters, originals: Mapping[int, Original]) -> Sequence[Record]:
         rows = len(letters.offsets)
@@ -78,16 +78,9 @@ def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Map
         properties = _properties(letters, offsets, keys, originals)
         bodies = [value or b"" for value in shown.values]
 
-        def all_the(value: object) -> Constant:
-            return Constant(value, rows)
-
-        return Columns.of(
+        return Columns.build(
             rows,
             record_id=ids,
-            source=all_the(request.source.name),
-            broker=all_the(broker),
-            broker_kind=all_the("kafka"),
-            broker_node=all_the(cluster),
             dead_letter_queue=letters.topics,
             queue_id=letters.partitions,
             offset=letters.offsets,
@@ -98,20 +91,20 @@ def record_maker(request: ReadRequest, broker: str, cluster: str, topic_ids: Map
             origin_kind=map_column(lambda died: "topic" if died else None, deaths),
             origin=origins,
             origin_group=map_column(lambda died: died and died.group, deaths),
-            captured_at=all_the(captured_at),
             published_at=published,
             dead_at=dead,
-            attempts=map_distinct(count_of, named(texts, _DELIVERIES)),
+            attempts=map_distinct(count_of, values_of(texts, _DELIVERIES)),
             headers=texts,
             raw_properties=blocks,
             properties=properties,
             body=bodies,
             body_size=[*map(len, bodies)],
             body_sha256=[digest.hex() for digest in digests],
-            content_type=map_columns(_first, named(texts, "content-type"), named(texts, "contentType")),
+            content_type=map_columns(
+                _first, values_of(texts, "content-type"), values_of(texts, "contentType")
+            ),
             flags=_flags(letters, shown, originals),
-            pull_id=all_the(request.pull_id),
-            mode=all_the(request.mode),
+            **common_columns(rows, request, "kafka", node=cluster),
         )
 
     return make
@@ -146,7 +139,7 @@ def _block_flags(is_null: bool, is_log_append: bool) -> int:
 
 
 def _are_null(values: Sequence[bytes | None]) -> Column:
-    return collapsed([value is None for value in values])
+    return collapse([value is None for value in values])
 
 
 def _blocks(letters: Letters) -> list[bytes]:
@@ -197,8 +190,8 @@ def _texts(letters: Letters, shown: Letters) -> Column:
 
 def _keys(keys: list[bytes | None]) -> Column:
     if None not in keys:
-        return collapsed([*column_of_texts(keys)])
-    return collapsed([None if key is None else text_of(key) for key in keys])
+        return collapse([*column_of_texts(keys)])
+    return collapse([None if key is None else text_of(key) for key in keys])
 
 
 def _properties(
@@ -215,10 +208,10 @@ def _properties(
         "offset": offsets,
         "timestamp": [*map(str, letters.timestamps)],
         "timestampType": map_column(
-            lambda is_append: APPEND_TIME if is_append else CREATE_TIME, letters.is_log_append
+            lambda is_append: _APPEND_TIME if is_append else _CREATE_TIME, letters.is_log_append
         ),
         "key": keys,
-        "pointer": collapsed([_became(originals.get(number)) for number in range(rows)]),
+        "pointer": collapse([_became(originals.get(number)) for number in range(rows)]),
     }
     told = {name: column for name, column in columns.items() if _is_told(column)}
     if not any(None in column for column in told.values()):
@@ -242,14 +235,14 @@ def _became(original: Original | None) -> str | None:
 def _deaths(texts: Column, topics: Column) -> Column:
     """Where each died (`Origin`, None), but for the partition and offset there."""
     if isinstance(texts, Maps):
-        texts = texts.narrowed(TELL_THE_PLACE)
+        texts = texts.with_names(TELL_THE_PLACE)
     return map_columns(died_at, texts, topics)
 
 
 def _told(texts: Column, deaths: Column, name_of: Callable[[OriginHeaders], str]) -> Column:
     """What the framework that tells of a letter's death says under the name that it has for it."""
     if isinstance(deaths, Constant):
-        return deaths if deaths.value is None else named(texts, name_of(deaths.value.told_by))
+        return deaths if deaths.value is None else values_of(texts, name_of(deaths.value.told_by))
     rows = zip(deaths, texts, strict=True)
     return [died and texts_of_one.get(name_of(died.told_by)) for died, texts_of_one in rows]
 
@@ -266,7 +259,7 @@ def _times(
             if original.raw is not None and told[number] is None:
                 told[number] = _micros(original.raw.timestamp)
     is_own = map_columns(_is_own_time, deaths, letters.is_log_append)
-    return chosen(is_own, stored, told), chosen(is_own, Constant(None, len(stored)), stored)
+    return choose(is_own, stored, told), choose(is_own, Constant(None, len(stored)), stored)
 
 
 def _micros(millis: int) -> int | None:

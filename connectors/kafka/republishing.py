@@ -5,7 +5,7 @@ goes back to the byte, order and duplicates of headers among it.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -91,24 +91,35 @@ def _stripped(headers: Headers, keep_headers: Keep) -> list[str]:
 
 
 def message_of(outgoing: Outgoing) -> Message:
-    """The letter as it is sent. Raises ValueError where its block is damaged."""
+    """The letter as it is sent. Raises ValueError where its block is damaged, or cannot be said."""
     record, target = outgoing.record, outgoing.target
     raw = _raw_of(record)
     sent = raw.original or raw  # what a share group's letter pointed to
     kept = _kept(sent.headers, outgoing.keep_headers)
+    if why := _why_unsayable(kept):
+        raise ValueError(why)
     kept += [(name, value.encode()) for name, value in outgoing.provenance.items()]
     published = record.published_at
     return Message(
         target.name,
         sent.key,
-        None if is_null(record) else record.body,
+        None if _is_null(record) else record.body,
         kept,
         _partition(record, raw) if record.origin == target.name else None,
         None if published is None or published <= 0 else published // 1000,
     )
 
 
-def is_null(record: Record) -> bool:
+def _why_unsayable(headers: Sequence[tuple[str, object]]) -> str | None:
+    """The client library takes names of headers as C strings in UTF-8."""
+    for name, _ in headers:
+        shown = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        if shown != name or "\0" in name:
+            return f"its header {shown!r} has a name that the Kafka client cannot send; change it by --edit"
+    return None
+
+
+def _is_null(record: Record) -> bool:
     """Whether it has no value: what is empty and was null. An edit may have given it one."""
     return bool((record.flags or 0) & VALUE_WAS_NULL) and record.body_size == 0
 
@@ -137,9 +148,14 @@ def retry_topics(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def preview(
-    record: Record, target: Target, keep_headers: Keep, is_compacted: bool, retries: Sequence[str] = ()
+    record: Record,
+    target: Target,
+    keep_headers: Keep,
+    is_compacted: bool | None,
+    retries: Sequence[str] = (),
 ) -> SendPreview:
-    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target, whose retry
+    """What sending it would strip, warn of, or fail on; `is_compacted` says it of the target (None: nobody
+    has told), whose retry
     topics are `retries`."""
     try:
         raw = _raw_of(record)
@@ -147,19 +163,35 @@ def preview(
         return SendPreview(problem=str(error))
     raw = raw.original or raw
     stripped = _stripped(raw.headers, keep_headers)
+    if why := _why_unsayable(_kept(raw.headers, keep_headers)):
+        return SendPreview(stripped, why)
     if (record.flags or 0) & UNRESOLVED:
         why = record.properties.get("pointer", "its original was not had")
         return SendPreview(stripped, f"it points to a record that is not in it: {why}")
     if is_compacted and raw.key is None:
         return SendPreview(stripped, f"{target.name} is compacted and takes no record without a key")
     unless_named: dict[Literal["letter", "target"], str] = {}
-    if is_null(record) and raw.key is not None:
+    if _is_null(record) and raw.key is not None:
         unless_named["letter"] = "it is a tombstone, which deletes its key for who keeps the newest value"
+    if is_compacted is None:
+        unless_named["target"] = (
+            f"nobody tells whether {target.name} is compacted, in which an old value would replace a "
+            "newer one (DESCRIBE_CONFIGS on the topic)"
+        )
     if is_compacted:
         unless_named["target"] = (
             f"{target.name} is compacted: an old value would replace a newer one of its key"
         )
     return SendPreview(stripped, None, [*_warnings(record, target, retries)], unless_named)
+
+
+def preview_unasked(
+    record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
+) -> SendPreview:
+    """The same where nobody knows whether the target is compacted."""
+    del provenance
+    found = preview(record, target, keep_headers, is_compacted=False)
+    return found._replace(warnings=[*found.warnings, f"whether {target.name} is compacted is not known"])
 
 
 def _warnings(record: Record, target: Target, retries: Sequence[str]) -> Iterator[str]:

@@ -1,45 +1,31 @@
 """What lies in which partition now, and from where to read it: the plan of one reading.
 
 A checkpoint names cluster, topic id and partition: a topic that was deleted and made again has the same name
-and begins at 0, and only its id differs.
+and begins at 0, and only its id differs. A log that was cut and has grown again has all of that alike, and
+another leader's epoch where it was cut.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.kafka.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.description import is_pattern
-from dlq.core.errors import NotFound
+from dlq.connectors.log import OffsetRange, Plan, Words, find_generation
+from dlq.core.errors import AccessDenied, BrokerError, NotFound
+from dlq.core.text import for_terminal
+
+EPOCH = "#epoch"
+"""Behind a checkpoint's key: the leader's epoch in which the last record of the partition was written."""
+
+_WORDS = Words(
+    begun_anew="{place} ends at {end} and was read to {reached}: its end was cut off before that (an unclean "
+    "leader election, a lost disk). It is read from its start; what the archive has is known",
+    gone="{place}: offsets before {first} were gone before this pull (retention)",
+)
 
 
-class OffsetRange(NamedTuple):
-    """What a reading takes of one partition: [start, end). `key` names its checkpoint."""
-
-    place: Place
-    start: int
-    end: int
-    key: str
-
-
-@dataclass
-class Plan:
-    """All ranges of a reading, and what is to be said about them."""
-
-    ranges: list[OffsetRange] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    complete: bool = True
-
-    @property
-    def offsets(self) -> int:
-        """How many there are; not each has a letter."""
-        return sum(one.end - one.start for one in self.ranges)
-
-
-def topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
+def _topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
     """The topic of a source, or all that fit its pattern. Raises NotFound for a name that is not there."""
     if not is_pattern(wanted):
         return [cluster.topic(wanted)]
@@ -49,20 +35,75 @@ def topics_of(cluster: Cluster, wanted: str) -> list[Topic]:
     return list(cluster.topics(names).values())
 
 
+def unread_note(why: BrokerError) -> str:
+    """What is left out, and why: the reason begins with its name."""
+    return f"not read: {for_terminal(str(why))}"
+
+
+def look(cluster: Cluster, wanted: str) -> tuple[list[Topic], list[Log], dict[str, BrokerError]]:
+    """The topics of a source, what their partitions hold, and what cannot be read of them, and why. Raises
+    the first reason where that is all."""
+    topics = _topics_of(cluster, wanted)
+    unread: dict[str, BrokerError] = {
+        topic.name: AccessDenied(f"{topic.name}: the user lacks the right to read it (READ)")
+        for topic in topics
+        if not topic.is_readable
+    }
+    readable = [topic for topic in topics if topic.is_readable]
+    logs, untold = cluster.logs_and_untold(readable)
+    unread |= {str(place): why for place, why in untold.items()}
+    if not logs and unread:
+        raise next(iter(unread.values()))
+    return readable, logs, unread
+
+
 def checkpoint_key(cluster: str, topic: Topic, partition: int) -> str:
     """E.g. orders-dlt@cluster/4nLoQreZSe6jKF9WXt9QFw:0."""
     return f"{topic.name}@{cluster}/{topic.id}:{partition}"
 
 
-def plan_of(cluster: str, topics: Iterable[Topic], logs: Sequence[Log], resume: Checkpoint) -> Plan:
-    """Where to start in each partition: at the checkpoint, or at what the broker still has."""
-    plan = Plan()
+def cut_logs(
+    cluster: str,
+    topics: Iterable[Topic],
+    logs: Sequence[Log],
+    resume: Checkpoint,
+    end_of_epoch: Callable[[Place, int], int],
+) -> set[Place]:
+    """Partitions that were cut off before their checkpoint and have grown past it again: what was written in
+    the epoch that it names ends earlier (`wholeness.end_of_epoch`, whose errors come through). A log cannot
+    be cut without another leader's epoch, so most need not be asked."""
+    known = {topic.name: topic for topic in topics}
+    cut = set()
+    for log in logs:
+        first = checkpoint_key(cluster, known[log.place.topic], log.place.partition)
+        _, key = find_generation(first, resume)
+        epoch = resume.get(f"{key}{EPOCH}", log.epoch)
+        if epoch != log.epoch and max(0, end_of_epoch(log.place, epoch)) < resume.get(key, 0):
+            cut.add(log.place)
+    return cut
+
+
+def plan_of(
+    cluster: str,
+    topics: Iterable[Topic],
+    logs: Sequence[Log],
+    resume: Checkpoint,
+    cut: Collection[Place] = (),
+) -> Plan[Place]:
+    """Where to start in each partition: at the checkpoint, or at what the broker still has.
+
+    `cut`: what `cut_logs` says; a partition that ends before its checkpoint was cut, too.
+    """
+    plan = Plan[Place]()
     known = {topic.name: topic for topic in topics}
     for topic in known.values():
         _note_former(plan, cluster, topic, resume)
     for log in logs:
         key = checkpoint_key(cluster, known[log.place.topic], log.place.partition)
-        key, start = _start(plan, log, key, resume)
+        is_cut = log.place in cut
+        key, start = plan.find_start(str(log.place), key, log.start, log.end, resume, _WORDS, is_cut)
+        if log.epoch >= 0:
+            plan.marks[f"{key}{EPOCH}"] = log.epoch
         plan.ranges.append(OffsetRange(log.place, start, max(start, log.stable), key))
         if log.end > log.stable:
             plan.complete = False
@@ -73,36 +114,12 @@ def plan_of(cluster: str, topics: Iterable[Topic], logs: Sequence[Log], resume: 
     return plan
 
 
-def _start(plan: Plan, log: Log, key: str, resume: Checkpoint) -> tuple[str, int]:
-    """The checkpoint's key, and where to begin. A log that was cut at its end has a key of its own,
-    `...~1`."""
-    generation = 0
-    while f"{key}~{generation + 1}" in resume:
-        generation += 1
-    latest = f"{key}~{generation}" if generation else key
-    reached = resume.get(latest, 0)
-    if reached > log.end:
-        plan.complete = False
-        plan.gaps.append(Gap(str(log.place), reached, None, latest))
-        plan.notes.append(
-            f"{log.place} ends at {log.end} and was read to {reached}: its end was cut off (an unclean "
-            "leader election, a lost disk). It is read from its start; what the archive has is known"
-        )
-        return f"{key}~{generation + 1}", log.start
-    if reached < log.start:
-        if latest in resume:
-            plan.gaps.append(Gap(str(log.place), reached, log.start, latest))
-        else:
-            plan.notes.append(
-                f"{log.place}: offsets before {log.start} were gone before this pull (retention)"
-            )
-    return latest, max(reached, log.start)
-
-
-def _note_former(plan: Plan, cluster: str, topic: Topic, resume: Checkpoint) -> None:
+def _note_former(plan: Plan[Place], cluster: str, topic: Topic, resume: Checkpoint) -> None:
     """Nobody knows what a deleted topic held beyond its checkpoint, so this reading is not all there was."""
     mine = f"{topic.name}@{cluster}/{topic.id}:"
-    same_name = [key for key in resume if key.startswith(f"{topic.name}@{cluster}/")]
+    same_name = [
+        key for key in resume if key.startswith(f"{topic.name}@{cluster}/") and not key.endswith(EPOCH)
+    ]
     if same_name and not any(key.startswith(mine) for key in same_name):
         plan.complete = False
         reached = {key.rpartition(":")[2].partition("~")[0]: resume[key] for key in same_name}

@@ -9,14 +9,14 @@ What an outcome means here:
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from urllib.parse import quote
 
 from dlq.connectors import outbound
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import MOST_LINKS, Link, Login, Outcome, Session
-from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Publisher, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Publisher, Sent, Target
 from dlq.connectors.base import Outcome as Means
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.link import connected
@@ -24,8 +24,10 @@ from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, re
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher, connection_name
 from dlq.connectors.rabbitmq.republishing import address_of, message_to_send
+from dlq.connectors.sending import WindowedPublisher
 from dlq.connectors.two_ways import TwoWayPublisher
-from dlq.core.errors import ConnectionLost, DlqError, NotFound
+from dlq.core import units
+from dlq.core.errors import NotFound
 from dlq.core.text import for_terminal
 
 _UNOPENED = (
@@ -40,7 +42,6 @@ _MEANS: Mapping[int, tuple[Means, str | None]] = {
     frames.MODIFIED: ("refused", "modified by the broker: a target queue failed"),
 }
 _UNKNOWN: tuple[Means, str] = "in_doubt", "an outcome that AMQP 1.0 has not"
-_ENDED = "the connection ended while it was sent"
 
 
 def address(exchange: str, routing_key: str) -> str:
@@ -61,15 +62,18 @@ def opened(broker: RabbitBroker, name: str = "dlq", unsent_seconds: float | None
         who = chosen.credentials
         host, properties = f"vhost:{chosen.virtual_host}", chosen.client_properties or {}
         beat, patience = int(chosen.heartbeat), chosen.stack_timeout
-        login = Login(who.username, who.password, host, beat, properties, patience, _UNOPENED)
+        timeout = units.seconds(broker.timeout)
+        login = Login(who.username, who.password, host, beat, properties, patience, timeout, _UNOPENED)
         return Session(opened, login, partial(refusal_10, broker=broker))
     except (OSError, LinkLostError) as error:
         raise as_our_error(error, broker) from error
 
 
-class Amqp10Publisher:
+class _Amqp10Publisher(WindowedPublisher):
     """See `dlq.connectors.base.Publisher`. A target that is new is attached to when nothing is in flight: the
     broker ends the whole session over one that it refuses. `route` says where a target is published to."""
+
+    silent_seconds = 60.0
 
     def __init__(
         self,
@@ -77,91 +81,67 @@ class Amqp10Publisher:
         plan: str,
         window: int,
         route: Callable[[Target], tuple[str, str]] = address_of,
-        silent_seconds: float = 60.0,
         unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
-        self._broker, self._window, self._silent_seconds = broker, window, silent_seconds
-        self._name, self._route = connection_name(plan), route
-        self._unsent_seconds = unsent_seconds
-        self._writing: Writing = unmarked
+        super().__init__(window, place_of(broker))
+        self._broker, self._route, self._unsent_seconds = broker, route, unsent_seconds
+        self._name = connection_name(plan)
         self._session = self._opened()
         self._links: dict[Target, Link] = {}
-        self._open: dict[int, int] = {}
-        """Number of the delivery -> the caller's."""
+        self._numbers: dict[int, int] = {}
+        """Number of the delivery that is not answered -> the caller's."""
         self._missing: dict[Target, str] = {}
-        self._answers: list[Sent] = []
-        self._failure: DlqError | None = None
 
     def _opened(self) -> Session:
         session = opened(self._broker, self._name, self._unsent_seconds)
-        session.writing = self._writing
+        session.writing = self.announce
         return session
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """See `Publisher.publish`. Raises ConnectionLost, or what made the broker end the session."""
-        self._writing = self._session.writing = writing
-        over = False
-        while self._failure is None and not (over and not self._open):
-            while not over and self._failure is None and self._has_room():
-                letter = next(outgoing, None)
-                over = letter is None
-                if letter is not None:
-                    self._give(letter)
-            if self._failure is None and self._open:
-                self._waiting_for(self._turn)
-            yield from self._taken()
-        yield from self._taken()
-        if self._failure is not None:
-            raise self._failure
-
-    def _has_room(self) -> bool:
-        """The broker may give less credit than a window: then answers come while it is filled, and count."""
-        return len(self._open) + len(self._answers) < self._window
-
-    def _taken(self) -> list[Sent]:
-        answers, self._answers = self._answers, []
-        return answers
-
-    def _give(self, letter: Outgoing) -> None:
+    def put(self, letter: Outgoing) -> None:
+        """To the socket, when the broker takes it."""
         try:
             encoded = message_to_send(letter.record, letter.provenance, letter.keep_headers)
         except ValueError as error:
-            self._answers.append(Sent(letter.number, "refused", f"it cannot be encoded: {error}"))
-            return
-        way = letter.target in self._missing or self._waiting_for(lambda: self._make_way(letter.target))
-        if not way:
-            self._answers.append(Sent(letter.number, "in_doubt", _ENDED))
-            return
-        link = self._links.get(letter.target)
+            raise ValueError(f"it cannot be encoded: {error}") from error
+        link = self._link_to(letter.target)
         if link is None:
-            self._answers.append(Sent(letter.number, "returned", self._missing[letter.target]))
-        elif len(encoded) > link.most_bytes:
-            reason = f"{len(encoded)} bytes are more than the broker takes ({link.most_bytes})"
-            self._answers.append(Sent(letter.number, "refused", reason))
-        elif not self._waiting_for(lambda: self._send(letter.number, link, encoded)):
-            self._answers.append(Sent(letter.number, "in_doubt", _ENDED))
-
-    def _send(self, number: int, link: Link, encoded: bytes) -> None:
+            self.answers.append(Sent(letter.number, "returned", self._missing[letter.target]))
+            return
+        if len(encoded) > link.most_bytes:
+            raise ValueError(f"{len(encoded)} bytes are more than the broker takes ({link.most_bytes})")
         self._session.wait_for_window()
-        self._writing([number])
-        self._open[self._session.send(link, encoded)] = number
+        self.announce([letter.number])
+        self._numbers[self._session.send(link, encoded)] = letter.number
 
-    def _make_way(self, target: Target) -> None:
-        """A link to the target, with credit."""
-        if target not in self._links:
-            while self._open:
-                self._turn()
+    def poll(self, wait: float) -> None:
+        """Take what the broker has answered."""
+        if self._numbers:
+            self._turn(wait)
+
+    def _link_to(self, target: Target) -> Link | None:
+        """With credit; None where the target is not there."""
+        if target not in self._links and target not in self._missing:
+            self._wait_until(lambda: not self._numbers, "it does not answer")
             if len(self._links) == MOST_LINKS:
                 for link in self._links.values():
                     self._session.detach(link)
                 self._links.clear()
             self._attach(target)
-        waited = time.monotonic()
-        while target in self._links and self._links[target].credit == 0:
-            self._turn()
-            if time.monotonic() - waited > self._silent_seconds:
-                raise LinkLostError(f"it takes no letters for {self._silent_seconds:.0f} s (an alarm?)")
+        found = self._links.get(target)
+        if found is not None:
+            self._wait_until(lambda: found.credit > 0, "it takes no letters (an alarm?)")
+        return found
+
+    def _wait_until(self, is_so: Callable[[], bool], complaint: str) -> None:
+        """Take answers meanwhile."""
+        since, known = time.monotonic(), len(self.answers)
+        while not is_so():
+            if time.monotonic() - since > self.silent_seconds:
+                raise LinkLostError(f"{complaint} for {self.silent_seconds:.0f} s")
+            self._turn(_PATIENCE)
+            if len(self.answers) > known:
+                since, known = time.monotonic(), len(self.answers)
 
     def _attach(self, target: Target) -> None:
         """Over a target that is not there the broker ends the session, so the rest goes by another."""
@@ -173,43 +153,23 @@ class Amqp10Publisher:
             self._session.cut()
             self._session = self._opened()
 
-    def _waiting_for(self, step: Callable[[], None]) -> bool:
-        """Do it; what ends the session is the failure. Whether it was done."""
-        try:
-            step()
-        except LinkLostError as error:
-            self._fail(ConnectionLost(f"{place_of(self._broker)}: the connection ended: {error}"))
-        except DlqError as error:
-            self._fail(error)
-        return self._failure is None
-
-    def _turn(self) -> None:
-        """Take what the broker has answered; at least something has to come in time."""
-        waited = time.monotonic()
-        while not self._session.turn(_PATIENCE):
-            if time.monotonic() - waited > self._silent_seconds:
-                raise LinkLostError(f"no answer to {len(self._open)} letters in flight")
+    def _turn(self, wait: float) -> None:
+        self._session.turn(wait)
         for outcome in self._session.outcomes():
             self._answered(outcome)
 
     def _answered(self, outcome: Outcome) -> None:
         means, why = _MEANS.get(outcome.code, _UNKNOWN)
         detail = f"{why}: {for_terminal(outcome.detail)}" if outcome.detail else why
-        for number in [number for number in self._open if outcome.first <= number <= outcome.last]:
-            self._answers.append(Sent(self._open.pop(number), means, detail))
+        if outcome.of_sent:
+            self.answers.append(Sent(self._numbers.pop(outcome.number), means, detail))
 
-    def _fail(self, failure: DlqError) -> None:
-        """Nothing more is known of what is in flight."""
-        self._failure = failure
-        unknown = "the broker's answer never came"
-        self._answers += [Sent(number, "in_doubt", unknown) for number in self._open.values()]
-        self._open.clear()
+    def cut(self) -> None:
+        """The kernel drops what it has not sent."""
         self._session.cut()
 
-    def close(self) -> None:
-        """See `Publisher.close`. With letters in flight (the caller gave up) the socket is cut."""
-        if self._open:
-            self._session.cut()
+    def end(self) -> None:
+        """In order, unless the session is dead."""
         self._session.close()
 
 
@@ -221,7 +181,7 @@ def two_ways(
     unsent_seconds: float = UNSENT_SECONDS,
 ) -> Publisher:
     """By 0-9-1, and what AMQP 1.0 alone carries by it, when there is any. Connects; raises BrokerError."""
-    by_1_0 = partial(Amqp10Publisher, broker, plan, window, route, unsent_seconds=unsent_seconds)
+    by_1_0 = partial(_Amqp10Publisher, broker, plan, window, route, unsent_seconds=unsent_seconds)
     return TwoWayPublisher(
         RabbitPublisher(broker, plan, window, route, unsent_seconds=unsent_seconds),
         by_1_0,

@@ -20,29 +20,22 @@ from urllib.parse import quote
 from pika import spec
 
 from dlq.connectors.amqp10 import frames, message
+from dlq.connectors.amqp10.holding import Holding, Run
 from dlq.connectors.amqp10.session import Delivery, Session
 from dlq.connectors.base import Batch, ReadRequest
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import LinkLostError, name_losses
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1, record_maker
 from dlq.connectors.rabbitmq.consumer import IDLE_SECONDS, RabbitReading
 from dlq.connectors.rabbitmq.topology import version_of
-from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
-from dlq.core.record import Record
+from dlq.core.errors import DlqError, PoisonMessage
 
-_FIRST_LETTERS, _MOST_LETTERS, _MOST_BYTES = 64, 500, 16 * 2**20
-"""Letters that are asked for at once: the broker has them all in its memory."""
 _YIELD_SECONDS = 1.0
 _WAIT_SECONDS = 0.2
 _RETURN_SECONDS = 2.0
 _POLL_SECONDS = 0.01
-_ANSWER_SECONDS = 60.0
 NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
-
-
-_Run = tuple[int, int]
-"""The first and the last of some numbers in a row."""
 
 
 class TwoWayReading:
@@ -70,11 +63,7 @@ class TwoWayReading:
         self._wanted = snapshot if request.limit is None else min(snapshot, request.limit)
         self._make = record_maker(request, link.server_version)
         self._version = version_of(link.server_version)
-        self._kept: list[int] = []
-        self._others: list[_Run] = []
-        """Numbers of letters that AMQP 1.0 has brought and that were not released yet."""
-        self._open: list[Record] = []
-        self._open_bytes = self._seen = self._seen_bytes = 0
+        self._held = Holding(request)
         self._yielded = time.monotonic()
         self._acknowledged = self._unanswered = 0
         self._has_looked = False
@@ -83,7 +72,7 @@ class TwoWayReading:
     @property
     def position(self) -> int:
         """The position of the last letter received."""
-        return len(self._kept) + (self._rest.position if self._rest else 0)
+        return self._held.position + (self._rest.position if self._rest else 0)
 
     @property
     def seen(self) -> int:
@@ -95,8 +84,7 @@ class TwoWayReading:
         with self._losses():
             yield from self._look_at_all()
             yield self._batch()
-            self._settle(self._others, frames.RELEASED)
-            self._others = []
+            self._settle(self._held.take_others(), frames.RELEASED)
             self._has_looked = True
             self._let_go()
         yield from self._read_the_rest()
@@ -104,61 +92,47 @@ class TwoWayReading:
     def _look_at_all(self) -> Iterator[Batch]:
         source = self._session.attach(frames.RECEIVER, f"/queues/{quote(self._queue, safe='')}")
         heard = time.monotonic()
-        while (left := self._wanted - self._seen) > 0 and time.monotonic() - heard < IDLE_SECONDS:
-            self._session.ask(source, min(self._at_once(), left))
+        while (left := self._wanted - self._held.seen) > 0 and time.monotonic() - heard < IDLE_SECONDS:
+            self._session.ask(source, min(self._held.most_at_once(), left))
             while not source.drained:
                 self._session.turn(_WAIT_SECONDS)
                 for delivery in self._session.take():
                     heard = time.monotonic()
                     self._sort(delivery)
-                    if self._is_due():
+                    if self._held.is_due():
                         yield self._batch()
-                if time.monotonic() - heard > _ANSWER_SECONDS:
-                    raise LinkLostError(f"no answer within {_ANSWER_SECONDS:g} s")
+                if time.monotonic() - heard > self._session.patience:
+                    raise LinkLostError(f"no answer within {self._session.patience:g} s")
                 if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                     self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
                     yield self._batch()
             if time.monotonic() - heard >= _WAIT_SECONDS:
                 time.sleep(_WAIT_SECONDS)
 
-    def _at_once(self) -> int:
-        """By the sizes seen so far."""
-        if not self._seen:
-            return _FIRST_LETTERS
-        return max(1, min(_MOST_LETTERS, _MOST_BYTES * self._seen // max(1, self._seen_bytes)))
-
     def _sort(self, delivery: Delivery) -> None:
         """What cannot be read as a message is left to 0-9-1, which will say so."""
-        self._seen, self._seen_bytes = self._seen + 1, self._seen_bytes + len(delivery.message)
         try:
             parts = message.parts(message.split(delivery.message)[0])
             record = None if is_carried_by_0_9_1(parts, self._version) else self._make(delivery.message)
         except ValueError:
             record = None
         if record is None:
-            _append(self._others, delivery.number)
+            self._held.leave(delivery)
         else:
-            self._kept.append(delivery.number)
-            self._open.append(record)
-            self._open_bytes += record.body_size
-
-    def _is_due(self) -> bool:
-        request = self._request
-        return len(self._open) >= request.batch_rows or self._open_bytes >= request.batch_bytes
+            self._held.keep(delivery, record)
 
     def _batch(self) -> Batch:
-        records, self._open, self._open_bytes = self._open, [], 0
         self._yielded = time.monotonic()
-        return Batch(records, len(self._kept))
+        return self._held.batch()
 
     def _let_go(self) -> None:
         """When nothing is held any more. A queue with a single active consumer gives 0-9-1 nothing before."""
-        if self._has_looked and self._request.mode == "drain" and self._acknowledged == len(self._kept):
+        if self._has_looked and self._request.mode == "drain" and not self._held.owed:
             self._await_answers()
             self._session.close()
 
     def _read_the_rest(self) -> Iterator[Batch]:
-        base, rest = len(self._kept), self._wanted - len(self._kept)
+        base, rest = self._held.position, self._wanted - self._held.position
         if rest == 0:
             self.complete = True
             return
@@ -191,63 +165,46 @@ class TwoWayReading:
 
     def acknowledge(self, position: int) -> None:
         """See `Reading.acknowledge`."""
-        own = min(position, len(self._kept))
-        if own > self._acknowledged:
+        own = self._held.position
+        if durable := self._held.take_durable(position):
             with self._losses():
-                self._settle(_runs(self._kept[self._acknowledged : own]), frames.ACCEPTED)
-                self._acknowledged = own
+                self._settle(durable, frames.ACCEPTED)
+                self._acknowledged = min(position, own)
                 self._let_go()
-        if self._rest is not None and position > len(self._kept):
-            self._rest.acknowledge(position - len(self._kept))
+        if self._rest is not None and position > own:
+            self._rest.acknowledge(position - own)
 
-    def _settle(self, runs: Iterable[_Run], outcome: int) -> None:
+    def _settle(self, runs: Iterable[Run], outcome: int) -> None:
         for first, last in runs:
             self._session.settle(first, last, outcome)
             self._unanswered += last - first + 1
 
     def _await_answers(self) -> None:
         while self._unanswered > 0:
-            self._unanswered -= sum(one.last - one.first + 1 for one in self._session.outcomes())
-            if self._unanswered > 0:
-                self._session.turn(_ANSWER_SECONDS, must=True)
+            self._session.wait_until(self._has_an_answer)
+
+    def _has_an_answer(self) -> bool:
+        outcomes = self._session.outcomes()
+        self._unanswered -= len(outcomes)
+        return bool(outcomes) or self._unanswered <= 0
 
     def settled(self) -> int:
         """See `Reading.settled`: both outcomes, and then a question to the queue, are answered."""
         with self._losses():
             self._await_answers()
         if self._rest is not None:
-            return len(self._kept) + self._rest.settled()
+            return self._held.position + self._rest.settled()
         self._ready()
         return self._acknowledged
 
-    @contextlib.contextmanager
-    def _losses(self) -> Iterator[None]:
-        try:
-            yield
-        except LinkLostError as error:
-            where = f"source {self._request.source.name}"
-            raise ConnectionLost(f"{where}: the connection ended: {error}") from error
+    def _losses(self) -> contextlib.AbstractContextManager[None]:
+        return name_losses(f"source {self._request.source.name}")
 
     def close(self) -> None:
         """Give back what was not acknowledged, unrejected."""
         if not self._session.dead:
             with contextlib.suppress(LinkLostError, DlqError):
-                held = _runs(self._kept[self._acknowledged :])
-                self._settle(sorted([*self._others, *held]), frames.RELEASED)
+                self._settle(self._held.take_rest(), frames.RELEASED)
                 self._await_answers()
             self._session.close()
         (self._rest or self._link).close()
-
-
-def _runs(numbers: Iterable[int]) -> list[_Run]:
-    runs: list[_Run] = []
-    for number in numbers:
-        _append(runs, number)
-    return runs
-
-
-def _append(runs: list[_Run], number: int) -> None:
-    if runs and runs[-1][1] == number - 1:
-        runs[-1] = runs[-1][0], number
-    else:
-        runs.append((number, number))

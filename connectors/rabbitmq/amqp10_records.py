@@ -16,13 +16,15 @@ from dlq.connectors.amqp10.values import NOTHING, Value, as_text, plain, shown
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq import x_death
 from dlq.connectors.rabbitmq.interchange import death_columns
-from dlq.core.clock import datable, now
-from dlq.core.identity import content_id, framed
+from dlq.connectors.records import common_fields
+from dlq.core.clock import datable
+from dlq.core.identity import content_id, frame
+from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death, Record
 
 ENCODED_BODY = "amqp-1.0"
 """What RabbitMQ says in the property `type` of a body that is an encoded section."""
-DEATHS = "x-opt-deaths"
+_DEATHS = "x-opt-deaths"
 _EXCHANGE, _ROUTING_KEY = "x-exchange", "x-routing-key"
 _OF_A_DELIVERY = frozenset({"x-delivery-count", "x-acquired-count"})
 _ENVELOPE = frozenset({_EXCHANGE, _ROUTING_KEY})
@@ -55,7 +57,7 @@ def is_carried_by_0_9_1(parts: Parts, version: tuple[int, ...]) -> bool:
 
 
 def _becomes_a_header(annotation: Value) -> bool:
-    return str(annotation.value).startswith("x-") and annotation.value != DEATHS
+    return str(annotation.value).startswith("x-") and annotation.value != _DEATHS
 
 
 def _is_converted(value: Value, unlike: Sequence[str]) -> bool:
@@ -79,7 +81,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
     """A function that makes the record of a whole message. It raises ValueError."""
     source, queue = request.source, request.source.queue or ""
     key_of = request.key_reader()
-    place = framed(source.name.encode(), queue.encode())
+    place = frame(source.name.encode(), queue.encode())
 
     def make(encoded: bytes) -> Record:
         block, body, is_encoded = message.split(encoded)
@@ -87,22 +89,18 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
         annotations = {as_text(key): value for key, value in parts.annotations}
         headers, properties = headers_of(parts), properties_of(parts, is_encoded)
         digest = sha256(body).hexdigest()
+        message_id = logged_id(properties.get("message_id"), headers, body)
         stable = message.stable(block, _OF_A_DELIVERY.__contains__)
-        died = annotations.get(DEATHS, NOTHING)
+        died = annotations.get(_DEATHS, NOTHING)
         columns = death_columns(deaths(died), headers)
         return Record(
             record_id=content_id(*stable, digest.encode(), after=place),
-            source=source.name,
-            broker=source.broker,
-            broker_kind="rabbitmq",
             dead_letter_queue=queue,
-            broker_version=broker_version,
-            message_id=properties.get("message_id"),
+            message_id=message_id,
             correlation_id=properties.get("correlation_id"),
-            key=key_of(properties.get("message_id"), headers, properties, body),
+            key=key_of(message_id, headers, properties, body),
             exchange=_text(annotations.get(_EXCHANGE)),
             routing_key=_text(annotations.get(_ROUTING_KEY)),
-            captured_at=now(),
             published_at=_time(plain(parts.properties.get("creation_time", NOTHING))),
             redelivered=_is_redelivered(parts),
             headers=headers,
@@ -116,8 +114,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
             persistent=properties.get("delivery_mode") == "2",
             priority=_header(parts, _PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
-            pull_id=request.pull_id,
-            mode=request.mode,
+            **common_fields(request, "rabbitmq", broker_version),
             **{**columns, "dead_at": _last_death(died) or columns["dead_at"]},
         )
 

@@ -19,7 +19,6 @@ from dlq.core.record import Record
 OFFSET = "x-stream-offset"
 _LETTERS = 200
 """That are looked at in one go: the broker, and we, hold them."""
-_ANSWER_SECONDS = 60.0
 _WAIT_SECONDS = 0.2
 
 
@@ -64,13 +63,13 @@ class StreamLook:
         asked = time.monotonic()
         while not self._link.drained:
             self._session.turn(_WAIT_SECONDS)
-            if time.monotonic() - asked > _ANSWER_SECONDS:
-                raise LinkLostError(f"no answer within {_ANSWER_SECONDS:g} s")
+            if time.monotonic() - asked > self._session.patience:
+                raise LinkLostError(f"no answer within {self._session.patience:g} s")
         taken = self._session.take()
         if taken:
-            self._session.settle(taken[0].number, taken[-1].number, frames.ACCEPTED)
-            while not self._session.outcomes():
-                self._session.turn(_ANSWER_SECONDS, must=True)
+            first = taken[0].number
+            self._session.settle(first, first + len(taken) - 1, frames.ACCEPTED)
+            self._session.wait_until(lambda: bool(self._session.outcomes()))
         return [self._seen(letter.message) for letter in taken]
 
     def _seen(self, encoded: bytes) -> Seen:

@@ -19,6 +19,7 @@ from pika.exceptions import AMQPConnectionError, AMQPError, InvalidFrameError
 from dlq.connectors import credentials as secrets
 from dlq.connectors.rabbitmq.amqp.frames import MAX_FRAME
 from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.tls import client_context
 from dlq.core import units
 from dlq.core.errors import (
     AccessDenied,
@@ -31,32 +32,32 @@ from dlq.core.errors import (
     Unreachable,
     UsageError,
 )
-from dlq.core.protocols import spoken
+from dlq.core.protocols import name_protocol
 from dlq.core.text import for_terminal
 
-MOST_BYTES = 16 * 2**20
-SECONDS = 60.0
+_MOST_BYTES = 16 * 2**20
+_SECONDS = 60.0
 
 
-class BoundedConnection(SelectConnection):  # type: ignore[misc]
+class _BoundedConnection(SelectConnection):  # type: ignore[misc]
     """For questions and small things: so many bytes and seconds in all, then it ends."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._taken = 0
         super().__init__(*arguments, **options)
-        self._adapter_call_later(SECONDS, self._give_up)
+        self._adapter_call_later(_SECONDS, self._give_up)
 
     def _give_up(self) -> None:
         if not self.is_closed:
-            self._terminate_stream(AMQPConnectionError(f"no answer within {SECONDS:.0f} s"))
+            self._terminate_stream(AMQPConnectionError(f"no answer within {_SECONDS:.0f} s"))
 
     def _on_data_available(self, data_in: bytes) -> None:
         """What is raised here ends the connection, and whoever waits for it gets the error."""
         self._taken += len(data_in)
-        if self._taken == len(data_in) and (name := spoken(data_in)) not in (None, "AMQP"):
+        if self._taken == len(data_in) and (name := name_protocol(data_in)) not in (None, "AMQP"):
             raise InvalidFrameError(f"the port speaks {name}, not AMQP")
-        if self._taken > MOST_BYTES:
-            raise InvalidFrameError(f"the broker answers a question with more than {MOST_BYTES >> 20} MiB")
+        if self._taken > _MOST_BYTES:
+            raise InvalidFrameError(f"the broker answers a question with more than {_MOST_BYTES >> 20} MiB")
         try:
             super()._on_data_available(data_in)
             size = int.from_bytes(self._frame_buffer[3:7], "big")
@@ -66,12 +67,12 @@ class BoundedConnection(SelectConnection):  # type: ignore[misc]
             raise
         except Exception as error:
             # KeyError, struct.error, AssertionError, RecursionError, ...: pika believes what it reads.
-            raise InvalidFrameError(
-                f"what the broker sends cannot be read ({type(error).__name__}); is this the AMQP port?"
-            ) from error
+            hint = "" if self.is_open else "; is this the AMQP port?"
+            said = f"what the broker sends cannot be read ({type(error).__name__}){hint}"
+            raise InvalidFrameError(said) from error
 
 
-HEARTBEAT = 120
+_HEARTBEAT = 120
 """Seconds. The broker gives up after two of them without a byte, so a slow disk has four minutes."""
 
 _PORTS = {"amqp": 5672, "amqps": 5671}
@@ -91,7 +92,7 @@ def parameters(broker: RabbitBroker) -> list[pika.ConnectionParameters]:
     user, _, hosts = url.netloc.rpartition("@")
     if ":" in user:
         raise ConfigError(f"{place} holds a password; take it out and use password_file, _command or _env")
-    context = _tls(broker) if url.scheme == "amqps" else None
+    context = client_context(broker) if url.scheme == "amqps" else None
     return [_one(broker, host, unquote(user), url.path, url.scheme, context) for host in hosts.split(",")]
 
 
@@ -123,7 +124,7 @@ def _one(
         virtual_host=unquote(path[1:]) or "/",
         credentials=pika.PlainCredentials(user or "guest", "guest" if secret is None else secret),
         ssl_options=pika.SSLOptions(context, name) if context else None,
-        heartbeat=HEARTBEAT,
+        heartbeat=_HEARTBEAT,
         socket_timeout=timeout,
         stack_timeout=_STACK * timeout,
         blocked_connection_timeout=None,
@@ -138,17 +139,6 @@ def _shown(url: str) -> str:
     return scheme + separator + rest.rpartition("@")[2]
 
 
-def _tls(broker: RabbitBroker) -> ssl.SSLContext:
-    place = f"brokers.{broker.name}"
-    try:
-        context = ssl.create_default_context(cafile=broker.ca_file)
-        if broker.cert_file:
-            context.load_cert_chain(broker.cert_file, broker.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"{place}: ca_file, cert_file or key_file is unusable: {_reason(error)}") from error
-    return context
-
-
 def place_of(broker: RabbitBroker) -> str:
     """The broker as error texts name it: shop (rabbit.example:5672, virtual host /)."""
     url = urlsplit(broker.url)
@@ -159,7 +149,7 @@ def place_of(broker: RabbitBroker) -> str:
 def connect(broker: RabbitBroker) -> pika.BlockingConnection:
     """A connection for questions and small things. Raises a DlqError that names the broker."""
     try:
-        return pika.BlockingConnection(parameters(broker), _impl_class=BoundedConnection)
+        return pika.BlockingConnection(parameters(broker), _impl_class=_BoundedConnection)
     except (exceptions.AMQPError, AMQPConnectorException, OSError) as error:
         raise as_our_error(error, broker) from error
 
@@ -178,6 +168,17 @@ def open_connection(broker: RabbitBroker) -> Iterator[pika.BlockingConnection]:
     finally:
         with contextlib.suppress(exceptions.AMQPError):
             connection.close()
+
+
+@contextlib.contextmanager
+def one_channel(connection: pika.BlockingConnection) -> Iterator[Any]:
+    """A channel for some questions, closed after them: a user, or a connection, may have very few."""
+    channel = connection.channel()
+    try:
+        yield channel
+    finally:
+        if channel.is_open:
+            channel.close()
 
 
 def may(new_channel: Callable[[], Any], attempt: Callable[[Any], object]) -> bool:
@@ -205,8 +206,33 @@ _HINTS = {
     403: "check the user, the password and its rights (rabbitmqctl list_permissions)",
     405: "another connection holds it exclusively; read it from there or wait until that one ends",
     320: "the broker is shutting down or an operator closed the connection",
-    541: "the broker failed inside; see its log",
+    541: "the broker failed inside; see its log (4.3 does over a refusal longer than 255 bytes with a name "
+    "beyond ASCII: then a right is missing, or the queue is exclusive or not there)",
 }
+_LIMITS = {
+    "user connection limit": "end some of the user's connections, or raise its max-connections (rabbitmqctl "
+    "set_user_limits); dlq has up to 3 at a time",
+    "channels opened for user": "end some of the user's connections, or raise its max-channels (rabbitmqctl "
+    "set_user_limits); dlq has one a connection",
+    "node connection limit": "end some connections, or raise connection_max of the node",
+    "connection limit": "end some of the virtual host's connections, or raise its max-connections "
+    "(rabbitmqctl set_vhost_limits); dlq has up to 3 at a time",
+    "channels opened on node": "end some connections, or raise channel_max_per_node of the node",
+    "channel_max": "raise channel_max of the node",
+    "queue limit": "delete queues, raise max-queues (rabbitmqctl set_vhost_limits), or go without a witness, "
+    "which is a queue",
+    "exchange limit": "delete exchanges, raise cluster_exchange_limit, or go without a witness, which is one",
+    "consumers per channel": "raise consumer_max_per_channel of the node",
+}
+"""What a refusal says of a limit (seen on 3.10.8 and 4.3.6) -> what to do; the first that fits."""
+_LOGIN_REFUSED = "Login was refused"
+
+
+def _hint(code: int, text: str, broker: RabbitBroker) -> str:
+    """What to do about a refusal, as the end of its sentence."""
+    remedy = next((remedy for said, remedy in _LIMITS.items() if said in text), None)
+    remedy = remedy or _HINTS.get(405 if _IN_USE in text else code)
+    return (f"; {remedy}" if remedy else "") + (secrets.blanks(broker) if _LOGIN_REFUSED in text else "")
 
 
 def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
@@ -224,8 +250,8 @@ def refusal(code: int, text: str, broker: RabbitBroker) -> DlqError:
             f"{where}: the broker's consumer timeout ran out before the letters were acknowledged; "
             f"use a smaller --limit or a longer consumer_timeout: {said}"
         )
-    hint = f"; {_HINTS[405 if _IN_USE in text else code]}" if code in _HINTS else ""
-    return _BY_CODE.get(code, ConnectionLost)(f"{where}: {said} ({code}){hint}")
+    kind = AccessDenied if any(limit in text for limit in _LIMITS) else _BY_CODE.get(code, ConnectionLost)
+    return kind(f"{where}: {said} ({code}){_hint(code, text, broker)}")
 
 
 _BY_CONDITION: Mapping[str, type[BrokerError]] = {
@@ -241,9 +267,11 @@ def refusal_10(condition: str, text: str, broker: RabbitBroker) -> DlqError:
     """The same of AMQP 1.0's name and text of an error."""
     first = text.strip().partition("\n")[0]  # Erlang's traces follow
     said = " ".join(for_terminal(part) for part in (first, f"({condition})") if part)
-    kind = _BY_CONDITION.get(condition, ConnectionLost)
-    hint = f"; {_HINTS[403]}" if kind is AccessDenied else ""
-    return kind(f"{place_of(broker)}: {said}{hint}")
+    limited = any(limit in text for limit in _LIMITS)
+    kind = AccessDenied if limited else _BY_CONDITION.get(condition, ConnectionLost)
+    hint = _hint(403, text, broker) if kind is AccessDenied else ""
+    blanks = secrets.blanks(broker) if condition == "amqp:unauthorized-access" and not limited else ""
+    return kind(f"{place_of(broker)}: {said}{hint}{blanks}")
 
 
 def as_our_error(error: BaseException, broker: RabbitBroker) -> DlqError:
@@ -254,6 +282,8 @@ def as_our_error(error: BaseException, broker: RabbitBroker) -> DlqError:
     if isinstance(inner, exceptions.ConnectionClosedByBroker):
         return refusal(inner.reply_code, inner.reply_text, broker)
     where = place_of(broker)
+    if isinstance(error, exceptions.NoFreeChannels):
+        return AccessDenied(f"{where}: the node allows no more channels; {_LIMITS['channel_max']}")
     if isinstance(error, exceptions.ProbableAuthenticationError | exceptions.ProbableAccessDeniedError):
         said = _CLOSED.search(str(error))  # pika keeps the code and the text of the refusal as text only
         if said:

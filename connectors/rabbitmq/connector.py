@@ -1,7 +1,7 @@
 """RabbitMQ: the connector. `consumer` reads, `publisher` sends."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,24 +9,23 @@ import pika
 from pika import spec
 
 from dlq.connectors.base import (
-    NO_CHECKPOINT,
     UNSENT_SECONDS,
-    Checkpoint,
+    Connector,
     Consumption,
     DeadLetterPlace,
     Gauge,
     Inspection,
     Limits,
-    Outgoing,
-    Presence,
+    Proof,
     Publisher,
     Reading,
     ReadRequest,
+    Search,
     SendPreview,
     Target,
 )
 from dlq.connectors.chain import ChainReading
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import LinkLostError, close_on_failure
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
 from dlq.connectors.rabbitmq import limits as rabbitmq_limits
@@ -44,6 +43,7 @@ from dlq.connectors.rabbitmq.connection import (
 from dlq.connectors.rabbitmq.consumer import RabbitReading, is_empty
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import is_pattern
+from dlq.connectors.rabbitmq.queue_effects import harm
 from dlq.connectors.rabbitmq.stream_consumer import StreamReading
 from dlq.connectors.rabbitmq.topology import VirtualHost, lasting, learn_apart, version_of
 from dlq.core.errors import OF_ONE_MEMBER, DlqError, HarmRefused, NotFound, PoisonMessage, UsageError
@@ -57,7 +57,7 @@ _AMQP_1_0 = (4,)
 """Since then every node speaks it."""
 
 
-class RabbitConnector:
+class RabbitConnector(Connector):
     """One virtual host of RabbitMQ, by the contract of `Connector`. Connects when it is asked something."""
 
     window = 1000
@@ -77,7 +77,7 @@ class RabbitConnector:
         return self._with_witness(found) if self._broker.witness else found
 
     def _with_witness(self, found: Inspection) -> Inspection:
-        against = self.obstacles(True)
+        against = self.check_witness()
         if self._broker.witness != AUTO:
             return replace(found, warnings=[*found.warnings, *against])
         said = f"none: {'; '.join(against)}" if against else "left by a replay"
@@ -86,8 +86,11 @@ class RabbitConnector:
     def gauge(self, source: Source) -> Gauge:
         """By a passive declare, with what the management API adds; of a pattern the sum."""
         queue = source.queue or ""
-        names = queue_pattern.resolve(self._broker, queue)[0] if is_pattern(queue) else [queue]
-        return rabbitmq_consumption.gauge(self._broker, names)
+        if not is_pattern(queue):
+            return rabbitmq_consumption.gauge(self._broker, [queue])
+        known = rabbitmq_consumption.list_queues(self._broker)
+        names, _ = queue_pattern.choose(self._broker, queue, known)
+        return rabbitmq_consumption.gauge(self._broker, names, known)
 
     def discover(self) -> list[DeadLetterPlace]:
         """Queues that arguments, policies, bindings or names show to be for dead letters (`discovery`)."""
@@ -134,16 +137,12 @@ class RabbitConnector:
     ) -> RabbitReading | TwoWayReading | StreamReading:
         link = self._link()
         try:
-            return self._reading(link, request, host, since)
+            with close_on_failure(link):
+                return self._reading(link, request, host, since)
         except LinkLostError as error:
-            link.close()
             raise as_our_error(pika.exceptions.StreamLostError(str(error)), self._broker) from error
         except NotFound as error:
-            link.close()
             raise self._with_name_meant(error, request.source) from error
-        except BaseException:
-            link.close()
-            raise
 
     def _with_name_meant(self, error: NotFound, source: Source) -> NotFound:
         if is_pattern(source.queue):
@@ -154,7 +153,10 @@ class RabbitConnector:
         self, link: Link, request: ReadRequest, host: VirtualHost | None, since: float | None
     ) -> RabbitReading | TwoWayReading | StreamReading:
         queue = request.source.queue or ""
-        found = _state(link, queue)
+        try:
+            found = _state(link, queue)
+        except PoisonMessage as error:  # 541, and no letter was asked for yet
+            raise refusal(541, "INTERNAL_ERROR", self._broker) from error
         version = link.server_version
         topology = learn_apart(self._broker, queue, version, host)
         if topology.kind == "stream":
@@ -162,10 +164,9 @@ class RabbitConnector:
                 raise UsageError(f"source {request.source.name}: {queue}: {inspection.NO_DRAIN}")
             notes = inspection.notes_on_stream(version)
             return self._of_stream(link, request, topology.document(), notes)
-        harm_of = inspection.harm_of_copy if request.mode == "copy" else inspection.harm_of_drain
-        harm = harm_of(topology)
-        if harm and not request.force:
-            raise HarmRefused(f"source {request.source.name}: {harm}")
+        against = harm(topology, found.message_count, request.mode)
+        if against and not request.force:
+            raise HarmRefused(f"source {request.source.name}: {against}")
         notes = [
             *inspection.notes_on(topology, request.mode, version, found.consumer_count),
             *topology.notes,
@@ -183,12 +184,9 @@ class RabbitConnector:
         if not request.careful or version_of(link.server_version) < _AMQP_1_0:
             return StreamReading(link, request, topology, notes)
         session = opened(self._broker)
-        try:
+        with close_on_failure(session):
             look = StreamLook(session, request, link.server_version)
             return StreamReading(link, request, topology, notes, look)
-        except BaseException:
-            session.close()
-            raise
 
     def _scanning(
         self, link: Link, request: ReadRequest, depth: int, topology: Mapping[str, Any], notes: Sequence[str]
@@ -197,11 +195,8 @@ class RabbitConnector:
         version = version_of(link.server_version)
         if not request.careful or version < _AMQP_1_0 or not inspection.may_release(topology, version):
             return RabbitReading(link, request, depth, topology, notes)
-        try:
+        with close_on_failure(link):
             session = opened(self._broker)
-        except DlqError:
-            link.close()
-            raise
         return TwoWayReading(link, session, request, depth, topology, notes)
 
     def _proven_depth(self, link: Link, queue: str) -> int:
@@ -265,34 +260,18 @@ class RabbitConnector:
         made_as = rabbitmq_witness.WitnessedPublisher if witness else two_ways
         return made_as(self._broker, plan, window, unsent_seconds=unsent_seconds)
 
-    def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """`find` needs none."""
-        del targets
-        return NO_CHECKPOINT
+    def check_witness(self) -> Sequence[str]:
+        """There is no management API, or no right to leave a witness."""
+        return rabbitmq_witness.check_rights(self._broker)
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
+    def find(self, search: Search) -> Proof:
         """By the witness alone: RabbitMQ cannot be asked what it took."""
-        del before, last  # a clock may have been set since
-        return rabbitmq_witness.find(self._broker, plan, outgoing, since)
-
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """There is no witness, no right to leave one, or no management API, or a node restarted since."""
-        return rabbitmq_witness.obstacles(self._broker, witness, plan, since)
+        return rabbitmq_witness.find(self._broker, search.plan, search.letters)
 
     def forget(self, plan: str, witness: bool = False) -> None:
         """Delete the plan's exchange and its witness queue, if there was one."""
         if witness:
             rabbitmq_witness.forget(self._broker, plan)
-
-    def close(self) -> None:
-        """Nothing to do: readings and publishers hold the connections, and each closes its own."""
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

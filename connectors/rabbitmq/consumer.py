@@ -19,6 +19,7 @@ from pika import spec
 
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.links import LinkLostError
+from dlq.connectors.queue import Silence
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp.table import delivery_count
@@ -28,8 +29,6 @@ from dlq.core.text import for_terminal
 
 IDLE_SECONDS = 3.0
 _FIRST_PREFETCH = 64
-_FEW_DELIVERIES = 10
-"""Where a limit leaves fewer, the first letter is asked for alone: it tells how many are left."""
 _GROWTH = 16
 _SLIDE = 8
 """Prefetches to a window: then sizes are looked at again."""
@@ -128,8 +127,8 @@ class RabbitReading:
             self._finish()
 
     def _scan(self) -> Iterator[Batch]:
-        idle = 0.0
-        while self._received < self._wanted and idle < IDLE_SECONDS:
+        silence = Silence()
+        while self._received < self._wanted and silence.seconds < IDLE_SECONDS:
             if self._received == self._end:
                 self._stop_consuming()
                 if self._request.careful and self._acknowledged < self._received:
@@ -139,13 +138,16 @@ class RabbitReading:
             if self._is_starved():
                 yield from self._waiting()
                 continue
-            before = self._received
-            came = self._link.receive(_WAIT_SECONDS)
+            before, asked = self._received, time.monotonic()
+            self._link.receive(_WAIT_SECONDS)
+            waited = time.monotonic() - asked
             while self._take():
                 if self._is_full():
                     yield self._batch()
-            # A letter may have come with the answer to what was asked before.
-            idle = 0.0 if came or self._received > before else idle + _WAIT_SECONDS
+            if self._received > before:
+                silence.hear()
+            else:
+                silence.wait(waited, self._link.unfinished_bytes)
             if time.monotonic() - self._yielded >= _YIELD_SECONDS:
                 yield self._batch()
         self._stop_consuming()
@@ -228,10 +230,8 @@ class RabbitReading:
         rest = self._wanted - self._received
         if self._request.careful:
             return 1
-        if not self._received:
-            return (
-                1 if (self._last_but_one or _FEW_DELIVERIES) < _FEW_DELIVERIES else min(_FIRST_PREFETCH, rest)
-            )
+        if not self._received:  # where a limit counts, the first letter tells how many deliveries are left
+            return min(_FIRST_PREFETCH if self._last_but_one is None else 1, rest)
         fitting = _MOST_BYTES // max(1, self._size // self._received)
         return max(1, min(fitting, _MOST_LETTERS, self._prefetch * _GROWTH, rest))
 

@@ -1,5 +1,6 @@
 """Who receives what is published to a target: RabbitMQ's bindings, read from the management API."""
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,9 @@ from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
 
+_SECONDS = 120.0
+"""For all questions: exchanges may lead to exchanges without end."""
+
 
 def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
     """See `Connector.consumers`. Raises ManagementError; without `management_url` nothing is proven."""
@@ -15,14 +19,16 @@ def consumers_of(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Tar
         return {}
     management = Management(broker)
     try:
-        found = {target: _queues(management, *address_of(target)) for target in targets}
+        until = time.monotonic() + _SECONDS
+        found = {target: _queues(management, until, *address_of(target)) for target in targets}
     finally:
         management.close()
     return {target: sorted(queues) for target, queues in found.items() if queues is not None}
 
 
-def _queues(management: Management, exchange: str, key: str) -> set[str] | None:
-    """All queues that one message reaches; None where an exchange's type does not say."""
+def _queues(management: Management, until: float, exchange: str, key: str) -> set[str] | None:
+    """All queues that one message reaches; None where an exchange's type does not say, or the way does not
+    come to an end `until` then."""
     queues: set[str] = set()
     scanned: set[str] = set()
     exchanges = [exchange]
@@ -30,6 +36,8 @@ def _queues(management: Management, exchange: str, key: str) -> set[str] | None:
         name = exchanges.pop()
         if name in scanned:
             continue
+        if time.monotonic() > until:
+            return None
         scanned.add(name)
         if name == "":
             queues |= {key} if management.get("queues", management.vhost, key) else set()

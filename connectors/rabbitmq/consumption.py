@@ -17,12 +17,18 @@ from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.republishing import address_of
+from dlq.connectors.web import whole
 from dlq.core.errors import NotFound
 from dlq.core.text import for_terminal
 
 _NOT_FOUND = 404
 _INTERVAL = 5.0
 """Seconds between statistics where nothing else is configured (collect_statistics_interval)."""
+_SERVING = ("running", "idle", "flow")
+"""States of a queue; in others (down, minority) the node answers for it, and says 0."""
+_FEW = 20
+"""Queues that are asked for one by one; more by one list of all."""
+_COLUMNS = "name,type,state,messages,message_bytes,message_stats,head_message_timestamp,exclusive,auto_delete"
 _DONE = ("ack", "deliver_no_ack", "get_no_ack")
 
 
@@ -37,18 +43,38 @@ def consumption(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Targ
     return {target: queues for target, queues in found.items() if queues}
 
 
-def gauge(broker: RabbitBroker, names: Sequence[str]) -> Gauge:
-    """How many letters these queues have. Raises NotFound when one is not there."""
-    shown, trouble = told(broker, names)
+def list_queues(broker: RabbitBroker) -> Mapping[str, Mapping[str, Any]]:
+    """All queues as the management API shows them. Raises ManagementError."""
+    with closing(Management(broker)) as management:
+        found = management.get_all("queues", management.vhost, columns=_COLUMNS)
+        return {str(queue.get("name")): queue for queue in found}
+
+
+def gauge(
+    broker: RabbitBroker, names: Sequence[str], known: Mapping[str, Mapping[str, Any]] | None = None
+) -> Gauge:
+    """How many letters these queues have; `known`: as they are `listed`. Raises NotFound when one is not
+    there.
+
+    A quorum queue without a leader seems to be empty; there nobody's absence is proven either.
+    """
+    shown, trouble = told(broker, names) if known is None else ({one: known[one] for one in names}, "")
     with open_connection(broker) as connection:
         found = list(_declared(connection, names, _acknowledged(shown)))
     if len(found) < len(names):
         gone = sorted(set(names) - {one.receiver for one in found})
         raise NotFound(for_terminal(f"{broker.name}: there is no queue {', '.join(gone)}"))
     filled = [shown.get(one.receiver, {}).get("head_message_timestamp") for one in found if one.waiting]
-    oldest = [moment * 1_000_000 for moment in filled if isinstance(moment, int)]
-    known = oldest if len(oldest) == len(filled) else []
-    return gauge_of(found, known)._replace(note=trouble)
+    moments = [moment * 1_000_000 for moment in map(whole, filled) if moment is not None]
+    oldest = moments if len(moments) == len(filled) else []
+    away = {
+        name: queue["state"] for name, queue in shown.items() if queue.get("state", "idle") not in _SERVING
+    }
+    if silent := [one.receiver for one in found if one.receiver in away and not one.waiting]:
+        said = ", ".join(f"{name} is {away[name]}" for name in silent)
+        note = for_terminal(f"{said}: what lies there is not known")
+        return gauge_of(found, oldest)._replace(depth=None, consumers=None, note=note)
+    return gauge_of(found, oldest)._replace(note=trouble)
 
 
 def missing(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, str]:
@@ -101,9 +127,13 @@ def told(broker: RabbitBroker, names: Iterable[str]) -> tuple[Mapping[str, Mappi
     """The queues as the management API shows them; none, and why, where it does not answer."""
     if not broker.management_url:
         return {}, ""
+    wanted = set(names)
     with closing(Management(broker)) as management:
         try:
-            return {name: management.get("queues", management.vhost, name) or {} for name in names}, ""
+            if len(wanted) <= _FEW:
+                return {name: management.get("queues", management.vhost, name) or {} for name in wanted}, ""
+            shown = list_queues(broker)
+            return {name: shown.get(name, {}) for name in wanted}, ""
         except ManagementError as error:
             return {}, str(error)
 
@@ -113,4 +143,4 @@ def _acknowledged(told: Mapping[str, Mapping[str, Any]]) -> Mapping[str, int]:
     counts = {
         name: mapping(queue.get("message_stats")) for name, queue in told.items() if "messages" in queue
     }
-    return {name: sum(int(count.get(done, 0)) for done in _DONE) for name, count in counts.items()}
+    return {name: sum(whole(count.get(done)) or 0 for done in _DONE) for name, count in counts.items()}

@@ -8,10 +8,12 @@ from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
 from dlq.connectors.rabbitmq.topology import alternate_exchanges
+from dlq.connectors.web import whole
 from dlq.core.errors import Unreachable, UsageError
 from dlq.core.suggestions import suggest
 
 Queue = Mapping[str, Any]
+_Ways = Mapping[str, set[str]]
 _NONE: Mapping[str, str] = {}
 
 _NAMED = re.compile(
@@ -19,6 +21,8 @@ _NAMED = re.compile(
     r" | parked | parking | parking[._-]?lot | quarantine | unrout(?:ed|able) | skipped ) (?: $|[._-] )",
     re.IGNORECASE | re.VERBOSE,
 )
+_HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+"""Where words of camelCase meet."""
 _COLUMNS = "name,type,arguments,effective_policy_definition,messages,consumers,head_message_timestamp"
 
 
@@ -64,16 +68,16 @@ def places(
     for queue in sorted(queues, key=lambda queue: str(queue.get("name"))):
         name = str(queue.get("name"))
         because = fed.get(name, "its name says so")
-        if queue.get("type") != "stream" and (name in fed or _NAMED.search(name)):
-            oldest = queue.get("head_message_timestamp")
+        if queue.get("type") != "stream" and (name in fed or _NAMED.search(_HUMPS.sub(".", name))):
+            oldest = whole(queue.get("head_message_timestamp"))
             yield DeadLetterPlace(
                 name,
                 {"queue": name},
                 str(queue.get("type", "classic")),
                 because,
-                queue.get("messages"),
-                queue.get("consumers"),
-                oldest * 1_000_000 if isinstance(oldest, int) else None,
+                whole(queue.get("messages")),
+                whole(queue.get("consumers")),
+                None if oldest is None else oldest * 1_000_000,
             )
 
 
@@ -82,33 +86,36 @@ def _fed(
 ) -> dict[str, str]:
     """A queue -> why letters come to it: bound to a dead-letter exchange by any key, or named by a routing
     key of the default exchange; or behind an alternate exchange."""
-    bound = _queues_behind(bindings)
+    direct, onward = _ways(bindings)
+    seen: set[str] = set()
     fed: dict[str, str] = {}
     for queue in queues:
         exchange, key = (_setting(queue, f"dead-letter-{name}") for name in ("exchange", "routing-key"))
         if exchange is not None:
-            targets = bound.get(exchange, ()) if exchange else [key or ""]
+            targets = _reached(exchange, direct, onward, seen) if exchange else [key or ""]
             for target in targets:
                 fed.setdefault(target, f"dead letters of {queue.get('name')} go there")
     for alternate, exchange in alternates.items():
-        for target in bound.get(alternate, ()):
+        for target in _reached(alternate, direct, onward, seen):
             fed.setdefault(target, f"what {exchange} cannot route goes there")
     return fed
 
 
-def _queues_behind(bindings: Sequence[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Exchange -> the queues that it leads to, also by other exchanges."""
+def _ways(bindings: Sequence[Mapping[str, Any]]) -> tuple[_Ways, _Ways]:
+    """Exchange -> the queues that are bound to it, the exchanges that are."""
     direct: dict[str, set[str]] = {}
     onward: dict[str, set[str]] = {}
     for binding in bindings:
         if source := binding.get("source"):
             to = direct if binding.get("destination_type") == "queue" else onward
             to.setdefault(str(source), set()).add(str(binding.get("destination")))
-    return {exchange: _reached(exchange, direct, onward) for exchange in {*direct, *onward}}
+    return direct, onward
 
 
-def _reached(exchange: str, direct: Mapping[str, set[str]], onward: Mapping[str, set[str]]) -> set[str]:
-    seen, ahead, queues = set[str](), {exchange}, set[str]()
+def _reached(exchange: str, direct: _Ways, onward: _Ways, seen: set[str]) -> set[str]:
+    """The queues that it leads to, also by other exchanges, but those that were `seen` before: a host may
+    have very many, one behind another."""
+    ahead, queues = {exchange} - seen, set[str]()
     while ahead:
         one = ahead.pop()
         seen.add(one)

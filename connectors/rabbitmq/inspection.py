@@ -4,9 +4,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dlq.connectors.base import Inspection
-from dlq.connectors.rabbitmq.connection import may, open_connection
+import pika
+
+from dlq.connectors.base import Inspection, Mode
+from dlq.connectors.rabbitmq.connection import may, one_channel, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.queue_effects import SINGLE_ACTIVE, effects, harm
 from dlq.connectors.rabbitmq.topology import Topology, VirtualHost, lasting, learn, version_of
 from dlq.core.units import human_bytes, human_seconds
 
@@ -15,22 +18,6 @@ _ORDER = {
     "classic": "they keep their place",
     "quorum": "they go to the back of the queue, behind letters that came later",
 }
-_UNKNOWN = (
-    "the queue's type is not known, and on a quorum queue looking counts as a delivery, which can remove "
-    "letters; set management_url, use --mode drain, or insist with --force"
-)
-_LIMITED = (
-    "a quorum queue counts deliveries and removes a letter after {limit}: a copy that is cut off counts for "
-    "every letter that it holds; use --mode drain, or insist with --force"
-)
-_PERHAPS_LIMITED = (
-    "this quorum queue may have a delivery limit by policy, and looking counts as a delivery; "
-    "set management_url so that dlq can see it, use --mode drain, or insist with --force"
-)
-_NO_ROOM = (
-    "its delivery limit of {limit} leaves no room: whatever interrupts a drain (a kill, a lost connection) "
-    "kills the letters that it holds; raise the limit by a policy first, or insist with --force"
-)
 _UNREADABLE = "the user may not read this queue: no pull is possible"
 _HELD = "a consumer has this queue for itself alone: no pull gets a letter while it is there"
 NO_DRAIN = "this is a stream, from which nothing can be taken: --mode copy reads what is new each time"
@@ -52,24 +39,6 @@ _ENOUGH_DELIVERIES = 10
 """A limit that leaves room for some more."""
 
 
-def harm_of_copy(topology: Topology) -> str | None:
-    """Why looking at the queue may kill letters; None: it cannot."""
-    if topology.kind is None:
-        return _UNKNOWN
-    if topology.delivery_limit is not None:
-        return _LIMITED.format(limit=topology.delivery_limit)
-    if topology.kind == "quorum" and not topology.policies_known:
-        return _PERHAPS_LIMITED
-    return None
-
-
-def harm_of_drain(topology: Topology) -> str | None:
-    """Why a drain that is interrupted may kill letters at once; None: there is room for failures."""
-    if topology.kind == "quorum" and topology.delivery_limit is not None and topology.delivery_limit < 2:
-        return _NO_ROOM.format(limit=topology.delivery_limit)
-    return None
-
-
 def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
     """Whether all letters of a queue (`Topology.document`) may be taken and given back without harm."""
     if version >= _COUNTS_FAILURES_ALONE or topology.get("queue_type") == "classic":
@@ -78,7 +47,7 @@ def may_release(topology: Mapping[str, Any], version: tuple[int, ...]) -> bool:
     return limit >= _ENOUGH_DELIVERIES if isinstance(limit, int) else bool(topology.get("policies_known"))
 
 
-def change_by_copy(topology: Topology, version: str) -> str:
+def _change_by_copy(topology: Topology, version: str) -> str:
     """What a copy changes in the queue, in one sentence."""
     if topology.kind == "stream":
         return "nothing"
@@ -103,38 +72,65 @@ def notes_on_stream(version: str) -> list[str]:
 
 def notes_on(topology: Topology, mode: str, version: str, consumers: int) -> list[str]:
     """Sentences for the user of a pull."""
-    notes = [change_by_copy(topology, version)] if mode == "copy" else []
+    notes = [_change_by_copy(topology, version)] if mode == "copy" else []
     if consumers:
         notes.append(f"{_consumers(consumers)} letters from this queue too")
     if topology.setting("single-active-consumer"):
-        notes.append("the queue has a single active consumer; while another one is active, nothing comes")
-    return notes
+        notes.append(SINGLE_ACTIVE)
+    return [*notes, *_hidden(topology)]
+
+
+def _hidden(topology: Topology) -> list[str]:
+    """Letters that no consumer gets for now."""
+    return [f"{topology.delayed} letters more were given back and are hidden for a while (delayed-retry)"] * (
+        topology.delayed > 0
+    )
 
 
 def _consumers(number: int) -> str:
     return "1 other consumer takes" if number == 1 else f"{number} other consumers take"
 
 
-def inspect(
-    broker: RabbitBroker, queue: str, host: VirtualHost | None = None, since: float | None = None
-) -> Inspection:
-    """Look at a queue without taking a message. Where it is one of many, `host` is known and the look
-    began at `since`. Raises BrokerError when the queue is not there."""
+def inspect(broker: RabbitBroker, queue: str) -> Inspection:
+    """Look at a queue without taking a message. Raises BrokerError when the queue is not there."""
     with open_connection(broker) as connection:
+        return Look(broker, connection).inspect(queue)
+
+
+class Look:
+    """A look at several queues by one connection, which an error may end. `host` is what is known of all of
+    them, and `since` when the first look began."""
+
+    def __init__(
+        self,
+        broker: RabbitBroker,
+        connection: pika.BlockingConnection,
+        host: VirtualHost | None = None,
+        since: float | None = None,
+    ) -> None:
+        self._broker, self._connection, self._host, self._since = broker, connection, host, since
+        self._may_write: bool | None = None
+
+    def inspect(self, queue: str) -> Inspection:
+        """See `inspect`. Raises what pika raises."""
+        connection = self._connection
         version = str(connection._impl.server_properties["version"])
-        declared = connection.channel().queue_declare(queue, passive=True).method
-        topology = learn(broker, queue, version, connection.channel, host)
+        with one_channel(connection) as channel:
+            declared = channel.queue_declare(queue, passive=True).method
+        topology = learn(self._broker, queue, version, connection.channel, self._host)
         depth = declared.message_count
         if topology.kind == "quorum":
-            channel = connection.channel()
-            depth = lasting(
-                lambda: int(channel.queue_declare(queue, passive=True).method.message_count), since
-            )
+            with one_channel(connection) as channel:
+                depth = lasting(
+                    lambda: int(channel.queue_declare(queue, passive=True).method.message_count), self._since
+                )
+        if self._may_write is None:
+            self._may_write = may(connection.channel, _try_to_write)
         rights = {
             "read": may(connection.channel, _try_to_read(queue)),
-            "write to the default exchange": may(connection.channel, _try_to_write),
+            "write to the default exchange": self._may_write,
         }
-    return _inspection(topology, version, depth, declared.consumer_count, rights)
+        return _inspection(topology, version, depth, declared.consumer_count, rights)
 
 
 def _inspection(
@@ -157,21 +153,26 @@ def _inspection(
         version=version,
         depth=depth,
         facts={name: value for name, value in facts.items() if value is not None},
-        changes={"copy": change_by_copy(topology, version), "drain": _DRAIN},
-        harm=_harm(topology, rights),
-        warnings=[*_warnings(topology, version, depth, consumers, rights), *topology.notes],
+        changes={"copy": _change_by_copy(topology, version), "drain": _DRAIN},
+        harm=_harm(topology, depth, rights),
+        warnings=[
+            *_warnings(topology, version, depth, consumers, rights),
+            *effects(topology, depth, "drain", harms=False),
+            *_hidden(topology),
+            *topology.notes,
+        ],
     )
 
 
-def _harm(topology: Topology, rights: Mapping[str, bool]) -> dict[str, str]:
+def _harm(topology: Topology, depth: int, rights: Mapping[str, bool]) -> dict[str, str]:
     if not rights["read"]:
         return dict.fromkeys(("copy", "drain"), _UNREADABLE)
     if topology.held:
         return dict.fromkeys(("copy", "drain"), _HELD)
     if topology.kind == "stream":
         return {"drain": NO_DRAIN}
-    found = {"copy": harm_of_copy(topology), "drain": harm_of_drain(topology)}
-    return {mode: harm for mode, harm in found.items() if harm}
+    modes: tuple[Mode, ...] = ("copy", "drain")
+    return {mode: why for mode in modes if (why := harm(topology, depth, mode))}
 
 
 def _retention(topology: Topology) -> dict[str, Any]:
@@ -193,15 +194,11 @@ def _milliseconds(value: Any) -> str | None:
 def _warnings(
     topology: Topology, version: str, depth: int, consumers: int, rights: Mapping[str, bool]
 ) -> list[str]:
-    ttl, expires = topology.setting("message-ttl"), topology.setting("expires")
     length = topology.setting("max-length")
     onward = "are dead-lettered again" if topology.setting("dead-letter-exchange") is not None else "vanish"
     found = {
         "set management_url to see policies, bindings and other queues' limits": not topology.policies_known
         and not topology.notes,
-        f"letters older than {_milliseconds(ttl)} {onward}: pull in time": ttl is not None,
-        f"the queue itself goes, with its letters, when unused for {_milliseconds(expires)}": expires
-        is not None,
         f"the queue holds {depth} of at most {length} letters; beyond that the oldest {onward}": isinstance(
             length, int
         )

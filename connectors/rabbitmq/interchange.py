@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from dlq.connectors.interchange.format import body_of
 from dlq.connectors.interchange.values import Texts, count_of, integer
+from dlq.connectors.rabbitmq.amqp.blocks import typed_block
 from dlq.connectors.rabbitmq.amqp.fields import instant
 from dlq.connectors.rabbitmq.x_death import deaths, rejections
 from dlq.core.clock import from_iso
+from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 
@@ -33,9 +36,9 @@ def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> d
     given = document.get("headers", {})
     # An AMQP 1.0 client sees the same history under another name.
     history = deaths(given.get("x-death")) or deaths(given.get("x-opt-deaths"))
-    return {
+    found = {
         **death_columns(history, headers),
-        "message_id": properties.get("message_id"),
+        "message_id": logged_id(properties.get("message_id"), headers, body_of(document)),
         "correlation_id": properties.get("correlation_id"),
         "content_type": properties.get("content_type"),
         "content_encoding": properties.get("content_encoding"),
@@ -44,6 +47,8 @@ def columns(document: Mapping[str, Any], headers: Texts, properties: Texts) -> d
         "persistent": None if mode is None else mode == "2",
         "flags": FLAG_AMQP10_BODY if properties.get("type") == "amqp-1.0" else None,
     }
+    own = {"message_id": document["message_id"]} if isinstance(document.get("message_id"), str) else {}
+    return {**found, "raw_properties": typed_block(given, {**own, **properties})}
 
 
 def _instant(text: str | None) -> int | None:

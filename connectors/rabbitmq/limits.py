@@ -11,6 +11,7 @@ from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.consumption import receivers, told
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.topology import VirtualHost, known_host, learn_apart
+from dlq.connectors.web import whole
 from dlq.core.text import for_terminal
 
 _LOCKED = 405
@@ -28,8 +29,9 @@ def limits(broker: RabbitBroker, targets: Sequence[Target]) -> Mapping[Target, L
     reached = receivers(broker, targets)
     names = {name for queues in reached.values() for name in queues}
     shown = told(broker, names)[0]
+    exclusive = {name for name in names if shown.get(name, {}).get("exclusive")}
     with open_connection(broker) as connection:
-        depths = dict(_depths(connection, names))
+        depths = {**dict.fromkeys(exclusive), **dict(_depths(connection, names - exclusive))}
     host = known_host(broker)
     known = {name: _of_queue(broker, name, depths[name], shown.get(name, {}), host) for name in sorted(names)}
     return {target: least([known[name] for name in queues]) for target, queues in reached.items()}
@@ -61,10 +63,10 @@ def _of_queue(
     most, size = found.setting("max-length"), found.setting("max-length-bytes")
     if overflow not in _BEYOND or not (isinstance(most, int) or isinstance(size, int)):
         return Limits()
-    holds = max(depth or 0, int(shown.get("messages", 0)))
+    holds = max(depth or 0, whole(shown.get("messages")) or 0)
     is_told = "message_bytes" in shown and shown.get("messages") == holds
     # The statistics are late, or nobody tells: how much what lies there fills is not known.
-    filled = int(shown["message_bytes"]) if is_told else size if holds else 0
+    filled = whole(shown["message_bytes"]) if is_told else size if holds else 0
     takes = [f"{most:,} letters"] if isinstance(most, int) else []
     takes += [f"{size:,} bytes"] if isinstance(size, int) else []
     return Limits(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from dlq.connectors.credentials import blanks
 from dlq.connectors.rabbitmq.connection import parameters
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.web import NoAnswerError, Site, document
@@ -25,7 +26,7 @@ class Management:
 
     def __init__(self, broker: RabbitBroker) -> None:
         """Raises ConfigError when the URL is wrong; connects only when asked something."""
-        self._place = f"brokers.{broker.name}.management_url"
+        self._broker, self._place = broker, f"brokers.{broker.name}.management_url"
         url = broker.management_url or ""
         self._site = Site(broker, self._place, url, _PORTS, "https://rabbit.example:15671")
         choice = parameters(broker)[0]
@@ -33,6 +34,8 @@ class Management:
         self._headers = {"Authorization": "Basic " + base64.b64encode(login).decode()}
         self._prefix = urlsplit(url).path.rstrip("/")
         self.vhost = str(choice.virtual_host)
+        self.told_at: int | None = None
+        """When the last answer was given, in milliseconds since the epoch by the clock of who gave it."""
 
     def get(self, *path: str) -> Mapping[str, Any] | None:
         """The object at /api/path, each part quoted; None where there is nothing. Raises ManagementError."""
@@ -53,11 +56,13 @@ class Management:
         if query:
             address += "?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in query.items())
         try:
-            answer = self._site.ask("GET", address, self._headers)
+            answer = self._site.ask("GET", address, self._headers, slow=bool(query))
+            self.told_at = None if answer.date is None else int(answer.date.timestamp() * 1000)
             if answer.status == 404:
                 return None
             if answer.status == 401:
-                raise NoAnswerError(f"HTTP 401 {answer.reason}; {_UNAUTHORIZED}")
+                hint = f"{_UNAUTHORIZED}{blanks(self._broker)}"
+                raise NoAnswerError(f"HTTP 401 {answer.reason}; {hint}")
             if answer.status != 200:
                 raise NoAnswerError(f"HTTP {answer.status} {answer.reason}")
             return document(answer.content)

@@ -6,20 +6,21 @@ What an answer means here:
     return, then ack       no queue is bound for it                      returned
     nack                   its queue is full, and rejects what comes     refused
                            its queue failed, or nobody knows why         in_doubt
-    channel closed         the message that the text names was refused, and the broker ignored all
+    channel or connection  alone in flight: by the reply code            refused, in_doubt
+    closed                 else the message that the text names was refused, and the broker ignored all
                            after it; of those before it nothing is known in_doubt
     silence, a lost socket nothing is known of those in flight           in_doubt
 """
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
 from pika import spec
 
-from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target
 from dlq.connectors.links import LinkLostError
 from dlq.connectors.rabbitmq.amqp.confirms import Confirms, Open, message
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
@@ -27,20 +28,20 @@ from dlq.connectors.rabbitmq.connection import as_our_error, named, place_of, re
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.republishing import CAUTIOUS_BODY, address_of, block_to_send
 from dlq.connectors.rabbitmq.topology import is_down, rejects_when_full
-from dlq.core.errors import ConnectionLost, DlqError
+from dlq.connectors.sending import WindowedPublisher
+from dlq.core.errors import AccessDenied, ConnectionLost
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
-"""The header of a replay by which its return is known."""
-
 _UNSENT_BYTES = 256 * 1024
-_FILL_SECONDS = 0.005
-_PATIENCE = 0.2
 _NO_QUEUE = "returned by the broker: no queue is bound for it (NO_ROUTE)"
 _FULL = "refused by the broker (nack): its queue is full and rejects what comes"
 _FAILED = "nacked by the broker: its queue failed, so it may have been stored"
+_UNROUTED = {403, 404, 406, 501, 502, 503, 505}
+"""Reply codes of what a broker finds before it routes a message: of a channel, that it may not go there, or
+claims or weighs what it must not; of a connection, that it cannot be read. Any other may come after that."""
+_UNREADABLE = range(501, 506)
 _NEVER_READ = "not taken by the broker: it had closed the channel over an earlier letter"
-_UNKNOWN = "the broker's answer never came"
 _OFFENDER = re.compile(
     r"(?:(?:no|internal|access to) |access to topic '(?P<key>.*)' in )exchange '(?P<exchange>.*)' in vhost "
 )
@@ -53,12 +54,15 @@ def connection_name(plan: str) -> str:
     return f"dlq replay {plan}"
 
 
-class RabbitPublisher:
+class RabbitPublisher(WindowedPublisher):
     """See `dlq.connectors.base.Publisher`. `route` says where a target is published to.
 
     An alarm of the broker's (`blocked_seconds`) or its silence (`silent_seconds`) is waited for, then
     the socket is cut: the broker may still take what is in flight, so it is in doubt.
     """
+
+    heavy_bytes = CAUTIOUS_BODY
+    silent_seconds = 60.0
 
     def __init__(
         self,
@@ -67,21 +71,16 @@ class RabbitPublisher:
         window: int,
         route: Callable[[Target], tuple[str, str]] = address_of,
         blocked_seconds: float = 30.0,
-        silent_seconds: float = 60.0,
         unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connect; raises BrokerError. `unsent_seconds`: see `Connector.publisher`."""
-        self._broker, self._window, self._route = broker, window, route
-        self._blocked_seconds, self._silent_seconds = blocked_seconds, silent_seconds
-        self._link = self._connected(plan, unsent_seconds)
+        super().__init__(window, place_of(broker))
+        self._broker, self._route, self._blocked_seconds = broker, route, blocked_seconds
+        self._connected_anew = partial(self._connected, plan, unsent_seconds)
+        self._link = self._connected_anew()
         self._confirms = Confirms()
-        self._answers: list[Sent] = []
-        self._large: Outgoing | None = None
-        self._alone = False
-        self._over = False
         self._blocked: str | None = None
-        self._waiting_since = 0.0
-        self._failure: DlqError | None = None
+        self._blocked_since = 0.0
         self._is_down = cache(partial(is_down, broker))
         self._rejects_when_full = cache(partial(rejects_when_full, broker))
         self._failed_queue: str | None = None
@@ -93,78 +92,45 @@ class RabbitPublisher:
             _confirming(link)
         except (OSError, LinkLostError) as error:
             raise as_our_error(error, self._broker) from error
+        link.writing = self.announce
         return link
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """See `Publisher.publish`. Raises ConnectionLost, or what made the broker close the channel."""
-        if self._failure is not None:
-            raise self._failure
-        self._over, self._link.writing = False, writing
-        while not self._over or self._confirms or self._large:
-            self._take(outgoing)
-            self._turn()
-            answers, self._answers = self._answers, []
-            yield from answers
-            if self._failure is not None:
-                raise self._failure
-
-    def _take(self, outgoing: Iterator[Outgoing]) -> None:
-        """Fill the window. A letter that might be too large is sent when no other is in flight."""
-        until = time.monotonic() + _FILL_SECONDS
-        while self._has_room() and time.monotonic() < until:
-            if self._large is not None:
-                large, self._large, self._alone = self._large, None, True
-                self._give(large)
-            elif (letter := next(outgoing, None)) is None:
-                self._over = True
-            elif letter.record.body_size > CAUTIOUS_BODY:
-                self._large = letter
-            else:
-                self._give(letter)
-
-    def _has_room(self) -> bool:
-        if self._blocked is not None or self._alone:
-            return False
-        if self._over or self._large is not None:
-            return self._large is not None and not self._confirms
-        return len(self._confirms) < self._window and self._link.unsent < _UNSENT_BYTES
-
-    def _give(self, letter: Outgoing) -> None:
+    def put(self, letter: Outgoing) -> None:
+        """Into the outbox. A letter is refused where the broker denies the way to its target, and not where
+        that cannot be made at the moment."""
         try:
             exchange, routing_key = self._route(letter.target)
             block = block_to_send(letter.record, letter.provenance, letter.keep_headers)
             frames = message(exchange, routing_key, block, letter.record.body, self._link.frame_max)
         except ValueError as error:
-            self._alone = False
-            self._answers.append(Sent(letter.number, "refused", f"it cannot be encoded: {error}"))
-            return
-        except DlqError as error:
-            self._answers.append(Sent(letter.number, "refused", "never sent: no way to its target"))
-            self._fail(error)
-            return
-        if not self._confirms:
-            self._waiting_since = time.monotonic()
+            raise ValueError(f"it cannot be encoded: {error}") from error
+        except AccessDenied as error:
+            self.answers.append(Sent(letter.number, "refused", f"never sent: {error}"))
+            raise
         queue = letter.target.name if letter.target.kind == "queue" else ""
         self._confirms.sent(
             Open(letter.number, letter.provenance.get(REPLAY_ID, ""), exchange, queue, routing_key)
         )
         self._link.put(frames, letter.number)
 
-    def _turn(self) -> None:
-        at_once = self._answers or self._has_room()
-        try:
-            self._link.turn(0.0 if at_once else _PATIENCE, writing=self._blocked is None)
-            self._take_returns()
-            for method in self._link.take_methods():
-                _HANDLERS.get(type(method), _ignore)(self, method)
-        except LinkLostError as error:
-            self._fail(ConnectionLost(f"{place_of(self._broker)}: the connection ended: {error}"))
-        except DlqError as error:
-            self._fail(error)
+    def has_room(self) -> bool:
+        """None while an alarm blocks us, or while the socket takes less than we give."""
+        return self._blocked is None and self._link.unsent < _UNSENT_BYTES
+
+    def poll(self, wait: float) -> None:
+        """Write and read what the socket takes and has."""
+        self._link.turn(wait, writing=self._blocked is None)
+        self._take_returns()
+        confirms = self._confirms
+        for method in self._link.take_methods():
+            if self._confirms is not confirms:
+                break  # what came behind the end of that channel or connection
+            _HANDLERS.get(type(method), _ignore)(self, method)
         if self._failed_queue is not None:
             failed = f"a queue failed: {self._failed_queue}; is the node that it lies on up?"
-            self._fail(ConnectionLost(f"{place_of(self._broker)}: {failed}"))
-        self._look_at_the_clock()
+            raise ConnectionLost(f"{self._place}: {failed}")
+        if self._blocked is not None:
+            self._look_at_the_alarm(self._blocked)
 
     def _take_returns(self) -> None:
         """Only returns carry content here; it is complete before the answer to its message comes."""
@@ -172,89 +138,86 @@ class RabbitPublisher:
             self._confirms.returned(delivery.block, REPLAY_ID)
 
     def _on_ack(self, method: Any) -> None:
-        self._waiting_since = time.monotonic()
-        self._alone = False
-        for entry, returned in self._confirms.answered(method.delivery_tag, method.multiple):
+        for entry, returned in self._answered(method):
             if not returned:
-                self._answers.append(Sent(entry.number, "confirmed"))
+                self.answers.append(Sent(entry.number, "confirmed"))
                 continue
-            self._answers.append(Sent(entry.number, "returned", _NO_QUEUE))
+            self.answers.append(Sent(entry.number, "returned", _NO_QUEUE))
             if self._is_down(entry.queue):
                 self._failed_queue = for_terminal(entry.queue)
 
+    def _answered(self, method: Any) -> list[tuple[Open, bool]]:
+        return self._confirms.answered(method.delivery_tag, method.multiple, self._link.waiting)
+
     def _on_nack(self, method: Any) -> None:
-        self._waiting_since = time.monotonic()
-        self._alone = False
-        for entry, _ in self._confirms.answered(method.delivery_tag, method.multiple):
+        for entry, _ in self._answered(method):
             if self._rejects_when_full(entry.queue):
-                self._answers.append(Sent(entry.number, "refused", _FULL))
+                self.answers.append(Sent(entry.number, "refused", _FULL))
                 continue
-            self._answers.append(Sent(entry.number, "in_doubt", _FAILED))
+            self.answers.append(Sent(entry.number, "in_doubt", _FAILED))
             self._failed_queue = for_terminal(entry.queue) or "one that its exchange leads to"
 
     def _on_blocked(self, method: Any) -> None:
+        """Said again, it is the same alarm."""
+        if self._blocked is None:
+            self._blocked_since = time.monotonic()
         self._blocked = for_terminal(str(method.reason))
-        self._waiting_since = time.monotonic()
 
     def _on_unblocked(self, _method: Any) -> None:
         self._blocked = None
-        self._waiting_since = time.monotonic()
 
     def _on_connection_close(self, method: Any) -> None:
-        self._fail(refusal(method.reply_code, str(method.reply_text), self._broker))
+        """What it closes for is one letter's doing where no other is in flight."""
+        if len(self.in_flight) == 1 and method.reply_code in _UNREADABLE:
+            self._give_up_the_only(method)
+            self._link.cut()
+            self._link, self._confirms = self._connected_anew(), Confirms()
+            return
+        raise refusal(method.reply_code, str(method.reply_text), self._broker)
 
     def _on_channel_close(self, method: Any) -> None:
         text = for_terminal(str(method.reply_text))
-        if self._alone:
-            self._answers += [Sent(entry.number, "refused", text) for entry in self._confirms.give_up()]
+        if self.is_alone():
+            self._give_up_the_only(method)
             self._open_again()
             return
         found = _OFFENDER.search(str(method.reply_text))
         ignored = False
         for entry in self._confirms.give_up():
             if ignored:
-                self._answers.append(Sent(entry.number, "refused", _NEVER_READ))
+                self.answers.append(Sent(entry.number, "refused", _NEVER_READ))
             else:
                 ignored = found is not None and _is_meant(entry, found)
-                self._answers.append(Sent(entry.number, "refused" if ignored else "in_doubt", text))
-        self._fail(refusal(method.reply_code, str(method.reply_text), self._broker))
+                self.answers.append(Sent(entry.number, "refused" if ignored else "in_doubt", text))
+        raise refusal(method.reply_code, str(method.reply_text), self._broker)
+
+    def _give_up_the_only(self, method: Any) -> None:
+        outcome: Outcome = "refused" if method.reply_code in _UNROUTED else "in_doubt"
+        text = for_terminal(str(method.reply_text))
+        self.answers += [Sent(entry.number, outcome, text) for entry in self._confirms.give_up()]
 
     def _open_again(self) -> None:
         """Delivery tags count from 1 on the new channel."""
-        self._alone = False
         self._link.stop()
         self._link.send(spec.Channel.CloseOk())
         self._link.open_channel()
         _confirming(self._link)
         self._confirms = Confirms()
 
-    def _look_at_the_clock(self) -> None:
-        waited = time.monotonic() - self._waiting_since
-        where = place_of(self._broker)
-        if self._blocked is not None and waited > self._blocked_seconds:
-            self._fail(
-                ConnectionLost(
-                    f"{where}: an alarm of the broker's ({self._blocked}) blocks publishers for more than "
-                    f"{self._blocked_seconds:.0f} s; free memory or disk there, then apply again"
-                )
+    def _look_at_the_alarm(self, alarm: str) -> None:
+        if time.monotonic() - self._blocked_since > self._blocked_seconds:
+            raise ConnectionLost(
+                f"{self._place}: an alarm of the broker's ({alarm}) blocks publishers for more than "
+                f"{self._blocked_seconds:.0f} s; free memory or disk there, then apply again"
             )
-        elif self._blocked is None and self._confirms and waited > self._silent_seconds:
-            self._fail(ConnectionLost(f"{where}: no answer to {len(self._confirms)} letters in flight"))
 
-    def _fail(self, failure: DlqError) -> None:
-        """Nothing more is known of what is in flight; a letter that was held back was never written."""
-        if self._failure is not None:
-            return
-        self._failure = failure
-        self._answers += [Sent(entry.number, "in_doubt", _UNKNOWN) for entry in self._confirms.give_up()]
-        if self._large is not None:
-            self._answers.append(Sent(self._large.number, "in_doubt", _UNKNOWN))
-        self._large, self._over = None, True
+    def cut(self) -> None:
+        """The kernel drops what it has not sent."""
         self._link.cut()
 
-    def close(self) -> None:
-        """See `Publisher.close`. With letters in flight (the caller gave up) the socket is cut."""
-        if self._confirms or self._link.unsent or self._link.dead:
+    def end(self) -> None:
+        """In order, unless the connection is dead."""
+        if self._link.unsent or self._link.dead:
             self._link.cut()
             return
         self._link.stop()

@@ -1,18 +1,22 @@
 """A source that is a pattern over the queues of a RabbitMQ virtual host, which its management API lists."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from pika.exceptions import AMQPError
+
 from dlq.connectors.base import Inspection
 from dlq.connectors.chain import Part
 from dlq.connectors.rabbitmq import inspection
+from dlq.connectors.rabbitmq.connection import as_our_error, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.patterns import matches
 from dlq.connectors.rabbitmq.topology import VirtualHost, virtual_host
 from dlq.connectors.rabbitmq.witness import queue_of
-from dlq.core.errors import OF_ONE_MEMBER, DlqError, NotFound
+from dlq.core.errors import DlqError, NotFound
 from dlq.core.text import for_terminal
 
 _SUMMED = ("letters ready", "letters held by consumers", "consumers")
@@ -46,14 +50,22 @@ class QueueScan:
 def resolve(broker: RabbitBroker, pattern: str) -> Found:
     """The matching queues, by name. Raises NotFound where there is none, ManagementError."""
     host = virtual_host(broker)
-    found = {name: one for name, one in host.queues.items() if matches(name, pattern)}
+    return Found(*choose(broker, pattern, host.queues), host)
+
+
+def choose(
+    broker: RabbitBroker, pattern: str, queues: Mapping[str, Mapping[str, Any]]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Those of a virtual host's queues that a pattern means, by name, and a sentence about those left out.
+    Raises NotFound where there is none."""
+    found = {name: one for name, one in queues.items() if matches(name, pattern)}
     left_out = {name: reason for name, one in found.items() if (reason := _why_not(name, one))}
     names = sorted(found.keys() - left_out.keys())
     said = ", ".join(for_terminal(f"{name} ({reason})") for name, reason in sorted(left_out.items()))
     notes = [f"left out of {pattern!r}: {said}"] if left_out else []
     if not names:
         raise NotFound("; ".join([f"brokers.{broker.name} has no queue that matches {pattern!r}", *notes]))
-    return Found(names, notes, host)
+    return names, notes
 
 
 def _why_not(name: str, queue: Mapping[str, Any]) -> str | None:
@@ -73,14 +85,7 @@ def of_the_host(scans: Iterable[QueueScan]) -> dict[str, Any]:
 def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
     """Look at all queues of a pattern. Raises NotFound, BrokerError."""
     names, notes, host = resolve(broker, pattern)
-    started = time.monotonic()
-    seen: dict[str, Inspection] = {}
-    unread: dict[str, DlqError] = {}
-    for name in names:
-        try:
-            seen[name] = inspection.inspect(broker, name, host, started)
-        except OF_ONE_MEMBER as error:
-            unread[name] = error
+    seen, unread = _looked_at(broker, names, host)
     if not seen:
         raise next(iter(unread.values()))
     first = next(iter(seen.values()))
@@ -93,6 +98,26 @@ def inspect(broker: RabbitBroker, pattern: str) -> Inspection:
         leaves_out=_left_out(seen, unread),
         warnings=[*_warnings(seen), *notes],
     )
+
+
+def _looked_at(
+    broker: RabbitBroker, names: Iterable[str], host: VirtualHost
+) -> tuple[dict[str, Inspection], dict[str, DlqError]]:
+    """What each queue shows, and why others do not; one of these may have ended the connection. Raises
+    BrokerError where there is none."""
+    left, started = deque(names), time.monotonic()
+    seen: dict[str, Inspection] = {}
+    unread: dict[str, DlqError] = {}
+    while left:
+        with open_connection(broker) as connection:
+            look = inspection.Look(broker, connection, host, started)
+            while left and connection.is_open:
+                name = left.popleft()
+                try:
+                    seen[name] = look.inspect(name)
+                except AMQPError as error:
+                    unread[name] = as_our_error(error, broker)
+    return seen, unread
 
 
 def _facts(seen: Sequence[Inspection]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.fields import instant
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.x_death import deaths, rejections
-from dlq.core.clock import now
+from dlq.connectors.records import common_columns
 from dlq.core.columns import Columns, Constant
-from dlq.core.identity import content_id, framed
+from dlq.core.identity import content_id, frame
+from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
 
 _AMQP10 = "amqp-1.0"
@@ -59,7 +60,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
     source = request.source
     queue = source.queue or ""
     key_of = request.key_reader()
-    place = framed(source.name.encode(), queue.encode())
+    place = frame(source.name.encode(), queue.encode())
 
     def make(deliveries: Sequence[Delivery]) -> Columns:
         rows = len(deliveries)
@@ -70,38 +71,31 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
         properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
         digests = [sha256(body).hexdigest() for body in bodies]
         deaths_before = [history(one.get("x-death")) for one in headers]
+        ids = [*map(logged_id, [one.get("message_id") for one in properties], headers, bodies)]
         origins = [
             one.get("x-first-death-queue") or before.queue
             for one, before in zip(headers, deaths_before, strict=True)
         ]
 
-        def all_the(value: object) -> Constant:
-            return Constant(value, rows)
-
         def of(name: str) -> list[Any]:
             return [one.get(name) for one in properties]
 
-        return Columns.of(
+        return Columns.build(
             rows,
             record_id=[
                 content_id(block, digest.encode(), after=place + envelope)
                 for block, digest, envelope in zip(stable, digests, envelopes, strict=True)
             ],
-            source=all_the(source.name),
-            broker=all_the(source.broker),
-            broker_kind=all_the("rabbitmq"),
-            dead_letter_queue=all_the(queue),
-            broker_version=all_the(broker_version),
-            message_id=of("message_id"),
+            dead_letter_queue=Constant(queue, rows),
+            message_id=ids,
             correlation_id=of("correlation_id"),
-            key=[*map(key_of, of("message_id"), headers, properties, bodies)],
+            key=[*map(key_of, ids, headers, properties, bodies)],
             origin_kind=["queue" if origin else None for origin in origins],
             origin=origins,
             origin_exchange=[before.exchange for before in deaths_before],
             origin_routing_key=[before.routing_key for before in deaths_before],
             exchange=exchanges,
             routing_key=routing_keys,
-            captured_at=all_the(now()),
             published_at=[None if time is None else instant(int(time)) for time in of("timestamp")],
             first_dead_at=[before.first for before in deaths_before],
             dead_at=[before.last for before in deaths_before],
@@ -119,8 +113,7 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
             persistent=[_PERSISTENT.get(mode) for mode in of("delivery_mode")],
             priority=[_NUMBERS.get(number) for number in of("priority")],
             flags=[FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
-            pull_id=all_the(request.pull_id),
-            mode=all_the(request.mode),
+            **common_columns(rows, request, "rabbitmq", broker_version),
         )
 
     return make
@@ -146,4 +139,4 @@ def _names(encoded: bytes) -> tuple[str, str, bytes]:
     middle = 1 + encoded[0]
     texts = encoded[1:middle], encoded[middle + 1 : middle + 1 + encoded[middle]]
     exchange, routing_key = (text.decode("utf-8", "backslashreplace") for text in texts)
-    return exchange, routing_key, framed(*texts)
+    return exchange, routing_key, frame(*texts)

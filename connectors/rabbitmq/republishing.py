@@ -14,18 +14,19 @@ from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.values import NOTHING, as_text
 from dlq.connectors.base import SendPreview, Target
 from dlq.connectors.rabbitmq.amqp import edits, table, typed
+from dlq.connectors.rabbitmq.amqp.blocks import block_of
 from dlq.connectors.rabbitmq.amqp.layout import BIT, KIND, SHORT
-from dlq.connectors.rabbitmq.amqp10_records import headers_of
-from dlq.core.clock import from_iso
+from dlq.connectors.rabbitmq.amqp10_records import ENCODED_BODY, headers_of, properties_of
 from dlq.core.errors import UsageError
 from dlq.core.failure_headers import Keep, restart, taken_away
+from dlq.core.message_ids import logged_id
 from dlq.core.record import Record
 
 MAX_FRAME = 131_072
 """Octets of a frame where nothing else is configured; a header frame cannot be split."""
 CAUTIOUS_BODY = 16 * 2**20
 """The largest body that every server takes: max_message_size of RabbitMQ 4 (3.x: 128 MiB)."""
-LARGEST_BODY = 512 * 2**20
+_LARGEST_BODY = 512 * 2**20
 """No server can be configured to take more (release notes 3.8.0)."""
 
 _FRAME_OVERHEAD = 8 + 12
@@ -138,7 +139,7 @@ def edit_headers(block: bytes, drop: Callable[[str], bool], changed: Mapping[str
     """The block with other headers, in the types that they had (`dlq.core.brokers.Kind.edit_headers`). Raises
     UsageError that names the header, ValueError for a damaged block."""
     if message.is_block(block):
-        return message.edit(block, drop, {name: _simple(name, value) for name, value in changed.items()})
+        return message.edit_typed(block, drop, changed)
     before = dict(reversed(list(typed.named_fields(edits.header_table(block)))))
     return edits.edit(block, drop, {name: _typed(name, value, before) for name, value in changed.items()})
 
@@ -150,17 +151,11 @@ def _typed(name: str, value: object, before: Mapping[str, bytes]) -> bytes:
         raise UsageError(f"header {name!r}: {error}") from error
 
 
-def _simple(name: str, value: object) -> str | int:
-    """What an edit can say in AMQP 1.0."""
-    if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
-        return value
-    raise UsageError(f"header {name!r}: of AMQP 1.0 only texts and whole numbers can be edited")
-
-
 def edit_properties(block: bytes, properties: Mapping[str, str]) -> bytes:
     """The block with these properties and no others, its headers as they are. Raises UsageError."""
     if message.is_block(block):
-        raise UsageError("properties of AMQP 1.0 cannot be edited")
+        shown = properties_of(message.parts(block), is_encoded=properties.get("type") == ENCODED_BODY)
+        return message.edit_properties(block, shown, properties)
     known = table.decode(block).properties
     unknown = sorted(properties.keys() - BIT.keys())
     if unknown:
@@ -193,17 +188,15 @@ def _replies_directly(record: Record) -> bool:
 
 def _encoded(record: Record) -> bytes:
     """A block for a letter that came without one (imported, or edited): all headers as text."""
-    fields = {name: getattr(record, name) for name in ("message_id", "correlation_id", "content_type")}
+    fields = {name: getattr(record, name) for name in ("correlation_id", "content_type")}
+    if record.message_id != logged_id(None, record.headers, record.body):  # a framework's is no property
+        fields["message_id"] = record.message_id
     fields |= {"content_encoding": record.content_encoding, "priority": record.priority}
     properties = {name: value for name, value in fields.items() if value is not None} | dict(
         record.properties
     )
-    timestamp = str(properties.get("timestamp", "0"))
-    micros = None if timestamp.isdigit() else from_iso(timestamp)
-    if micros is not None:
-        properties["timestamp"] = micros // 1_000_000
     headers = {name: value for name, value in record.headers.items() if not is_broker_owned(name)}
-    return edits.edit(edits.EMPTY, set_headers=headers, set_properties=properties)
+    return block_of(headers, properties)
 
 
 def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep) -> SendPreview:
@@ -222,6 +215,9 @@ def preview(record: Record, target: Target, provenance: Mapping[str, str], keep_
         stripped.append("reply_to")
     warnings = [text for applies, text in _WARNINGS if applies(record, properties, headers, target)]
     return SendPreview(stripped, _problem(record, target, block), warnings)
+
+
+preview_unasked = preview
 
 
 def _preview_10(
@@ -265,7 +261,7 @@ def _problem(record: Record, target: Target, block: bytes = b"") -> str | None:
             f"its headers take {len(block)} bytes with ours, more than fits a frame of {MAX_FRAME}; "
             "shorten them with --edit"
         )
-    if record.body_size > LARGEST_BODY:
+    if record.body_size > _LARGEST_BODY:
         return f"its body of {record.body_size} bytes is larger than any RabbitMQ takes"
     return None
 

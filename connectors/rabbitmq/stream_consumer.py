@@ -15,28 +15,31 @@ from typing import Any
 
 from pika import spec
 
-from dlq.connectors.base import Batch, Gap, ReadRequest
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.links import LinkLostError, name_losses
+from dlq.connectors.log import LogReading, Plan, Words, is_another, mark_letter
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_reading import NOTE, UNSEEN
 from dlq.connectors.rabbitmq.amqp10_stream import OFFSET, Seen, StreamLook
 from dlq.connectors.rabbitmq.records import record_maker
-from dlq.core.errors import ConnectionLost, DlqError, PoisonMessage
+from dlq.core.errors import DlqError, PoisonMessage
 from dlq.core.record import Record
 
 _ROUND, _AT_ONCE = 2_000, 100
 _FIRST_SECONDS, _NEXT_SECONDS, _STALLED_SECONDS = 3.0, 0.5, 30.0
 """Until the last chunk comes, if there is one; between its letters; and between those that must come."""
 _WAIT_SECONDS = 0.2
+_WORDS = Words(
+    begun_anew="{place} is not the stream that the last copy read: it ends before offset {reached}, or has "
+    "another letter where that ended. It is read anew",
+    gone="{place}: retention had deleted what came before offset {first} before this copy",
+)
 
 
-class StreamReading:
-    """A copy of one stream, by the contract of `Reading`; `request.resume`: where the one before ended."""
-
-    unique_ids = True
-    settles_at_once = False
+class StreamReading(LogReading):
+    """A copy of one stream; `request.resume`: where the one before ended."""
 
     def __init__(
         self,
@@ -48,24 +51,37 @@ class StreamReading:
     ) -> None:
         """Learns where the stream begins and ends, by a `look` where a letter is in the way of 0-9-1. Raises
         ConnectionLost, and what the broker refuses."""
-        self._link, self._request, self._look = link, request, look
+        self._link, self._look = link, look
         self._queue = request.source.queue or ""
         self._make = record_maker(request, link.server_version)
         self._consumers = 0
-        self.topology = topology
-        self.notes: Sequence[str] = [*notes, NOTE] if look else notes
-        self.complete = False
-        self._received = 0
-        with self._losses():
+        with name_losses(f"source {request.source.name}"):
             first, self._end = look.bounds() if look else self._bounds()
-        resume = request.resume.get(self._queue, first)
-        if resume > self._end:
-            another = f"{self._queue} ends before the last copy did: it is another stream, read anew"
-            self.notes = [*self.notes, another]
-            resume = first
-        self._gaps = [Gap(self._queue, resume, first)] if resume < first else []
-        self._start = max(first, resume)
-        self.snapshot: int | None = None  # some offsets are the stream's own, none of a letter
+            anew = is_another(self._queue, first, self._end, request.resume, self._told_at)
+        plan = Plan[str](notes=[*notes, *([NOTE] if look else [])])
+        self._key, self._start = plan.find_start(
+            self._queue, self._queue, first, self._end, request.resume, _WORDS, anew
+        )
+        super().__init__(request, plan, topology, "RabbitMQ")
+        self.snapshot = None  # some offsets are the stream's own, none of a letter
+        self.complete = False
+
+    def _told_at(self, offset: int) -> str | None:
+        letter = self._letter_at(offset)
+        return letter and _told(letter)
+
+    def _letter_at(self, offset: int) -> Record | None:
+        """None where nothing comes."""
+        if self._look:
+            self._look.begin(offset)
+            if shown := next((seen.record for seen in self._look.some(1) if seen.record), None):
+                return shown
+        self._consume(offset, 1)
+        came, asked = list[Delivery](), time.monotonic()
+        while not came and time.monotonic() - asked < _FIRST_SECONDS:
+            came = [one for one in self._next() if offset_of(one) == offset]
+        self._stop()
+        return self._make(came)[0] if came else None
 
     def _bounds(self) -> tuple[int, int]:
         """The first offset that is kept, and the one behind the last; equal where nothing is there."""
@@ -84,9 +100,9 @@ class StreamReading:
         self._stop()
         return found
 
-    def batches(self) -> Iterator[Batch]:
-        """Everything up to the end, in order, with its gap first."""
-        with self._losses():
+    def scan(self) -> Iterator[Batch]:
+        """Everything up to the end, in order."""
+        with name_losses(f"source {self._request.source.name}"):
             most = self._request.limit if self._request.limit is not None else self._end - self._start
             end = min(self._end, self._start + most)
             yield from self._by_both(self._look, end) if self._look else self._rounds(end)
@@ -96,11 +112,11 @@ class StreamReading:
         while reached < end:
             before = reached
             for batch in self._round(reached, end, min(_ROUND, end - reached)):
-                reached = batch.checkpoint[self._queue]
+                reached = batch.checkpoint[self._key]
                 yield batch
             if reached == before:
                 return
-        self.complete = reached >= self._end
+        self.complete = reached >= self._end and self._plan.complete
 
     def _round(self, start: int, end: int, letters: int) -> Iterator[Batch]:
         """Up to so many letters from `start` on, all before `end`."""
@@ -133,7 +149,7 @@ class StreamReading:
             for is_alone, run in groupby(seen, lambda one: one.record is not None):
                 yield from (self._alone if is_alone else self._between)(list(run))
             self._link.receive(0)  # and a heartbeat, so that it is there when it is needed
-        self.complete = reached >= self._end
+        self.complete = reached >= self._end and self._plan.complete
 
     def _alone(self, run: Sequence[Seen]) -> Iterator[Batch]:
         yield self._batch_of([one.record for one in run if one.record], run[-1].offset + 1)
@@ -152,9 +168,11 @@ class StreamReading:
         return self._batch_of(self._make(taken) if taken else (), reached)
 
     def _batch_of(self, records: Sequence[Record], reached: int) -> Batch:
-        self._received += len(records)
-        gaps, self._gaps = self._gaps, []
-        return Batch(records, self._received, {self._queue: reached}, gaps=gaps)
+        self._position += len(records)
+        checkpoint = {self._key: reached}
+        if records:
+            checkpoint |= mark_letter(self._key, reached - 1, _told(records[-1]))
+        return Batch(records, self._position, checkpoint)
 
     def _next(self) -> list[Delivery]:
         """Some of what has come; waits a moment for it."""
@@ -178,21 +196,6 @@ class StreamReading:
             pass
         self._link.send(spec.Basic.Ack(delivery_tag=0, multiple=True))
 
-    def acknowledge(self, position: int) -> None:
-        """Nothing: a stream forgets by its retention alone."""
-
-    def settled(self) -> int:
-        """All that came: the checkpoint in the archive is what counts."""
-        return self._received
-
-    @contextlib.contextmanager
-    def _losses(self) -> Iterator[None]:
-        try:
-            yield
-        except LinkLostError as error:
-            where = f"source {self._request.source.name}"
-            raise ConnectionLost(f"{where}: the connection ended: {error}") from error
-
     def close(self) -> None:
         """Let go of the connection. Never raises."""
         if not self._link.dead:
@@ -201,6 +204,11 @@ class StreamReading:
         self._link.close()
         if self._look:
             self._look.close()
+
+
+def _told(letter: Record) -> str:
+    """What no protocol and no version of the broker tells otherwise."""
+    return f"{letter.body_sha256} {letter.message_id} {letter.published_at} {letter.dead_at}"
 
 
 def offset_of(delivery: Delivery) -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from pika.exceptions import ChannelClosedByBroker
@@ -17,9 +18,11 @@ from pika.exceptions import ChannelClosedByBroker
 from dlq.connectors.rabbitmq.connection import open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.connectors.rabbitmq.management import Management, ManagementError, mapping
+from dlq.connectors.rabbitmq.routes import Routes, list_routes
+from dlq.connectors.web import whole
 from dlq.core.errors import BrokerError, Unreachable
 
-DEFAULT_LIMIT = 20
+_DEFAULT_LIMIT = 20
 """Deliveries that a quorum queue of RabbitMQ 4 allows where nothing else is said (release notes 4.0)."""
 
 _MOST_DIFFERENCES = 24
@@ -33,8 +36,11 @@ _NOT_SEEN_YET = (
     "the management API does not know the queue's policies: it is new (look again in 10 s), or statistics "
     "are switched off (management_agent.disable_metrics_collector)"
 )
-_COLUMNS = "name,type,exclusive,arguments,effective_policy_definition,messages_unacknowledged"
 _FLAGS = ("durable", "auto_delete", "exclusive")
+_COLUMNS = (
+    "name,type,arguments,effective_policy_definition,messages_unacknowledged,messages,message_bytes,"
+    "messages_delayed," + ",".join(_FLAGS)
+)
 
 
 @dataclass(frozen=True)
@@ -45,9 +51,16 @@ class Topology:
     kind: str | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     policy: Mapping[str, Any] = field(default_factory=dict)
+    flags: Mapping[str, bool] = field(default_factory=dict)
+    """durable, auto_delete, exclusive, as far as known."""
     policies_known: bool = False
     delivery_limit: int | None = None
     unacknowledged: int | None = None
+    size: int | None = None
+    """Bytes of the bodies of the letters that were `counted`, which is some seconds ago."""
+    counted: int = 0
+    delayed: int = 0
+    """Letters that were given back and are hidden for a while."""
     bindings: tuple[str, ...] = ()
     alternate_exchanges: tuple[str, ...] = ()
     """Alternate exchanges of other exchanges that route to this queue."""
@@ -55,8 +68,11 @@ class Topology:
     """The limits of all quorum queues of the virtual host that have one, by queue."""
     dead_letter_exchanges: Mapping[str, str] = field(default_factory=dict)
     """The dead-letter exchanges of all queues of the virtual host that have one, by queue."""
+    dead_letter_keys: Mapping[str, str] = field(default_factory=dict)
+    """And the keys, of those that have one of their own."""
+    routes: Routes = field(default_factory=dict)
     held: bool = False
-    """A consumer has the queue for itself alone."""
+    """A consumer has the queue for itself alone, which a quorum queue grants nobody (3.10.8, 4.3.6)."""
     notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> Any:
@@ -79,8 +95,10 @@ class Topology:
             "max_length_bytes": self.setting("max-length-bytes"),
             "bindings": list(self.bindings),
             "alternate_exchanges": list(self.alternate_exchanges),
-            "delivery_limits": dict(self.delivery_limits),
-            "dead_letter_exchanges": dict(self.dead_letter_exchanges),
+            "delivery_limits": self.delivery_limits,
+            "dead_letter_exchanges": self.dead_letter_exchanges,
+            "dead_letter_keys": self.dead_letter_keys,
+            "routes": self.routes,
         }
 
 
@@ -98,7 +116,7 @@ def limit_in_force(
     ]
     if version < (4,):
         return min(said, default=None)
-    limit = max(said) if any(v < 0 for v in said) else min(said, default=DEFAULT_LIMIT)
+    limit = max(said) if any(v < 0 for v in said) else min(said, default=_DEFAULT_LIMIT)
     return None if limit < 0 else limit
 
 
@@ -117,6 +135,30 @@ class VirtualHost:
     alternates: frozenset[str]
     held: frozenset[str]
     """Queues that a consumer has for itself alone."""
+    routes: Routes = field(default_factory=dict)
+    """See `routes.list_routes`."""
+    _limits: dict[tuple[int, ...], Mapping[str, int]] = field(default_factory=dict, repr=False)
+
+    def delivery_limits(self, version: tuple[int, ...]) -> Mapping[str, int]:
+        """See `Topology`; counted once, however many queues are looked at."""
+        if version not in self._limits:
+            found = {name: _limit_of(queue, version) for name, queue in self.queues.items()}
+            self._limits[version] = {name: limit for name, limit in found.items() if limit is not None}
+        return self._limits[version]
+
+    @cached_property
+    def dead_letter_exchanges(self) -> Mapping[str, str]:
+        """See `Topology`."""
+        return self._dead_letters("exchange")
+
+    @cached_property
+    def dead_letter_keys(self) -> Mapping[str, str]:
+        """See `Topology`."""
+        return self._dead_letters("routing-key")
+
+    def _dead_letters(self, what: str) -> Mapping[str, str]:
+        found = {name: _dead_letters(queue, what) for name, queue in self.queues.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def virtual_host(broker: RabbitBroker) -> VirtualHost:
@@ -124,7 +166,8 @@ def virtual_host(broker: RabbitBroker) -> VirtualHost:
     with closing(Management(broker)) as management:
         listed = management.get_all("queues", management.vhost, columns=_COLUMNS)
         sources: dict[str, dict[str, str]] = {}
-        for binding in management.get_all("bindings", management.vhost):
+        bindings = management.get_all("bindings", management.vhost)
+        for binding in bindings:
             if binding.get("destination_type") == "queue" and binding.get("source"):
                 bound = sources.setdefault(str(binding.get("destination")), {})
                 bound[str(binding["source"])] = str(binding.get("routing_key", ""))
@@ -138,6 +181,7 @@ def virtual_host(broker: RabbitBroker) -> VirtualHost:
                 for one in consumers
                 if one.get("exclusive") is True
             ),
+            list_routes(management.get_all("exchanges", management.vhost, columns="name,type"), bindings),
         )
 
 
@@ -164,12 +208,13 @@ def learn(
             return _from_host(host or virtual_host(broker), queue, version_of(version))
         except ManagementError as error:
             reasons.append(f"{error}; policies, bindings and limits stay unknown")
-    found = declared_arguments(new_channel, queue) if new_channel else None
+    found = _declared_arguments(new_channel, queue) if new_channel else None
     if found is None:
         return Topology(notes=tuple(reasons))
-    kind = str(found.get("x-queue-type", "classic"))
-    limit = limit_in_force(kind, found, {}, version_of(version))
-    return Topology(kind, found, delivery_limit=limit, notes=tuple(reasons))
+    arguments, flags = found
+    kind = str(arguments.get("x-queue-type", "classic"))
+    limit = limit_in_force(kind, arguments, {}, version_of(version))
+    return Topology(kind, arguments, flags=flags, delivery_limit=limit, notes=tuple(reasons))
 
 
 def learn_apart(broker: RabbitBroker, queue: str, version: str, host: VirtualHost | None = None) -> Topology:
@@ -208,21 +253,25 @@ def _from_host(host: VirtualHost, queue: str, version: tuple[int, ...]) -> Topol
     seen = "effective_policy_definition" in found
     policy = mapping(found.get("effective_policy_definition"))
     sources = host.sources.get(queue, {})
-    limits = {name: _limit_of(other, version) for name, other in host.queues.items()}
-    targets = {name: _dead_letter_exchange(other) for name, other in host.queues.items()}
     return Topology(
         kind=str(found.get("type", "classic")),
         arguments=mapping(found.get("arguments")),
         policy=policy,
+        flags={name: bool(found[name]) for name in _FLAGS if name in found},
         policies_known=seen,
-        held=queue in host.held,
+        held=queue in host.held and found.get("type") == "classic",
         notes=() if seen else (_NOT_SEEN_YET,),
         delivery_limit=_limit_of(found, version),
-        unacknowledged=found.get("messages_unacknowledged"),
+        unacknowledged=whole(found.get("messages_unacknowledged")),
+        size=whole(found.get("message_bytes")),
+        counted=whole(found.get("messages")) or 0,
+        delayed=whole(found.get("messages_delayed")) or 0,
         bindings=tuple(f"{exchange}/{key}" for exchange, key in sorted(sources.items())),
         alternate_exchanges=tuple(sorted(host.alternates & set(sources))),
-        delivery_limits={name: limit for name, limit in limits.items() if limit is not None},
-        dead_letter_exchanges={name: target for name, target in targets.items() if target is not None},
+        delivery_limits=host.delivery_limits(version),
+        dead_letter_exchanges=host.dead_letter_exchanges,
+        dead_letter_keys=host.dead_letter_keys,
+        routes=host.routes,
     )
 
 
@@ -231,10 +280,10 @@ def _limit_of(queue: Mapping[str, Any], version: tuple[int, ...]) -> int | None:
     return limit_in_force(queue.get("type"), mapping(queue.get("arguments")), policy, version)
 
 
-def _dead_letter_exchange(queue: Mapping[str, Any]) -> str | None:
+def _dead_letters(queue: Mapping[str, Any], what: str) -> str | None:
     """An argument of the queue wins over a policy."""
     arguments, policy = mapping(queue.get("arguments")), mapping(queue.get("effective_policy_definition"))
-    found = arguments.get("x-dead-letter-exchange", policy.get("dead-letter-exchange"))
+    found = arguments.get(f"x-dead-letter-{what}", policy.get(f"dead-letter-{what}"))
     return None if found is None else str(found)
 
 
@@ -252,8 +301,11 @@ def alternate_exchanges(management: Management) -> dict[str, str]:
     return found
 
 
-def declared_arguments(new_channel: Callable[[], Any], queue: str) -> dict[str, Any] | None:
-    """The arguments that an existing queue was declared with; None where the right to ask is missing."""
+def _declared_arguments(
+    new_channel: Callable[[], Any], queue: str
+) -> tuple[dict[str, Any], dict[str, bool]] | None:
+    """The arguments and flags that an existing queue was declared with; None where the right to ask is
+    missing."""
     arguments: dict[str, Any] = {"x-queue-type": "quorum"}
     flags = {"durable": True, "auto_delete": False, "exclusive": False}
     for _ in range(_MOST_DIFFERENCES):
@@ -267,7 +319,7 @@ def declared_arguments(new_channel: Callable[[], Any], queue: str) -> dict[str, 
                 return None
         else:
             channel.close()
-            return arguments
+            return arguments, flags
     return None
 
 

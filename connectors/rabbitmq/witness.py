@@ -3,10 +3,10 @@
 A plan publishes through an exchange of its own that is bound to the target queue and to a witness
 queue; routing to both is one step of the broker. So after a dead client or a cut connection the
 witness holds exactly the letters that the target got (measured on 3.10 and 4.3). One kind of target may
-lack some of them: see `_may_lack`. After a node restart the witness proves nothing: of unconfirmed letters
-either queue may then hold some that the other lost. The same is so after a cluster's nodes lost each other
-for a while, which nothing tells of later. What is not in a witness queue was not sent only while that still
-begins with its anchor.
+lack some of them: see `_may_lack`. After a node restart, or where two of a cluster lost each other for a
+while, the witness proves nothing: of unconfirmed letters either queue may then hold some that the other lost.
+So the plan's exchange says what the nodes were when it was made. What is not in a witness queue was not sent
+only while that still begins with its anchor, and holds as many letters as the broker counts for it.
 
 Letters for an exchange go without a witness: it would take even those that the exchange cannot
 route, and the broker would confirm them instead of returning them. And so do letters for a classic queue of
@@ -16,20 +16,32 @@ A witness is read over 0-9-1; one with a letter that only AMQP 1.0 carries close
 is read by AMQP 1.0 then.
 """
 
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pika
 from pika import exceptions, spec
 
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Session
-from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Presence, Sent, Target, Writing, unmarked
+from dlq.connectors.base import (
+    PROOF_SECONDS,
+    UNSENT_SECONDS,
+    Outgoing,
+    Presence,
+    Proof,
+    Sent,
+    Target,
+    Writing,
+    unmarked,
+)
 from dlq.connectors.links import LinkLostError
+from dlq.connectors.rabbitmq import nodes
 from dlq.connectors.rabbitmq.amqp import edits
 from dlq.connectors.rabbitmq.amqp.link import Link
 from dlq.connectors.rabbitmq.amqp10_publisher import address, opened, two_ways
@@ -46,23 +58,21 @@ from dlq.connectors.rabbitmq.management import Management, ManagementError, mapp
 from dlq.connectors.rabbitmq.publisher import connection_name
 from dlq.connectors.rabbitmq.republishing import address_of
 from dlq.connectors.rabbitmq.topology import version_of
-from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NotFound, PoisonMessage
 from dlq.core.provenance import REPLAY_ID
 from dlq.core.text import for_terminal
 
-_CLOCKS_DIFFER_BY = 5_000_000
-"""Microseconds. A node that started this shortly before the first send counts as restarted."""
 _SILENT_SECONDS = 10
 _LISTED_SECONDS = 6
 """A new connection comes into the list up to 5 s late (rabbit_mgmt_metrics_collector; seen on 3.10, 4.3)."""
 _GONE_SECONDS = 15
-_ANSWER_SECONDS = 60.0
 _AT_ONCE = 500
 """Letters that are asked for by AMQP 1.0."""
 _INTERNAL_ERROR = 541
 _ANCHOR = "dlq_witness"
 """The header of the witness queue's first message: its plan."""
+_NODES = "dlq-nodes"
+"""The argument of the exchange: its broker's nodes when it was made."""
 _TRANSIENT = 1
 _DROPPING = ("message-ttl", "expires", "max-length", "max-length-bytes")
 
@@ -149,14 +159,27 @@ def _prepare(broker: RabbitBroker, plan: str) -> None:
     dropped for want of room or taken by others goes from the head, and it does not outlive its node. Where
     the exchange is there a run was here before, and a queue that is made anew gets none."""
     is_first = not _is_there(broker, exchange_of(plan))
+    told = _told_of_nodes(broker) if is_first else {}
     with _Channel(broker) as channel:
-        channel.exchange_declare(exchange_of(plan), "direct", durable=True)
+        if is_first:
+            channel.exchange_declare(exchange_of(plan), "direct", durable=True, arguments=told)
         channel.queue_declare(queue_of(plan), durable=True, arguments={"x-queue-type": "classic"})
         if is_first:
             channel.confirm_delivery()
             channel.queue_bind(queue_of(plan), exchange_of(plan), _ANCHOR)
             anchor = pika.BasicProperties(headers={_ANCHOR: plan}, delivery_mode=_TRANSIENT)
             channel.basic_publish(exchange_of(plan), _ANCHOR, b"", anchor, mandatory=True)
+
+
+def _told_of_nodes(broker: RabbitBroker) -> dict[str, str]:
+    """Nothing where nothing tells of them: the witness proves nothing then."""
+    if not broker.management_url:
+        return {}
+    with closing(Management(broker)) as management:
+        try:
+            return {_NODES: json.dumps(nodes.described(management))}
+        except ManagementError:
+            return {}
 
 
 def _is_there(broker: RabbitBroker, exchange: str) -> bool:
@@ -168,13 +191,6 @@ def _is_there(broker: RabbitBroker, exchange: str) -> bool:
     return True
 
 
-def _is_anchored(broker: RabbitBroker, plan: str) -> bool:
-    """Whether the witness queue still begins with its anchor, so that it has lost nothing. It stays there."""
-    with _Channel(broker) as channel:
-        _, properties, _ = channel.basic_get(queue_of(plan))
-        return properties is not None and (properties.headers or {}).get(_ANCHOR) == plan
-
-
 def forget(broker: RabbitBroker, plan: str) -> None:
     """Delete the plan's exchange and witness queue, if they are there. Raises BrokerError."""
     with _Channel(broker) as channel:
@@ -182,58 +198,92 @@ def forget(broker: RabbitBroker, plan: str) -> None:
         channel.queue_delete(queue_of(plan))
 
 
-def find(broker: RabbitBroker, plan: str, outgoing: Sequence[Outgoing], since: int) -> Mapping[int, Presence]:
+def find(broker: RabbitBroker, plan: str, letters: Sequence[Outgoing]) -> Proof:
     """See `Connector.find`: exact for queues where nothing speaks against the witness, else unknown."""
-    found: dict[int, Presence] = {letter.number: "unknown" for letter in outgoing}
-    asked = [letter for letter in outgoing if letter.target.kind == "queue"]
+    unknown: dict[int, Presence] = {letter.number: "unknown" for letter in letters}
+    if not _is_there(broker, exchange_of(plan)):
+        return Proof(unknown, [_NO_WITNESS])
     if not broker.management_url:
-        return found
+        return Proof(unknown, [_NO_MANAGEMENT])
+    asked = [letter for letter in letters if letter.target.kind == "queue"]
     with closing(Management(broker)) as management:
         try:
-            # Without a witness the wait for the end of the connection would be for nothing.
-            left = management.get("queues", management.vhost, queue_of(plan)) is not None
-            if not left or any(_against(management, plan, since, _LISTED_SECONDS)):
-                return found
-            doubtful = _may_lack(management, {letter.target.name for letter in asked})
-            bound = _bound(management, plan)
-        except ManagementError:
-            return found
+            shown, doubts = _ask_witness(broker, management, plan, asked)
+            limits = [*_of_old_versions(management), *_in_a_cluster(management)]
+        except ManagementError as error:
+            return Proof(unknown, [f"{error}; {_NO_PROOF}"])
+    return Proof({**unknown, **shown}, [*doubts, *limits])
+
+
+def _ask_witness(
+    broker: RabbitBroker, management: Management, plan: str, asked: Sequence[Outgoing]
+) -> tuple[dict[int, Presence], list[str]]:
+    """What it shows of letters for queues, and what speaks against what it does not show."""
+    if against := list(_against(management, plan)):
+        return {}, against
+    doubtful = _may_lack(management, {letter.target.name for letter in asked})
     seen = _seen(broker, plan, {letter.provenance[REPLAY_ID] for letter in asked})
-    if seen is not None:
-        bound = bound if _is_anchored(broker, plan) else set()
-        for letter in asked:
-            there: Presence = "unknown" if letter.target.name in doubtful else "sent"
-            absent: Presence = "not_sent" if letter.target.name in bound else "unknown"
-            found[letter.number] = there if letter.provenance[REPLAY_ID] in seen else absent
-    return found
+    management.close()  # while that was read, the other side may have lost its patience
+    has_changed = _has_changed(management, plan, seen is not None and seen.is_anchored)
+    changed = [_CHANGED] if has_changed else []
+    if seen is None:
+        return {}, [*changed, _GONE]
+    missing = why_missing(seen.is_anchored, seen.ours, _came(management, plan))
+    if changed:
+        return {}, [*changed, *missing]
+    bound, shown = _bound(management, plan), dict[int, Presence]()
+    for letter in asked:
+        name, is_there = letter.target.name, letter.provenance[REPLAY_ID] in seen.replays
+        shown[letter.number] = presence(is_there, name in bound and not missing, name in doubtful)
+    return shown, missing
 
 
-def obstacles(broker: RabbitBroker, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-    """What keeps the witness from proving anything: there is none, there is no management API, the user may
-    not leave one, or a node restarted."""
-    if not witness:
-        return ["without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"]
+def presence(is_there: bool, is_whole: bool, may_lack: bool) -> Presence:
+    """What a witness shows of a letter that it has or not. `is_whole`: it has all that came for the letter's
+    queue; `may_lack`: that queue may not have all that the witness has."""
+    if is_there:
+        return "unknown" if may_lack else "sent"
+    return "not_sent" if is_whole else "unknown"
+
+
+def why_missing(is_anchored: bool, number: object, came: object) -> list[str]:
+    """What shows that a witness queue has lost letters, or does not rule it out. `number`: how many of the
+    plan's messages it has; `came`: how many the broker counted."""
+    why = [] if is_anchored else [_UNANCHORED]
+    if came is None:
+        return [*why, "the management API does not count what came into the witness queue"]
+    counted = (
+        f"the witness queue has {number} messages, and {came} came there, by the management API's count, "
+        "which leaves out what comes by AMQP 1.0"
+    )
+    return why if came == number else [*why, counted]
+
+
+def check_rights(broker: RabbitBroker) -> list[str]:
+    """What would keep a witness from proving anything: there is no management API, it does not tell of nodes,
+    or the user may not leave one."""
     if not broker.management_url:
-        return [f"without management_url {_NO_PROOF}"]
+        return [_NO_MANAGEMENT]
     with closing(Management(broker)) as management:
         try:
-            nodes = management.get_all("nodes")
+            nodes.described(management)
         except ManagementError as error:
             return [f"{error}; {_NO_PROOF}"]
-        if not all(isinstance(node.get("uptime"), int) for node in nodes) or not nodes:
-            return [f"the management API does not tell how long its nodes are up: {_NO_PROOF}"]
-        try:
-            if plan:
-                limits = _IN_A_CLUSTER if len(nodes) > 1 else ()
-                against = [*_against(management, plan, since, 0), *_unanchored(broker, plan)]
-                return [*against, *_of_old_versions(management), *limits]
-        except ManagementError as error:
-            return [str(error)]
     return _missing_rights(broker)
 
 
-_IN_A_CLUSTER = ("in a cluster letters for classic queues go without a witness",)
+_NO_WITNESS = "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
 _NO_PROOF = "nothing tells whether a node restarted, and then the witness proves nothing"
+_NO_MANAGEMENT = f"without management_url {_NO_PROOF}"
+_GONE = "the witness queue is not there any more, or did not give all that it has"
+_CHANGED = (
+    "a node restarted, or lost another one, since the first letter was sent or just before: the witness "
+    "proves nothing then"
+)
+_UNANCHORED = (
+    "the witness queue has lost its first message: its node restarted, it was purged or made anew, or "
+    "letters expired or were taken"
+)
 
 
 def _bound(management: Management, plan: str) -> set[str]:
@@ -269,25 +319,27 @@ _RIGHTS: Mapping[str, Callable[[str, Any], object]] = {
 }
 
 
-def _against(management: Management, plan: str, since: int, late: int) -> Iterator[str]:
-    """What speaks against the witness of a plan whose first letter was sent at `since`."""
-    if not _wait_for_the_end_of(connection_name(plan), management, late):
+def _against(management: Management, plan: str) -> Iterator[str]:
+    """What speaks against all that the witness of a plan holds, and lacks."""
+    if not _wait_for_the_end_of(connection_name(plan), management):
         yield "the connection that sent is still there, so that letters may still arrive: ask again later"
-    nodes = management.get_all("nodes")
-    if not nodes or not all(_was_up(node, since) for node in nodes):
-        yield "a node restarted, or is down, since the first letter was sent: the witness proves nothing then"
     witness = management.get("queues", management.vhost, queue_of(plan)) or {}
     if any(name in mapping(witness.get("effective_policy_definition")) for name in _DROPPING):
         yield "a policy removes letters from the witness queue"
 
 
-def _unanchored(broker: RabbitBroker, plan: str) -> list[str]:
-    try:
-        kept = _is_anchored(broker, plan)
-    except NotFound:
-        return ["the witness queue is not there any more"]
-    lost = "the witness queue has lost its first message: its node restarted, it was purged or made anew, or"
-    return [] if kept else [f"{lost} letters expired or were taken"]
+def _has_changed(management: Management, plan: str, is_anchored: bool) -> bool:
+    """Whether a node may have restarted, or lost another one, since the plan's exchange was made. One that is
+    alone has not while the anchor is there."""
+    exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
+    before, now = mapping(exchange.get("arguments")).get(_NODES), nodes.described(management)
+    return not (is_anchored and len(now) == 1) and not nodes.are_as_before(before, now)
+
+
+def _came(management: Management, plan: str) -> object:
+    """How many messages the broker counts for the plan's exchange; None where it does not."""
+    exchange = management.get("exchanges", management.vhost, exchange_of(plan)) or {}
+    return mapping(exchange.get("message_stats")).get("publish_in")
 
 
 def _of_old_versions(management: Management) -> list[str]:
@@ -295,13 +347,9 @@ def _of_old_versions(management: Management) -> list[str]:
     return [old] if _version(management) < (4,) else []
 
 
-def _was_up(node: Mapping[str, Any], since: int) -> bool:
-    uptime = node.get("uptime")
-    return (
-        bool(node.get("running"))
-        and isinstance(uptime, int)
-        and now() - uptime * 1000 < since - _CLOCKS_DIFFER_BY
-    )
+def _in_a_cluster(management: Management) -> list[str]:
+    without = "in a cluster letters for classic queues go without a witness"
+    return [without] if len(nodes.described(management)) > 1 else []
 
 
 def _may_lack(management: Management, queues: set[str]) -> set[str]:
@@ -321,37 +369,59 @@ def _version(management: Management) -> tuple[int, ...]:
     return version_of(str((management.get("overview") or {}).get("rabbitmq_version", "")))
 
 
-def _wait_for_the_end_of(connection: str, management: Management, late: int) -> bool:
+def _wait_for_the_end_of(connection: str, management: Management) -> bool:
     """While an alarm lasts the broker still holds what a dead client has sent, and may take it later."""
     for second in range(_GONE_SECONDS):
         listed = management.get_all("connections")
         names = [mapping(known.get("client_properties")).get("connection_name") for known in listed]
-        if second >= late and connection not in names:
+        if second >= _LISTED_SECONDS and connection not in names:
             return True
         time.sleep(1)
     return False
 
 
-def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> set[str] | None:
-    """The wanted replays that lie in the witness queue; None when there is none, or not all of it came.
+class _Contents(NamedTuple):
+    """What lies in a witness queue: the wanted replays, how many messages there are in all and of ours, and
+    whether the anchor is first."""
 
-    They are read without an acknowledgement and go back when the connection ends.
+    replays: set[str]
+    number: int
+    ours: int
+    is_anchored: bool
+
+
+def _seen(broker: RabbitBroker, plan: str, wanted: Set[str]) -> _Contents | None:
+    """What lies in the witness queue; None when there is none, or not all of it came.
+
+    It is read without an acknowledgement and goes back when the connection ends.
     """
     queue = queue_of(plan)
     try:
         with closing(_linked(broker)) as link:
-            left = _depth(link, queue)
+            number = _depth(link, queue)
             try:
-                return _read(link, queue, left, wanted)
+                found = _contents(_read(link, queue, number), plan, wanted)
             except PoisonMessage:
                 with closing(opened(broker)) as session:
-                    return _read_by_1_0(session, queue, left, wanted)
+                    found = _contents(_read_by_1_0(session, queue, number), plan, wanted)
     except NotFound:
         return None
     except LinkLostError as error:
         raise ConnectionLost(
             f"{broker.name}: the connection ended while the witness was read: {error}"
         ) from error
+    return None if found.number < number else found
+
+
+def _contents(messages: Iterator["_Header"], plan: str, wanted: Set[str]) -> _Contents:
+    replays: set[str] = set()
+    number, ours, is_anchored = 0, 0, False
+    for number, header in enumerate(messages, 1):
+        is_anchored = is_anchored or (number == 1 and header(_ANCHOR) == plan)
+        if (replay_id := header(REPLAY_ID)) is not None:
+            ours += 1
+            replays |= {replay_id} & wanted
+    return _Contents(replays, number, ours + is_anchored, is_anchored)
 
 
 def _linked(broker: RabbitBroker) -> Link:
@@ -370,43 +440,39 @@ def _depth(link: Link, queue: str) -> int:
     return int(link.call(asked, spec.Queue.DeclareOk).message_count)
 
 
-def _read(link: Link, queue: str, left: int, wanted: Set[str]) -> set[str] | None:
+_Header = Callable[[str], str | None]
+"""A message, as the function from the name of a header to its text."""
+
+
+def _read(link: Link, queue: str, left: int) -> Iterator[_Header]:
     link.call(spec.Basic.Consume(queue=queue, consumer_tag="dlq"), spec.Basic.ConsumeOk)
-    seen: set[str] = set()
-    silent = 0
-    while left > 0 and silent < _SILENT_SECONDS:
+    silent, until = 0, time.monotonic() + PROOF_SECONDS
+    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
         deliveries = link.take_deliveries(10_000)
-        for delivery in deliveries:
-            replay_id = edits.text_header(delivery.block, REPLAY_ID)
-            if replay_id is not None and replay_id in wanted:
-                seen.add(replay_id)
+        yield from (partial(edits.text_header, delivery.block) for delivery in deliveries)
         left -= len(deliveries)
         silent = 0 if deliveries or link.receive(1.0) else silent + 1
-    return None if left > 0 else seen
 
 
-def _read_by_1_0(session: Session, queue: str, left: int, wanted: Set[str]) -> set[str] | None:
+def _read_by_1_0(session: Session, queue: str, left: int) -> Iterator[_Header]:
     source = session.attach(frames.RECEIVER, address("", queue))
-    seen: set[str] = set()
-    silent = 0
-    while left > 0 and silent < _SILENT_SECONDS:
+    silent, until = 0, time.monotonic() + PROOF_SECONDS
+    while left > 0 and silent < _SILENT_SECONDS and time.monotonic() < until:
         session.ask(source, _AT_ONCE)
-        while not source.drained:
-            session.turn(_ANSWER_SECONDS, must=True)
+        session.wait_until(lambda: source.drained)
         letters = session.take()
-        seen |= wanted & {replay_id for one in letters if (replay_id := _replay_id(one.message))}
+        yield from (partial(_property, one.message) for one in letters)
         left -= len(letters)
         silent = 0 if letters or session.turn(1.0) else silent + 1
-    return None if left > 0 else seen
 
 
-def _replay_id(encoded: bytes) -> str | None:
+def _property(encoded: bytes, wanted: str) -> str | None:
     """Of a message that we have sent; None for one of others."""
     try:
         sent = message.parts(message.split(encoded)[0]).application
     except ValueError:
         return None
-    return next((str(value.value) for name, value in sent if name.value == REPLAY_ID), None)
+    return next((str(value.value) for name, value in sent if name.value == wanted), None)
 
 
 class _Channel:
@@ -417,7 +483,10 @@ class _Channel:
         self._connection = connect(broker)
 
     def __enter__(self) -> Any:
-        return self._connection.channel()
+        try:
+            return self._connection.channel()
+        except exceptions.AMQPError as error:
+            raise as_our_error(error, self._broker) from error
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._connection.is_open:

@@ -14,7 +14,7 @@ from dlq.connectors.lenient_json import loads
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import decode
 from dlq.connectors.rocketmq.queue_scan import MessageQueue
-from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.routes import topic_of, writable_queues
 from dlq.connectors.rocketmq.snapshot import QueueOffsets, message_at, offsets_of, unpulled_offsets
 from dlq.core.clock import now
@@ -23,15 +23,16 @@ from dlq.core.rocketmq_topics import HALF
 
 _KEPT = "#kept"
 """When the bounds were taken, in microseconds of our clock: what was sent before that is not behind them."""
-_BOOT, _CLOCK, _STORED = "#boot", "#clock", "#stored"
-"""Behind a broker's name: when it was started, and what its clock said. Behind a queue: when the last message
-before its end was stored. All in milliseconds of the broker's clock."""
+_BOOT, _CLOCK, _START, _FIRST, _STORED = "#boot", "#clock", "#start", "#first", "#stored"
+"""Behind a broker's name: when it was started, what its clock said, where its log began, and (with its start)
+when the first message there was stored. Behind a queue: when the last message before its end was. Times are
+milliseconds of the broker's clock."""
 _UNREADABLE = -1
 """The end of a queue that the user may not look at."""
 _ENTRY_HEADER = 48
 """Bytes before each message in DLedger's log (DLedgerEntry.BODY_OFFSET)."""
-_RUNTIME = re.compile(r"(\d+) days, (\d+) hours, (\d+) minutes, (\d+) seconds")
-_LAST_STORED = re.compile(rb'"lastUpdateTimestamp":(\d+)')
+_RUNTIME = re.compile(r"(\d{1,9}) days, (\d{1,9}) hours, (\d{1,9}) minutes, (\d{1,9}) seconds")
+_LAST_STORED = re.compile(rb'"lastUpdateTimestamp":(\d{1,19})\b')
 """In a document of which the keys are objects."""
 _MOST_TOPICS = 500
 _BY_QUORUM = ("enableDLegerCommitLog", "enableControllerMode")
@@ -71,10 +72,10 @@ def runtime_of(cluster: Cluster, node: str) -> Runtime | None:
         if runs is None:
             return None
         days, hours, minutes, seconds = map(int, runs.groups())
-        booted, end = int(told["bootTimestamp"]), int(told["commitLogMaxOffset"])
+        booted, end = long(told["bootTimestamp"]), long(told["commitLogMaxOffset"])
         clock = booted + (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
-        behind = int(told["dispatchBehindBytes"])
-        return Runtime(booted, clock, int(told["commitLogMinOffset"]), end, end - behind)
+        behind = long(told["dispatchBehindBytes"])
+        return Runtime(booted, long(clock), long(told["commitLogMinOffset"]), end, end - behind)
 
 
 def _fails(node: str, answer: Frame) -> bool:
@@ -95,8 +96,21 @@ def bounds(cluster: Cluster, targets: Iterable[Target]) -> Checkpoint:
         found |= _end_of(cluster, place)
     for node in {place.node for place in places}:
         if runtime := runtime_of(cluster, node):
-            found |= {f"{node}{_BOOT}": runtime.booted, f"{node}{_CLOCK}": runtime.clock}
+            found |= store_of(node, runtime, _first_stored(cluster, node, runtime.log_start))
     return found
+
+
+def store_of(node: str, runtime: Runtime, first: int | None) -> dict[str, int]:
+    """What tells a broker's store from another; `first`: when the first message of its log was stored."""
+    told = {_BOOT: runtime.booted, _CLOCK: runtime.clock, _START: runtime.log_start}
+    if first is not None:
+        told[_first_of(runtime.booted)] = first
+    return {f"{node}{key}": value for key, value in told.items()}
+
+
+def _first_of(booted: int) -> str:
+    """Bounds that a plan adds later keep what is known, so a later start's must not pass for the first's."""
+    return f"{_FIRST}{booted}"
 
 
 def _places(cluster: Cluster, topic: str) -> list[MessageQueue]:
@@ -186,13 +200,8 @@ class Since:
 
     def _lost(self, offsets: QueueOffsets, end: int) -> list[str]:
         """Why a queue may have held more than it does."""
-        if offsets.lowest > end:
-            return [f"begins at {offsets.lowest}: retention has taken what followed {end}"]
-        if offsets.highest < end:
-            return [f"ends at {offsets.highest}, before {end}: it was made anew, or its end was cut off"]
         was = self._before.get(f"{offsets.place}{_STORED}")
-        last = _last_before(self._cluster, offsets, end)
-        return ["was made anew since"] if last is not None and was != last else []
+        return why_lost(offsets, end, was, _last_before(self._cluster, offsets, end))
 
     def _of_node(self, node: str, topic: str) -> list[str]:
         if node not in self._doubts:
@@ -205,14 +214,41 @@ class Since:
         if runtime is None or f"{node}{_BOOT}" not in self._before:
             return ["does not tell since when it runs, or the user may not ask it"]
         doubts = []
-        if runtime.booted != self._before[f"{node}{_BOOT}"]:
-            first = _first_stored(self._cluster, node, runtime.log_start)
-            if first is None or first >= self._before[f"{node}{_CLOCK}"]:
-                doubts.append("was started since, and its store does not reach back to before that")
+        start = max(runtime.log_start, self._before.get(f"{node}{_START}", 0))
+        first = _first_stored(self._cluster, node, start)
+        if not is_same_store(self._before, store_of(node, runtime._replace(log_start=start), first), node):
+            doubts.append("was started since, and its store does not reach back to before that")
         if not _is_dispatched(self._cluster, node, runtime.log_end):
             doubts.append("does not put what it stores into its queues")
         uncommitted = _why_uncommitted(self._cluster, node, topic, runtime.clock + 1000)
         return [*doubts, uncommitted] if uncommitted else doubts
+
+
+def why_lost(offsets: QueueOffsets, end: int, was: int | None, last: int | None) -> list[str]:
+    """Why a queue that ended at `end` may have held more than it does. `was`: when the last message before
+    that was stored, as it was told then; `last`: as it is told now, None where it is gone."""
+    if offsets.lowest > end:
+        return [f"begins at {offsets.lowest}: retention has taken what followed {end}"]
+    if offsets.highest < end:
+        return [f"ends at {offsets.highest}, before {end}: it was made anew, or its end was cut off"]
+    return ["was made anew since"] if last is not None and was != last else []
+
+
+def is_same_store(before: Checkpoint, now: Checkpoint, node: str) -> bool:
+    """Whether a broker has the store still that it had (`store_of`, then and now). One that was not started
+    meanwhile has. Else its log has the same message where it began; or it begins later, by retention, with
+    one from before then. The broker's clock may have been set meanwhile, so alone it proves nothing."""
+    booted, start = now[f"{node}{_BOOT}"], now[f"{node}{_START}"]
+    booted_then, start_then = before[f"{node}{_BOOT}"], before.get(f"{node}{_START}", 0)
+    if booted == booted_then:
+        return True
+    first = now.get(f"{node}{_first_of(booted)}")
+    first_then = before.get(f"{node}{_first_of(booted_then)}")
+    if first is None or first_then is None:
+        return False
+    if start == start_then:
+        return first == first_then
+    return start > start_then and first < before[f"{node}{_CLOCK}"]
 
 
 def _parted(key: str) -> tuple[str, str, str]:

@@ -1,6 +1,5 @@
 """The cluster behind a `rocketmq://` URL: name servers, masters, routes, and refusals in our words."""
 
-import ssl
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -13,15 +12,22 @@ from dlq.connectors.rocketmq.remoting import (
     Frame,
     RequestCode,
     ResponseCode,
+    long,
     understood,
     version_name,
 )
+from dlq.connectors.tls import client_context
 from dlq.core import units
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, ConnectionLost, NotFound, Unreachable
 from dlq.core.hosts import host_of, why_not
+from dlq.core.text import for_terminal
 
 _SCHEMES = {"rocketmq": False, "rocketmq+tls": True}
 _PORT = "9876"
+_MOST_QUEUES, _MOST_MASTERS = 2**15, 1000
+"""Of a topic on one broker, whose usual number is 8 (defaultTopicQueueNums), and of a cluster. All of them
+are asked."""
+_UNTRUE = "that cannot be true"
 
 
 class Queues(NamedTuple):
@@ -41,13 +47,17 @@ class Cluster:
         self._name_servers, tls = _addresses(broker)
         self._named, self._hosts = [*map(host_of, self._name_servers)], broker.hosts
         self._access = Access(
-            _credential(broker), units.seconds(broker.timeout), _tls(broker) if tls else None
+            _credential(broker),
+            units.seconds(broker.timeout),
+            client_context(broker, broker.verify_host) if tls else None,
         )
         self.timeout = self._access.timeout
         self._links: dict[str, Link] = {}
         self._masters: dict[str, str] = {}
         self.without_master: Sequence[str] = ()
         """Brokers of which slaves alone were registered when `masters` last asked."""
+        self.silent: dict[str, BrokerError] = {}
+        """Brokers that are registered, and do not answer."""
 
     @property
     def signs(self) -> bool:
@@ -65,11 +75,26 @@ class Cluster:
                 tables = [lenient_json.loads(answer.body.decode()) for answer in answers]
                 known = [entry for table in tables for entry in _masters(table)]
             found = {name: master for name, master in known if master is not None}
+            if len(found) > _MOST_MASTERS:
+                raise BrokerError(f"{self._name_server} says that it has {len(found)} masters: {_UNTRUE}")
             if not found:
                 raise Unreachable(f"no RocketMQ broker is registered at {', '.join(self._name_servers)}")
             self._masters = dict(sorted(found.items()))
             self.without_master = sorted({name for name, _ in known} - found.keys())
         return self._masters
+
+    def leave_out_silent(self) -> None:
+        """From now until `masters` is asked to refresh, the masters that cannot be reached, or do not answer,
+        count as down: `silent` says why. Raises the first reason where no other is left."""
+        self.silent = {}
+        for node in [*self.masters(refresh=True)]:
+            try:
+                self.version(node)
+            except (Unreachable, ConnectionLost) as error:
+                self.silent[node] = error
+        if len(self.silent) == len(self._masters):
+            raise next(iter(self.silent.values()))
+        self._masters = {node: at for node, at in self._masters.items() if node not in self.silent}
 
     def topics(self) -> set[str]:
         """All topics that the name servers know; empty when they keep the list to themselves."""
@@ -86,8 +111,12 @@ class Cluster:
             for answer in answers:
                 document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
                 for data in document.get("queueDatas") or ():
-                    numbers = (int(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
+                    numbers = (long(data[name]) for name in ("readQueueNums", "writeQueueNums", "perm"))
                     found[str(data["brokerName"])] = Queues(*numbers)
+        for node, queues in found.items():
+            if max(queues[:2]) > _MOST_QUEUES:
+                number = f"{topic} has {max(queues[:2])} queues on {for_terminal(node)[:200]}"
+                raise BrokerError(f"{self._name_server} says that {number}: {_UNTRUE}")
         return dict(sorted(found.items()))
 
     def groups_of(self, topic: str) -> set[str] | None:
@@ -127,21 +156,21 @@ class Cluster:
         known = self.link(node)
         return Link(known.address, self._access, brief, known.named_by)
 
-    def call(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+    def call(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
         """One question to the master of `node`, whatever the answer's code.
 
         Asked again on a new connection when the old one had ended: not for what must not happen twice.
         """
         link = self.link(node)
         try:
-            return link.call(code, fields, body)
+            return link.call(code, fields)
         except ConnectionLost:
             self.masters(refresh=True)
-            return self.link(node).call(code, fields, body)
+            return self.link(node).call(code, fields)
 
-    def ok(self, node: str, code: int, fields: Mapping[str, object], body: bytes = b"") -> Frame:
+    def ok(self, node: str, code: int, fields: Mapping[str, object]) -> Frame:
         """Like `call`; raises BrokerError unless the answer's code is 0."""
-        answer = self.call(node, code, fields, body)
+        answer = self.call(node, code, fields)
         if answer.code != ResponseCode.OK:
             raise refusal(node, answer)
         return answer
@@ -206,7 +235,8 @@ def _hint(remark: str) -> str:
     if "is forbidden" in remark:
         return " (the topic's or broker's permission bits, not the user's rights)"
     return (
-        " (check access_key, the secret key, and the user's rights on the topic and on group TOOLS_CONSUMER)"
+        " (check access_key, the secret key, in which a blank at either end counts, and the user's rights on "
+        "the topic and on group TOOLS_CONSUMER)"
     )
 
 
@@ -245,16 +275,3 @@ def _credential(broker: RocketBroker) -> Credential | None:
     if secret is None:
         raise ConfigError(f"{place} has an access_key; add secret_key_file or secret_key_env")
     return Credential(broker.access_key, secret)
-
-
-def _tls(broker: RocketBroker) -> ssl.SSLContext:
-    """Name and chain are checked. Brokers are found by the bare addresses they register, which certificates
-    often lack: where `verify_host` is false, it must be a certificate under `ca_file` (see `core.checks`)."""
-    try:
-        context = ssl.create_default_context(cafile=broker.ca_file)
-        context.check_hostname = broker.verify_host
-        if broker.cert_file is not None:
-            context.load_cert_chain(broker.cert_file, broker.key_file)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"brokers.{broker.name}: cannot read the TLS files: {error}") from error
-    return context

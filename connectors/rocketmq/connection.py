@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from dlq.connectors import outbound
 from dlq.connectors.base import Writing, unmarked
+from dlq.connectors.links import is_pause
 from dlq.connectors.rocketmq.remoting import (
     Credential,
     Frame,
@@ -75,7 +76,15 @@ class Link:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return _wrapped(plain, self._access.tls, host) if self._access.tls else plain
         except (OSError, ValueError, OverflowError) as error:
-            raise Unreachable(f"cannot connect to RocketMQ at {self.address}: {_reason(error)}") from error
+            raise Unreachable(
+                f"cannot connect to RocketMQ at {self.address}: {_reason(error)}{self._why_there()}"
+            ) from error
+
+    def _why_there(self) -> str:
+        """Who told of an address that the configuration does not have, as the end of a sentence."""
+        if not self.named_by.startswith("a name server"):
+            return ""
+        return f"; {self.named_by} names that address: it has to be reachable from here (brokerIP1)"
 
     def frame(self, code: int, fields: Mapping[str, object], body: bytes = b"") -> tuple[int, bytes]:
         """A signed request of ours and its opaque number, not sent yet."""
@@ -145,9 +154,9 @@ class Link:
         try:
             self._wait_about(max(wait, 0.001))
             data = self._socket.recv(_CHUNK)
-        except TimeoutError:
-            return False
         except OSError as error:
+            if is_pause(error):
+                return False
             raise self._lost(error) from error
         if not data:
             raise self._lost(OSError("closed by the peer"))

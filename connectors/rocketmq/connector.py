@@ -1,27 +1,29 @@
 """Apache RocketMQ 4.x and 5.x: dead letters of consumer groups, and half messages of transactions."""
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
     UNSENT_SECONDS,
     Checkpoint,
+    Connector,
     Consumption,
     DeadLetterPlace,
     Gauge,
     Inspection,
     Limits,
-    Outgoing,
-    Presence,
+    Proof,
     ReadRequest,
+    Search,
     SendPreview,
     Target,
 )
 from dlq.connectors.rocketmq.bounds import bounds
 from dlq.connectors.rocketmq.cluster import Cluster
-from dlq.connectors.rocketmq.consumption import consumption
+from dlq.connectors.rocketmq.consumption import consumption, is_broadcast
 from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.connectors.rocketmq.find import find
 from dlq.connectors.rocketmq.inspection import (
@@ -49,7 +51,8 @@ from dlq.connectors.rocketmq.snapshot import (
     plan_of,
     unread_nodes,
 )
-from dlq.connectors.rocketmq.transaction_outcomes import Outcomes
+from dlq.connectors.rocketmq.transaction_outcomes import Outcomes, untold_key
+from dlq.core.errors import AccessDenied, BrokerError, NotFound
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC
@@ -58,7 +61,7 @@ from dlq.core.settings import Source
 _MARGIN = 0.2
 
 
-class RocketConnector:
+class RocketConnector(Connector):
     """One RocketMQ cluster."""
 
     window = 4000
@@ -66,25 +69,30 @@ class RocketConnector:
     def __init__(self, broker: RocketBroker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
-        self._obstacles: list[str] = []
+        self._unreadable: dict[str, BrokerError] = {}
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
         found, facts, notes = self._look(source)
-        return inspect(self._cluster, source.group, found, facts, [*notes, *self._unread(source, facts, {})])
+        unread = self._unread(source, facts, {})
+        seen = inspect(self._cluster, source.group, found, facts, [*notes, *unread])
+        left_out = "; ".join(one.removeprefix("not read: ") for one in unread)
+        return replace(seen, leaves_out=dict.fromkeys(("copy", "drain"), left_out)) if unread else seen
 
     def gauge(self, source: Source) -> Gauge:
         """See `Connector`. Nobody consumes dead letters; they leave when they are too old."""
         cluster = self._cluster
-        cluster.masters(refresh=True)
+        cluster.leave_out_silent()
+        unread = dict(cluster.silent)
         if source.transactions:
-            return Gauge(sum(_half_messages(cluster)))
+            return Gauge(sum(_half_messages(cluster)), note=_in_words(unread))
         topics = dead_letter_topics(cluster, str(source.group))
-        found = [offsets for topic in topics for offsets in offsets_of_topic(cluster, topic)]
-        check_group(cluster, str(source.group), found)
+        found = [*_all_that_may_be_read(cluster, topics, unread)]
+        if not unread:
+            check_group(cluster, str(source.group), found)
         first = [message_at(cluster, offsets, offsets.lowest) for offsets in found if _size(offsets)]
         oldest = min((one.stored_at * 1000 for one in first if one), default=None)
-        return Gauge(sum(map(_size, found)), oldest=oldest)
+        return Gauge(sum(map(_size, found)), oldest=oldest, note=_in_words(unread))
 
     def discover(self) -> list[DeadLetterPlace]:
         """The dead letters of all groups, and half messages with what became of them."""
@@ -107,8 +115,14 @@ class RocketConnector:
         unread = self._unread(source, facts, resume)
         plan.complete = plan.complete and not unread
         plan.notes += [*notes, *unread]
-        topology: dict[str, Any] = {"brokers": facts, "queues": [_queue_facts(offsets) for offsets in found]}
-        return RocketReading(cluster, request, plan, topology, Outcomes() if source.transactions else None)
+        known = {
+            node: {**told, "index": False} if untold_key(node) in resume else dict(told)
+            for node, told in facts.items()
+        }
+        topology: dict[str, Any] = {"brokers": known, "queues": [_queue_facts(offsets) for offsets in found]}
+        return RocketReading(
+            cluster, request, plan, topology, Outcomes(cluster) if source.transactions else None
+        )
 
     def target_of(self, record: Record, to: str) -> Target | None:
         """origin (its topic), group (the failed group alone), resume (a half message's check), topic:NAME."""
@@ -133,9 +147,12 @@ class RocketConnector:
         return {target: why for target, why in closed.items() if why is not None}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
-        """Nothing is known."""
-        del targets
-        return {}
+        """Groups that consume in broadcast mode."""
+        return {
+            target: Limits(temporary=f"{target} consumes in broadcast mode, so nobody reads its retry topic")
+            for target in targets
+            if target.kind == "group" and is_broadcast(self._cluster, target.name)
+        }
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """The groups that read a target, by the offsets that they have committed."""
@@ -153,26 +170,9 @@ class RocketConnector:
         """Where the queues that may be written to end, and what their brokers tell of themselves."""
         return bounds(self._cluster, targets)
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
+    def find(self, search: Search) -> Proof:
         """Look through what came to the targets' queues since."""
-        del plan, last
-        self._obstacles = []
-        return find(self._cluster, outgoing, since, before, self._obstacles)
-
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        """See `Connector.obstacles`: what the last `find` met with."""
-        del witness, plan, since
-        return self._obstacles
-
-    def forget(self, plan: str, witness: bool = False) -> None:
-        """A publisher leaves nothing behind but its messages."""
+        return find(self._cluster, search)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -183,20 +183,44 @@ class RocketConnector:
     ) -> tuple[list[QueueOffsets], Mapping[str, Mapping[str, object]], list[str]]:
         """What there is to read of a source, what its brokers are, and what an empty answer means."""
         cluster = self._cluster
-        cluster.masters(refresh=True)
+        cluster.leave_out_silent()
         facts = broker_facts(cluster)
         if source.transactions:
             notes = [*without_index(facts), *late_outcomes(facts)]
             return _transaction_offsets(cluster, facts), facts, notes
+        self._unreadable = {}
         topics = dead_letter_topics(cluster, str(source.group))
-        found = [offsets for topic in topics for offsets in offsets_of_topic(cluster, topic)]
+        found = [*_all_that_may_be_read(cluster, topics, self._unreadable)]
+        if self._unreadable:
+            return found, facts, []
         return found, facts, check_group(cluster, str(source.group), found)
 
     def _unread(
         self, source: Source, facts: Mapping[str, Mapping[str, object]], resume: Checkpoint
     ) -> list[str]:
         """What may be there and is not read, in words."""
-        return [*unread_nodes(self._cluster, resume), *(unread_halves(facts) if source.transactions else ())]
+        closed = [f"not read: {topic}: {why}" for topic, why in self._unreadable.items()]
+        halves = unread_halves(facts) if source.transactions else ()
+        return [*unread_nodes(self._cluster, resume), *closed, *halves]
+
+
+def _all_that_may_be_read(
+    cluster: Cluster, topics: Sequence[str], unreadable: dict[str, BrokerError]
+) -> Iterator[QueueOffsets]:
+    """What the queues of topics hold; topics that may not be read are added to `unreadable`. Raises the first
+    reason where no other is left."""
+    for topic in topics:
+        try:
+            yield from [*offsets_of_topic(cluster, topic)]
+        except (AccessDenied, NotFound) as error:
+            unreadable[topic] = error
+    closed = [unreadable[topic] for topic in topics if topic in unreadable]
+    if topics and len(closed) == len(topics):
+        raise closed[0]
+
+
+def _in_words(unread: Mapping[str, BrokerError]) -> str:
+    return "; ".join(f"not read: {name}: {why}" for name, why in unread.items())
 
 
 def _dead_letters(cluster: Cluster, topic: str) -> DeadLetterPlace:

@@ -3,12 +3,13 @@
 Consumers commit every few seconds, and brokers keep the offsets of groups that are gone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Consumption, Target
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
-from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.routes import topic_of
 from dlq.core.errors import AccessDenied
 
@@ -51,7 +52,7 @@ def _offset(cluster: Cluster, node: str, code: int, fields: dict[str, object]) -
     if answer.code != ResponseCode.OK:
         raise refusal(node, answer)
     with understood(node):
-        return max(0, int(answer.fields["offset"]))
+        return max(0, long(answer.fields["offset"]))
 
 
 def _consumers(cluster: Cluster, group: str) -> int | None:
@@ -61,11 +62,27 @@ def _consumers(cluster: Cluster, group: str) -> int | None:
         for node in cluster.masters()
     ]
     told = [answer for answer in answers if answer.code in (ResponseCode.OK, _NOT_ONLINE)]
-    with understood(f"a broker of {cluster.name}"):
-        clients = {
-            str(client.get("clientId"))
-            for answer in told
-            if answer.code == ResponseCode.OK
-            for client in lenient_json.loads(answer.body.decode()).get("connectionSet") or ()
-        }
+    clients = {
+        str(client.get("clientId"))
+        for document in _online(cluster, told)
+        for client in document.get("connectionSet") or ()
+    }
     return len(clients) if told else None
+
+
+def _online(cluster: Cluster, answers: Iterable[Frame]) -> list[Any]:
+    """What brokers tell of a group that has clients."""
+    with understood(f"a broker of {cluster.name}"):
+        return [
+            lenient_json.loads(answer.body.decode()) for answer in answers if answer.code == ResponseCode.OK
+        ]
+
+
+def is_broadcast(cluster: Cluster, group: str) -> bool:
+    """Whether clients of the group are connected that each get every message: nothing of theirs is kept on a
+    broker, and none of them reads the group's retry topic (DefaultMQPushConsumerImpl.copySubscription)."""
+    answers = [
+        cluster.call(node, RequestCode.CONSUMER_CONNECTIONS, {"consumerGroup": group})
+        for node in cluster.masters()
+    ]
+    return any(document.get("messageModel") == "BROADCASTING" for document in _online(cluster, answers))

@@ -57,6 +57,7 @@ ROCKETMQ = Kind(
     unpack="dlq.connectors.rocketmq.bodies:unpacked",
     keeps_letters=True,
     default_target="group",  # a topic would deliver again to every group that subscribes to it
+    republishing="dlq.connectors.rocketmq.republishing",
     sent_columns=("body", "body_size", "broker_node", "dead_letter_queue", "origin", "headers", "flags"),
     transaction="dlq.connectors.rocketmq.republishing:transaction_of",
     ramp_note=(

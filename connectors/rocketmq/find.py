@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from typing import Literal
 
-from dlq.connectors.base import Checkpoint, Outgoing, Presence
+from dlq.connectors.base import PROOF_SECONDS, Outgoing, Presence, Proof, Search
 from dlq.connectors.rocketmq.bodies import plain_body
 from dlq.connectors.rocketmq.bounds import Range, Since
 from dlq.connectors.rocketmq.cluster import Cluster
@@ -30,45 +30,43 @@ _IN_FLIGHT = 64
 _Match = Literal["whole", "cut"]
 
 
-def find(
-    cluster: Cluster, outgoing: Sequence[Outgoing], since: int, before: Checkpoint, obstacles: list[str]
-) -> dict[int, Presence]:
-    """number -> whether a broker holds it. `not_sent` needs the queues of every broker that could have taken
-    it (`before`: see `bounds`), whole since then. What keeps it from being proven is added to `obstacles`,
-    in words.
+def find(cluster: Cluster, search: Search) -> Proof:
+    """Whether a broker holds each letter. `not_sent` needs the queues of every broker that could have taken
+    it (`search.before`: see `bounds`), whole since then.
 
     A broker that was killed while it wrote a message keeps the start of it: body whole, properties cut. Which
     letter that is, nothing proves.
     """
-    search = _Search(cluster, outgoing, Since(cluster, before, since))
-    search.ask_indexes()
-    if search.missing():
+    known = _Known(cluster, search.letters, Since(cluster, search.before, search.since))
+    known.ask_indexes()
+    if known.missing():
         time.sleep(_SETTLED)
-        search.look_through(obstacles)
-    return search.result
+        known.look_through()
+    return Proof(known.shown, known.doubts)
 
 
-class _Search:
+class _Known:
     """What is known by now of the letters that are looked for."""
 
     def __init__(self, cluster: Cluster, outgoing: Sequence[Outgoing], since: Since) -> None:
-        self.result: dict[int, Presence] = dict.fromkeys((letter.number for letter in outgoing), "unknown")
+        self.doubts: list[str] = []
+        self.shown: dict[int, Presence] = dict.fromkeys((letter.number for letter in outgoing), "unknown")
         self._cluster, self._outgoing, self._since = cluster, outgoing, since
         self._cut: dict[int, str] = {}
         """Numbers of letters that a cut message may be, and where it lies."""
 
     def missing(self) -> list[Outgoing]:
         """Letters that were not seen yet."""
-        return [letter for letter in self._outgoing if self.result[letter.number] != "sent"]
+        return [letter for letter in self._outgoing if self.shown[letter.number] != "sent"]
 
     def ask_indexes(self) -> None:
-        """A broker that does not answer is looked through, or is an obstacle then."""
+        """A broker that does not answer is looked through, or is a doubt then."""
         for node in self._cluster.masters():
             with suppress(BrokerError), closing(self._cluster.new_link(node)) as link:
                 for message, letter in _by_key(link, node, self.missing()):
                     self._take(message, node, [letter])
 
-    def look_through(self, obstacles: list[str]) -> None:
+    def look_through(self) -> None:
         """Every queue that could have taken what is missing."""
         by_topic: dict[str, list[Outgoing]] = defaultdict(list)
         for letter in self.missing():
@@ -76,24 +74,25 @@ class _Search:
         for topic, letters in by_topic.items():
             ranges, doubts = self._since.look(topic)
             doubts += self._read(ranges, letters)
-            obstacles += doubts
+            self.doubts += doubts
             for letter in letters:
-                if not doubts and self.result[letter.number] != "sent":
-                    self.result[letter.number] = "not_sent"
+                if not doubts and self.shown[letter.number] != "sent":
+                    self.shown[letter.number] = "not_sent"
         for number in self._cut:
-            if self.result[number] == "not_sent":
-                self.result[number] = "unknown"
-        obstacles += sorted({self._cut[number] for number in self._cut if self.result[number] == "unknown"})
+            if self.shown[number] == "not_sent":
+                self.shown[number] = "unknown"
+        self.doubts += sorted({self._cut[number] for number in self._cut if self.shown[number] == "unknown"})
 
     def _read(self, ranges: Sequence[Range], letters: Sequence[Outgoing]) -> list[str]:
         """Why these ranges do not hold all that came."""
-        if sum(one.offsets.highest - one.first for one in ranges) > _MOST:
+        if sum(max(0, one.offsets.highest - one.first) for one in ranges) > _MOST:
             return [f"more than {_MOST:,} messages were stored since the plan was begun"]
-        wanted, doubts = _Wanted(letters), []
+        wanted, doubts = _Wanted(letters), list[str]()
+        until = time.monotonic() + PROOF_SECONDS
         for one in ranges:
             place = one.offsets.place
             try:
-                for message in _messages(self._cluster, one):
+                for message in _messages(self._cluster, one, until):
                     self._take(message, place.node, wanted.like(message))
             except (BrokerError, ProtocolError) as error:
                 doubts.append(f"{place}: {error}")
@@ -104,7 +103,7 @@ class _Search:
         for letter in letters:
             match = _match(message, letter, self._since.end_of(place))
             if match == "whole":
-                self.result[letter.number] = "sent"
+                self.shown[letter.number] = "sent"
             elif match == "cut":
                 self._cut[letter.number] = (
                     f"{place}: the message at offset {message.queue_offset} is cut, as a kill leaves one "
@@ -188,12 +187,14 @@ def _by_key(link: Link, node: str, letters: Sequence[Outgoing]) -> Iterator[tupl
             yield from ((message, letter) for message in query_answer(node, answer, topic, key))
 
 
-def _messages(cluster: Cluster, one: Range) -> Iterator[StoredMessage]:
-    """Raises BrokerError where one is missing."""
+def _messages(cluster: Cluster, one: Range, until: float) -> Iterator[StoredMessage]:
+    """Raises BrokerError where one is missing, or not all have come at the moment `until`."""
     place, end = one.offsets.place, one.offsets.highest
     with closing(cluster.new_link(place.node)) as link:
         scan = PullScan(link, place, one.first, end, _ROOM)
         for step in scan if one.offsets.pullable else scan_queue(link, place, one.first, end):
             if step.gaps:
                 raise BrokerError("it has lost messages")
+            if time.monotonic() > until:
+                raise BrokerError("it takes too long to show all that it has")
             yield from map(parse, step.messages)

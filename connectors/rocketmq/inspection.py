@@ -7,7 +7,7 @@ from dlq.connectors.base import Inspection
 from dlq.connectors.rocketmq.bounds import Runtime, runtime_of
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
-from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.remoting import RequestCode, ResponseCode, long, understood
 from dlq.connectors.rocketmq.snapshot import QueueOffsets, message_at, plan_of
 from dlq.core.errors import AccessDenied
 from dlq.core.units import human_seconds
@@ -50,7 +50,7 @@ def inspect(
     }
     warnings = [*notes, *plan_of(found, {}).notes]
     warnings += [f"{place}: the oldest letters are deleted within a day: drain soon" for place in soon]
-    warnings += losses(cluster, group, _origins(first for first in oldest.values() if first))
+    warnings += _losses(cluster, group, _origins(first for first in oldest.values() if first))
     version = ", ".join(sorted({str(values["version"]) for values in facts.values()}))
     depth = sum(offsets.highest - offsets.lowest for offsets in found)
     return Inspection(version, depth, shown, _CHANGES, {}, warnings)
@@ -109,7 +109,7 @@ _RIGHTS: Sequence[_Right] = (
 )
 
 
-def losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
+def _losses(cluster: Cluster, group: str | None, topics: Iterable[str]) -> list[str]:
     """What brokers refuse to tell this user, in words. Raises BrokerError where one cannot be reached."""
     groups = {"group": group} if group else {}
     names = [groups, *({**groups, "topic": topic} for topic in topics)]
@@ -175,7 +175,7 @@ def unread_halves(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 def without_index(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Brokers that do not find messages by their key, in words."""
     return [
-        f"{node} keeps no index (messageIndexEnable=false): nothing tells how an ended transaction ended"
+        f"{node} keeps no index (messageIndexEnable=false): nothing tells that a transaction was rolled back"
         for node, known in facts.items()
         if known["index"] is False
     ]
@@ -203,7 +203,9 @@ def late_outcomes(facts: Mapping[str, Mapping[str, object]]) -> list[str]:
 def _facts(cluster: Cluster, node: str) -> dict[str, object]:
     settings = cluster.configuration(node)
     with understood(node):
-        numbers = {name: int(settings[key]) if key in settings else None for name, key in _FACTS.items()}
+        numbers = {
+            name: long(settings[key].strip()) if key in settings else None for name, key in _FACTS.items()
+        }
     return {
         "version": cluster.version(node),
         **numbers,

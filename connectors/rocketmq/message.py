@@ -29,6 +29,7 @@ _INNER = struct.Struct(">iiiii")
 _OFFSET = struct.Struct(">q")
 _KNOWN = (V1, V2, _BLANK)
 _SMALLEST = _HEAD.size + 3 * 8 + _TAIL.size
+_MOST_OFFSET = 2**63
 _MOST_IN_BATCH = 2**15 - 1
 """A batch's number of messages is a short (BatchConsumeQueue), and its body a message's: 4 MiB by default."""
 
@@ -147,6 +148,8 @@ def expand(message: StoredMessage) -> list[StoredMessage]:
     """
     if message.sys_flag & BATCH != BATCH:
         return [message]
+    if message.queue_offset >= _MOST_OFFSET - _MOST_IN_BATCH:
+        raise ProtocolError(f"a batch at offset {message.queue_offset}")
     packed, at = plain_body(message.body, message.sys_flag), 0
     found: list[StoredMessage] = []
     sys_flag = message.sys_flag & ~(BATCH | COMPRESSION)
@@ -195,8 +198,3 @@ def host_name(packed: bytes) -> str:
     if len(address) == 16:
         return f"[{socket.inet_ntop(socket.AF_INET6, address)}]:{port}"
     return f"{socket.inet_ntoa(address)}:{port}"
-
-
-def offset_message_id(store_host: bytes, commit_log_offset: int) -> str:
-    """The broker's own message id: where it lies, as hex (32 digits, 56 for IPv6)."""
-    return (store_host + commit_log_offset.to_bytes(8, "big")).hex().upper()

@@ -7,18 +7,26 @@ A batch that a broker refuses goes again letter by letter: it may have refused i
 import select
 import struct
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing, unmarked
+from dlq.connectors.base import UNSENT_SECONDS, Outcome, Outgoing, Sent, Target, Writing
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.cluster import Cluster
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode, written
-from dlq.connectors.rocketmq.republishing import RESUME, SHARDING_KEY, Message, message_of, queue_by_hash
+from dlq.connectors.rocketmq.republishing import (
+    RESUME,
+    SHARDING_KEY,
+    Message,
+    message_of,
+    queue_by_hash,
+    why_too_many,
+)
 from dlq.connectors.rocketmq.routes import Route, WritableQueue, route_to
+from dlq.connectors.sending import RefusedTogether, WindowedPublisher
 from dlq.core.errors import ConnectionLost, Unreachable
 
 _GROUP = "dlq-replay"
@@ -32,7 +40,7 @@ _LENGTH = struct.Struct(">h")
 _AROUND = _INNER.size + _LENGTH.size
 
 
-class SendBatch:
+class _SendBatch:
     """Messages for one queue, by the numbers of their letters, that go in one request.
 
     A batch (code 320) is appended by one copy into the log, each message of it under its own offset, flag and
@@ -57,20 +65,13 @@ class SendBatch:
         self.messages.append(message)
         self.room -= len(message.body)
 
-    def apart(self) -> Iterator["SendBatch"]:
-        """Each letter in a batch of its own."""
-        for number, message in zip(self.numbers, self.messages, strict=True):
-            one = SendBatch(self.place)
-            one.add(number, message)
-            yield one
-
     @property
     def is_full(self) -> bool:
         """Whether it should be on its way."""
         return self.room <= 0 or len(self.numbers) >= _MOST_LETTERS
 
 
-def may_share(message: Message) -> bool:
+def _may_share(message: Message) -> bool:
     """Whether a message may go with others. Ordered ones go one at a time, and what a broker may refuse for
     itself goes alone."""
     properties = message.properties
@@ -82,7 +83,7 @@ def may_share(message: Message) -> bool:
     )
 
 
-def framed(link: Link, batch: SendBatch) -> tuple[int, bytes]:
+def _framed(link: Link, batch: _SendBatch) -> tuple[int, bytes]:
     """The request, not sent yet, and its opaque number."""
     first, is_batch = batch.messages[0], len(batch.messages) > 1
     own = {
@@ -142,7 +143,7 @@ _FIRST_SAFE = (5, 3, 2)
 """Earlier brokers store the plain body under the compressed flag: the resumed message would be damaged."""
 
 
-class Resume:
+class _Resume:
     """Resumes checks of half messages (323), one at a time: there are few, and each is a decision.
 
     The broker puts a fresh copy into its half topic, the producer is asked again and decides; success says
@@ -157,7 +158,7 @@ class Resume:
         """Ask the broker that holds the half message. Raises ConnectionLost, Unreachable."""
         record, number = letter.record, letter.number
         try:
-            node = node_of(self._cluster, record.headers["storeHost"])
+            node = _node_of(self._cluster, record.headers["storeHost"])
             if (record.flags or 0) & COMPRESSED and _release(self._cluster.version(node)) < _FIRST_SAFE:
                 return Sent(
                     number, "refused", "brokers before 5.3.2 damage a compressed message when they resume it"
@@ -181,7 +182,7 @@ class Resume:
         return Sent(number, "refused", f"code {answer.code}: {' '.join(answer.remark.split())[:200]}")
 
 
-def node_of(cluster: Cluster, store_host: str) -> str:
+def _node_of(cluster: Cluster, store_host: str) -> str:
     """The broker that registered the address a message was stored at. Raises Unreachable."""
     for node, address in cluster.masters(refresh=True).items():
         if address == store_host:
@@ -207,13 +208,11 @@ _NOT_STORED = (
     ResponseCode.NO_TOPIC,
     ResponseCode.NO_GROUP,
 )
-_FILL_SECONDS = 0.005
 _OUTBOX_BYTES = 64 * 1024
 _MOST_REQUESTS = 256
-"""A broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one must keep up."""
-_FREE_ENOUGH = 0.75
+_HEAVY = 256 * 1024
 _LIMIT = "maxMessageSize"
-_UNLIMITED = 2**31
+_UNLIMITED, _DIGITS = 2**31, 20
 _BUSY_TRIES = 50
 _BUSY_WAIT = 0.05
 
@@ -233,121 +232,96 @@ class _Outbox(NamedTuple):
         self.numbers.clear()
 
 
-class RocketPublisher:
+class RocketPublisher(WindowedPublisher):
     """Sends for one plan. Connections of its own, one for each broker."""
 
+    heavy_bytes = _HEAVY
+
     def __init__(self, cluster: Cluster, window: int, unsent_seconds: float = UNSENT_SECONDS) -> None:
-        self._cluster, self._window, self._unsent_seconds = cluster, window, unsent_seconds
+        super().__init__(window, cluster.name)
+        self._cluster, self._unsent_seconds = cluster, unsent_seconds
         self._links: dict[str, Link] = {}
-        self._open: dict[_Kind | None, SendBatch] = {}
-        self._waiting: dict[tuple[str, int], SendBatch] = {}
-        self._unanswered: set[int] = set()
+        self._open: dict[_Kind | None, _SendBatch] = {}
+        self._waiting: dict[tuple[str, int], _SendBatch] = {}
         self._routes: dict[str, Route] = {}
         self._outbox: dict[str, _Outbox] = {}
-        self._busy: list[SendBatch] = []
-        self._done: list[Sent] = []
-        self._over = False
+        self._busy: list[_SendBatch] = []
         self._unsafe: str | None = None
         self._limits: dict[str, int] = {}
         self._turn = count()
-        self._resume = Resume(cluster, unsent_seconds)
-        self._writing: Writing = unmarked
+        self._resume = _Resume(cluster, unsent_seconds)
 
-    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
-        """Several requests in flight; a result code decides each letter, silence leaves it in doubt."""
-        self._writing = writing
-        lost: ConnectionLost | None = None
-        while lost is None and (not self._over or self._waiting):
-            try:
-                self._fill(outgoing)
-                self._flush()
-                self._wait_for_room()
-            except ConnectionLost as error:
-                lost = error
-                self._give_up(str(error))
-            done, self._done = self._done, []
-            yield from done
-        if lost is None and self._unsafe is not None:
-            lost = ConnectionLost(self._unsafe)
-        if lost is not None:
-            raise lost
-
-    def close(self) -> None:
-        """Drop the connections."""
-        for link in self._links.values():
-            link.close()
-
-    def _fill(self, outgoing: Iterator[Outgoing]) -> None:
-        """Take letters while there is room, but not for long: what was taken is to be sent."""
-        until = time.monotonic() + _FILL_SECONDS
-        while not self._over and self._load() < 1 and time.monotonic() < until:
-            letter = next(outgoing, None)
-            if letter is None:
-                self._over = True
-            else:
-                self._accounted(letter)
-
-    def _wait_for_room(self) -> None:
-        """Take the answers that are there. A full window is waited for until a quarter of it is free, so
-        that many letters are sent together."""
-        is_full = self._load() >= 1
-        if self._waiting:
-            self._answers(self._patience() if is_full or self._over else 0.0)
-        while is_full and self._load() > _FREE_ENOUGH:
-            self._answers(self._patience())
-
-    def _load(self) -> float:
-        """Which part of what may be in flight is."""
-        return max(len(self._unanswered) / self._window, len(self._waiting) / _MOST_REQUESTS)
-
-    def _accounted(self, letter: Outgoing) -> None:
-        """Publish one; where that fails before it is in flight, say so before the failure goes on."""
-        try:
-            self._publish_one(letter)
-        except (ConnectionLost, Unreachable) as error:
-            if letter.number not in self._unanswered:
-                self._done.append(Sent(letter.number, "in_doubt", str(error)))
-            raise ConnectionLost(str(error)) from error
-
-    def _publish_one(self, letter: Outgoing) -> None:
+    def put(self, letter: Outgoing) -> None:
+        """Into a batch, where it may share one, which is sent when it is full."""
         if letter.target.kind == RESUME:
-            self._done.append(self._resume.send(letter, self._writing))
+            self.answers.append(self._resume.send(letter, self.announce))
             return
         message, node = message_of(letter), letter.record.broker_node
         route = self._route_to(letter.target, message.topic)
         if refused := route.closed or self._why_too_large(message, route):
-            self._done.append(Sent(letter.number, "refused", refused))
-            return
+            raise ValueError(refused)
         # The access control lists of 4.9 do not look at batches (PlainAccessResource.parse).
-        shares = not self._cluster.signs and may_share(message)
+        shares = not self._cluster.signs and _may_share(message)
         kind = (message.topic, message.sys_flag, node) if shares else None
-        batch = self._open.pop(kind, None) or SendBatch(self._place_for(message, route, node))
+        batch = self._open.pop(kind, None) or _SendBatch(self._place_for(message, route, node))
         batch.add(letter.number, message)
-        self._unanswered.add(letter.number)
         if kind is None or batch.is_full:
             self._send(batch)
         else:
             self._open[kind] = batch
 
+    def poll(self, wait: float) -> None:
+        """All that was taken is on its way then. After what is stored less safely than asked for nothing more
+        is sent."""
+        while self._open:
+            self._send(self._open.popitem()[1])
+        self._write()
+        if self._waiting:
+            self._answers(min(wait, self._patience()))
+        if self._unsafe is not None and not self._waiting:
+            raise ConnectionLost(self._unsafe)
+
+    def has_room(self) -> bool:
+        """A broker refuses what has waited 200 ms (waitTimeMillsInSendQueue) as too busy: a slow one must
+        keep up."""
+        return len(self._waiting) < _MOST_REQUESTS and self._unsafe is None
+
+    def cut(self) -> None:
+        """What the kernel holds is dropped."""
+        self.end()
+
+    def end(self) -> None:
+        """Drop the connections."""
+        for link in self._links.values():
+            link.close()
+
     def _why_too_large(self, message: Message, route: Route) -> str | None:
         """What no broker of the route takes, where they tell what they take."""
-        for node in {node for node, _ in route.places} - self._limits.keys():
-            told = self._cluster.configuration(node).get(_LIMIT, "")
-            self._limits[node] = int(told) if told.isdecimal() else _UNLIMITED
-        limit = max(self._limits[node] for node, _ in route.places)
         size = len(message.body)
-        return f"its body of {size} bytes is more than {_LIMIT} = {limit} there" if size > limit else None
+        limit = max(self._limit_of(node) for node in {node for node, _ in route.places})
+        if size > limit:
+            return f"its body of {size} bytes is more than {_LIMIT} = {limit} there; raise it in broker.conf"
+        return None if _may_share(message) else why_too_many(message.properties)
+
+    def _limit_of(self, node: str) -> int:
+        """How long a body this broker takes, as far as it tells."""
+        if node not in self._limits:
+            told = self._cluster.configuration(node).get(_LIMIT, "")
+            self._limits[node] = int(told) if told.isdecimal() and len(told) < _DIGITS else _UNLIMITED
+        return self._limits[node]
 
     def _place_for(self, message: Message, route: Route, node: str | None) -> WritableQueue:
         """The next queue in turn; for a sharding key its own, when nothing is on its way there."""
         key = message.properties.get(SHARDING_KEY)
         if not key:
             near = route.near(node)
+            if len(message.body) > _HEAVY:
+                places = [place for place in near if len(message.body) <= self._limit_of(place[0])]
+                near = places or [p for p in route.places if len(message.body) <= self._limit_of(p[0])]
             return near[next(self._turn) % len(near)]
         place = route.places[queue_by_hash(key, len(route.places))]
         while any(batch.place == place for batch in self._waiting.values()):
-            self._flush()
-            self._answers(self._patience())
+            self.poll(self._patience())
         return place
 
     def _route_to(self, target: Target, topic: str) -> Route:
@@ -355,15 +329,15 @@ class RocketPublisher:
             self._routes[topic] = route_to(self._cluster, target, topic)
         return self._routes[topic]
 
-    def _send(self, batch: SendBatch) -> None:
+    def _send(self, batch: _SendBatch) -> None:
         """Put it into the outbox; what is put together is sent together."""
         node, _ = batch.place
         if node not in self._links:
             self._links[node] = self._cluster.new_link(node, brief=True)
             self._links[node].guard(self._unsent_seconds)
-            self._links[node].writing = self._writing
+            self._links[node].writing = self.announce
         batch.tries, batch.since = batch.tries + 1, time.monotonic()
-        opaque, data = framed(self._links[node], batch)
+        opaque, data = _framed(self._links[node], batch)
         self._waiting[node, opaque] = batch
         outbox = self._outbox.setdefault(node, _Outbox(bytearray(), []))
         outbox.requests.extend(data)
@@ -371,16 +345,10 @@ class RocketPublisher:
         if len(outbox.requests) > _OUTBOX_BYTES:
             self._write()
 
-    def _flush(self) -> None:
-        """All that was taken is on its way."""
-        while self._open:
-            self._send(self._open.popitem()[1])
-        self._write()
-
     def _write(self) -> None:
         for node, outbox in self._outbox.items():
             if outbox.requests:
-                self._writing(outbox.numbers)
+                self.announce(outbox.numbers)
                 self._links[node].send(outbox.requests)
                 outbox.clear()
 
@@ -403,34 +371,27 @@ class RocketPublisher:
                 if found := self._waiting.pop((node, answer.opaque), None):
                     self._take(found, answer)
         if self._busy:
-            time.sleep(_BUSY_WAIT)
-            busy, self._busy = self._busy, []
-            self._again(busy)
+            self._send_again()
 
-    def _take(self, batch: SendBatch, answer: Frame) -> None:
-        """What a broker was too busy to look at goes again, a little later."""
+    def _send_again(self) -> None:
+        """What a broker was too busy to look at, a little later."""
+        time.sleep(_BUSY_WAIT)
+        busy, self._busy = self._busy, []
+        for batch in busy:
+            self._send(batch)
+        self._write()
+
+    def _take(self, batch: _SendBatch, answer: Frame) -> None:
         if answer.code == ResponseCode.BUSY and batch.tries <= _BUSY_TRIES:
             self._busy.append(batch)
             return
         outcome, detail = outcome_of(answer, is_empty=not batch.messages[0].body)
         if answer.code in _NOT_SAFE:
-            self._over, self._unsafe = True, f"{batch.place[0]}: {detail}; nothing more is sent"
+            self._unsafe = f"{batch.place[0]}: {detail}; nothing more is sent"
         if outcome == "refused" and answer.code != ResponseCode.BUSY and len(batch.numbers) > 1:
-            self._again(batch.apart())
-            return
-        self._done += [Sent(number, outcome, detail) for number in batch.numbers]
-        self._unanswered.difference_update(batch.numbers)
-
-    def _again(self, batches: Iterable[SendBatch]) -> None:
-        for batch in batches:
-            self._send(batch)
-        self._write()
-
-    def _give_up(self, why: str) -> None:
-        """Nothing that was taken is written any more."""
-        self._done += [Sent(number, "in_doubt", why) for number in sorted(self._unanswered)]
-        for held in (self._unanswered, self._waiting, self._open, self._busy, self._outbox):
-            held.clear()
+            self.answers += [RefusedTogether(number, str(detail)) for number in batch.numbers]
+        else:
+            self.answers += [Sent(number, outcome, detail) for number in batch.numbers]
 
 
 def outcome_of(answer: Frame, is_empty: bool = False) -> tuple[Outcome, str | None]:

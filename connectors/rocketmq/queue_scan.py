@@ -16,12 +16,12 @@ from dlq.connectors.base import Gap
 from dlq.connectors.rocketmq.cluster import refusal
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import encode, expand, is_batch, parse, queue_offset, split
-from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, long, understood
 from dlq.core.errors import ConnectionLost
 
-GROUP = "TOOLS_CONSUMER"
+_GROUP = "TOOLS_CONSUMER"
 """Registered on every broker and used by mqadmin; any other group would be created there and stay."""
-IDLE_SECONDS = 0.5
+_IDLE_SECONDS = 0.5
 _PER_ANSWER = 32
 """More is never sent (maxTransferCountOnMessageInMemory)."""
 _BYTES_PER_ANSWER = 2**18
@@ -54,7 +54,7 @@ class Step(NamedTuple):
 def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, object]:
     """A pull without a heartbeat: the subscription is in the request (sysFlag 4), nothing is committed."""
     return {
-        "consumerGroup": GROUP,
+        "consumerGroup": _GROUP,
         "topic": place.topic,
         "queueId": place.queue,
         "queueOffset": offset,
@@ -96,7 +96,7 @@ class PullScan:
         silent_since = time.monotonic()
         while self._slices or self._next < self._end:
             self._predict()
-            answer = self._link.receive(IDLE_SECONDS)
+            answer = self._link.receive(_IDLE_SECONDS)
             if answer is None:
                 if time.monotonic() - silent_since > self._link.timeout:
                     raise ConnectionLost(f"{self._link.address} has stopped answering")
@@ -137,7 +137,7 @@ class PullScan:
         asked = found.at
         messages = _messages(answer, self._place)
         with understood(self._place.node):
-            reached = int(answer.fields.get("nextBeginOffset", asked))
+            reached = long(answer.fields.get("nextBeginOffset", asked))
         self._fill(found, messages, asked if answer.code == ResponseCode.BUSY else reached)
         if found.at == asked:
             self._wait(found, answer)
@@ -257,8 +257,8 @@ def _positions(link: Link, place: MessageQueue, at: int, count: int) -> tuple[li
         raise refusal(place.node, answer)
     with understood(place.node):
         document = lenient_json.loads(answer.body.decode()) if answer.code == ResponseCode.OK else {}
-        positions = [int(entry["physicOffset"]) for entry in document.get("queueData") or ()]
-        return positions, max(at, int(document.get("minQueueIndex") or 0)) if not positions else at
+        positions = [long(entry["physicOffset"]) for entry in document.get("queueData") or ()]
+        return positions, max(at, long(document.get("minQueueIndex") or 0)) if not positions else at
 
 
 def _view(link: Link, place: MessageQueue, positions: Sequence[int]) -> list[bytes | None]:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlq.connectors.base import ReadRequest
+from dlq.connectors.records import common_columns
 from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
 from dlq.connectors.rocketmq.columns import (
     Numbers,
@@ -22,9 +23,8 @@ from dlq.connectors.rocketmq.columns import (
 )
 from dlq.connectors.rocketmq.message import host_name
 from dlq.connectors.rocketmq.remoting import ProtocolError
-from dlq.core.clock import now
-from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapsed, map_column, named
-from dlq.core.identity import framed, placed_ids
+from dlq.core.columns import ArrowArray, Column, Columns, Constant, Maps, collapse, map_column, values_of
+from dlq.core.identity import frame, placed_ids
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, origin_of
 
@@ -36,12 +36,12 @@ Maker = Callable[[Sequence[bytes]], Sequence[Record]]
 _host_name = lru_cache(maxsize=4096)(host_name)
 
 
-def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> Maker:
+def record_maker(request: ReadRequest, version: str, node: str) -> Maker:
     """The function that makes records of stored messages of one broker node, for one pull.
 
     It raises ProtocolError where one of them is damaged.
     """
-    source, pull_id, mode = request.source.name, request.pull_id, request.mode
+    source = request.source.name
 
     def make(messages: Sequence[bytes]) -> Sequence[Record]:
         if not messages:
@@ -58,7 +58,7 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
         topic: str = found.topic[0].as_py()
         rows, group = len(found.topic), _group(topic)
         sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
-        store_hosts = collapsed(found.store_host.to_pylist())
+        store_hosts = collapse(found.store_host.to_pylist())
         physical_ids = [
             f"{host}{position}"
             for host, position in zip(
@@ -75,15 +75,15 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             "flag": texts(found.flag),
             "reconsumeTimes": texts(found.reconsume_times),
             "bornTimestamp": texts(found.born_at),
-            "bornHost": map_column(_host_name, collapsed(found.born_host.to_pylist())),
+            "bornHost": map_column(_host_name, collapse(found.born_host.to_pylist())),
             "storeTimestamp": texts(found.stored_at),
             "storeHost": map_column(_host_name, store_hosts),
         }, rows)  # fmt: skip
         properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
-        unique_keys = named(properties, "UNIQ_KEY")
+        unique_keys = values_of(properties, "UNIQ_KEY")
         origins = _origins(topic, group, properties)
         digests = [sha256(body).digest() for body in views(found.body)]
-        start = framed("\0".join((source, node, topic)).encode())
+        start = frame("\0".join((source, node, topic)).encode())
         places = map(
             b"%d:%d:%d".__mod__,
             zip(
@@ -94,32 +94,23 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             ),
         )
 
-        def all_the(value: object) -> Constant:
-            return Constant(value, rows)
-
-        return Columns.of(
+        return Columns.build(
             rows,
-            record_id=placed_ids(all_the(start), places, blocks, digests),
-            source=all_the(source),
-            broker=all_the(broker),
-            broker_kind=all_the("rocketmq"),
-            dead_letter_queue=all_the(topic),
-            broker_version=all_the(version),
-            broker_node=all_the(node),
+            record_id=placed_ids(Constant(start, rows), places, blocks, digests),
+            dead_letter_queue=Constant(topic, rows),
             queue_id=numbers(found.queue_id),
             offset=numbers(found.queue_offset),
             message_id=unique_keys,
             physical_id=physical_ids,
-            correlation_id=named(properties, "CORRELATION_ID"),
-            keys=map_column(_words, named(properties, "KEYS")),
+            correlation_id=values_of(properties, "CORRELATION_ID"),
+            keys=map_column(_words, values_of(properties, "KEYS")),
             key=_keys(request, unique_keys, headers, properties, found),
             origin_kind=map_column(_kind, origins),
             origin=origins,
-            origin_group=all_the(group),
-            captured_at=all_the(now()),
+            origin_group=Constant(group, rows),
             published_at=_micros(found.born_at),
             dead_at=_micros(found.stored_at),
-            attempts=all_the(None) if group is None else attempts,
+            attempts=Constant(None, rows) if group is None else attempts,
             headers=headers,
             raw_properties=blocks,
             properties=properties,
@@ -128,8 +119,7 @@ def record_maker(request: ReadRequest, broker: str, version: str, node: str) -> 
             body_sha256=[digest.hex() for digest in digests],
             content_encoding=map_column(_encoding, sys_flag),
             flags=sys_flag,
-            pull_id=all_the(pull_id),
-            mode=all_the(mode),
+            **common_columns(rows, request, "rocketmq", version, node),
         )
 
     return make
@@ -170,11 +160,11 @@ def _keys(
 
 def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if topic in (HALF, DISCARDED):
-        return named(properties, "REAL_TOPIC")
+        return values_of(properties, "REAL_TOPIC")
     if group is None:
         return Constant(None if topic == OP_TOPIC else topic, len(properties))
-    told = zip(named(properties, "DLQ_ORIGIN_TOPIC"), named(properties, "RETRY_TOPIC"), strict=True)
-    return map_column(partial(origin_of, group=group), collapsed([first or second for first, second in told]))
+    told = zip(values_of(properties, "DLQ_ORIGIN_TOPIC"), values_of(properties, "RETRY_TOPIC"), strict=True)
+    return map_column(partial(origin_of, group=group), collapse([first or second for first, second in told]))
 
 
 def _hex_numbers(values: Numbers) -> list[str]:

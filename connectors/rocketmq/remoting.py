@@ -8,7 +8,6 @@ Requests are matched to answers by `opaque`. Source: remoting/netty/NettyDecoder
 import base64
 import hashlib
 import hmac
-import json
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -20,13 +19,15 @@ from typing import NamedTuple
 from dlq.connectors.lenient_json import loads
 from dlq.core.errors import BrokerError
 
-MAX_FRAME = 16 * 2**20
+_MAX_FRAME = 16 * 2**20
 """What every broker takes and sends unless `com.rocketmq.remoting.frameMaxLength` was changed."""
 _MOST_HEADER = 2**20
 """Bytes of a header: some fields and a remark. It is turned into objects, which take many times as much."""
-VERSION = 409
+_VERSION = 409
 """V4_9_8, as an MQVersion ordinal: from 401 the name server writes standard JSON routes, below 121 the
 broker ignores maxReconsumeTimes."""
+_LONG = re.compile(r"-?[0-9]{1,19}")
+_MOST_LONG = 2**63
 _RESPONSE = 1
 _STORED = re.compile(
     rb'\{"code":0,"extFields":\{[^{}]*\},"flag":1,"language":"JAVA","opaque":(\d{1,10}),'
@@ -48,22 +49,15 @@ class RequestCode(IntEnum):
     PULL = 11
     QUERY_MESSAGE = 12
     CONSUMER_OFFSET = 14
-    CREATE_TOPIC = 17
     TOPIC_CONFIGS = 21
-    SET_BROKER_CONFIG = 25
     BROKER_CONFIG = 26
     RUNTIME_INFO = 28
-    OFFSET_AT = 29
     MAX_OFFSET = 30
     MIN_OFFSET = 31
-    EARLIEST_STORE_TIME = 32
     VIEW_MESSAGE = 33
-    SEND_BACK = 36
-    END_TRANSACTION = 37
     CONSUMER_CONNECTIONS = 203
     ROUTE = 105
     CLUSTER = 106
-    CREATE_GROUP = 200
     ALL_TOPICS = 206
     SEND_V2 = 310
     SEND_BATCH = 320
@@ -92,7 +86,6 @@ class ResponseCode(IntEnum):
     PULL_MOVED = 21
     QUERY_NOT_FOUND = 22
     NO_GROUP = 26
-    BAD_QUEUE = 29
 
 
 class Frame(NamedTuple):
@@ -141,14 +134,14 @@ def written(fields: Mapping[str, str]) -> str:
 
 def request(code: int, opaque: int, fields: str, body: bytes = b"") -> bytes:
     """One request frame. The fields are complete (and signed) and written by now."""
-    header = (_TEMPLATE % (code, VERSION, opaque, fields)).encode()
+    header = (_TEMPLATE % (code, _VERSION, opaque, fields)).encode()
     return _LENGTHS.pack(4 + len(header) + len(body), len(header)) + header + body
 
 
 class FrameReader:
     """Turns received bytes into frames. Raises ProtocolError, after which the connection is of no use."""
 
-    def __init__(self, max_frame: int = 2 * MAX_FRAME, brief: bool = False) -> None:
+    def __init__(self, max_frame: int = 2 * _MAX_FRAME, brief: bool = False) -> None:
         """`brief`: the fields of answers that say nothing but OK are left out; senders need none."""
         self._max_frame, self._brief = max_frame, brief
         self._buffer = bytearray()
@@ -158,7 +151,7 @@ class FrameReader:
         self._buffer += data
         start, frames = 0, []
         while (end := self._end_of_frame(start)) is not None:
-            frames.append(parse_frame(memoryview(self._buffer)[start + 4 : end], self._brief))
+            frames.append(_parse_frame(memoryview(self._buffer)[start + 4 : end], self._brief))
             start = end
         del self._buffer[:start]
         return iter(frames)
@@ -172,7 +165,7 @@ class FrameReader:
         return start + 4 + length if len(self._buffer) >= start + 4 + length else None
 
 
-def parse_frame(content: bytes | memoryview, brief: bool = False) -> Frame:
+def _parse_frame(content: bytes | memoryview, brief: bool = False) -> Frame:
     """A frame without its length. Raises ProtocolError."""
     word = int.from_bytes(content[:4], "big")
     kind, end = word >> 24, 4 + (word & 0xFFFFFF)
@@ -242,9 +235,14 @@ def version_name(ordinal: int) -> str:
     return f"{major}.{minor}.{patch}"
 
 
-def dumps(document: object) -> bytes:
-    """A request body as JSON."""
-    return json.dumps(document, separators=(",", ":")).encode()
+def long(told: object) -> int:
+    """A number of an answer that is a `long` in Java. Raises ValueError, TypeError for anything else."""
+    if type(told) is not int and not _LONG.fullmatch(str(told)):
+        raise ValueError("no number")
+    number = int(str(told))
+    if not -_MOST_LONG <= number < _MOST_LONG:
+        raise ValueError("a number of more than 64 bits")
+    return number
 
 
 @contextmanager

@@ -34,8 +34,9 @@ _BROKERS_OWN = frozenset({
     "BORN_TIMESTAMP", "PROPERTY_FORWARD_QUEUE_ID", "__STARTDELIVERTIME",
 })  # fmt: skip
 _BROKERS_OWN_PREFIXES = ("__BORN", REPLAY_PREFIX)
+_MOST_PROPERTIES = 32_767
 _PROPERTIES_ROOM = 32_600
-"""Brokers add up to 110 bytes of their own, and refuse more than 32,767."""
+"""Brokers add up to 110 bytes of their own."""
 _BODY_ROOM = 16 * 2**20 - 2**18
 """A larger frame closes the connection without an answer. Properties take up to six times as much in it."""
 _MAGIC = {0: b"\x78", 1: b"\x04\x22\x4d\x18", 2: b"\x28\xb5\x2f\xfd", 3: b"\x78"}
@@ -86,7 +87,7 @@ def _allowed(topic: str) -> str:
     return topic
 
 
-def properties_of(record: Record) -> dict[str, str]:
+def _properties_of(record: Record) -> dict[str, str]:
     """All properties as they lie, or as an edit has left them."""
     return (
         parse_properties(record.raw_properties)
@@ -103,7 +104,7 @@ def is_brokers_own(name: str) -> bool:
 
 def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]:
     """The letter's properties as they are sent again, and what is taken away of them."""
-    properties = properties_of(record)
+    properties = _properties_of(record)
     own = {name: value for name, value in properties.items() if not is_brokers_own(name)}
     taken = restart(own, keep_headers)
     kept = {
@@ -144,7 +145,7 @@ def _compression(record: Record) -> int:
 
 def unique_key_of(outgoing: Outgoing) -> str:
     """The UNIQ_KEY that `message_of` gives it."""
-    return properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
+    return _properties_of(outgoing.record).get(UNIQUE_KEY) or outgoing.provenance[REPLAY_ID].upper()
 
 
 def preview(
@@ -153,7 +154,7 @@ def preview(
     """What sending it would strip, warn of, or fail on."""
     if target.kind == RESUME:
         return SendPreview(problem=_why_no_resume(record))
-    properties = properties_of(record)
+    properties = _properties_of(record)
     kept, stripped = _own(record, keep_headers)
     size = len(encode_properties({**kept, **provenance}))
     why_not = {
@@ -164,6 +165,9 @@ def preview(
     }
     problem = next((why for why, holds in why_not.items() if holds and why), None)
     return SendPreview(stripped, problem, _warnings(record, target, properties))
+
+
+preview_unasked = preview
 
 
 def _warnings(record: Record, target: Target, properties: Mapping[str, str]) -> list[str]:
@@ -196,6 +200,14 @@ def _why_no_resume(record: Record) -> str | None:
     if record.dead_letter_queue not in (HALF, DISCARDED):
         return "only a half message has a check to resume"
     return None
+
+
+def why_too_many(properties: Mapping[str, str]) -> str | None:
+    """Why no broker takes so many properties; None where one may."""
+    size = len(encode_properties(properties))
+    if size <= _MOST_PROPERTIES:
+        return None
+    return f"its properties need {size} bytes, and brokers take {_MOST_PROPERTIES}; take some away by --edit"
 
 
 def queue_by_hash(sharding_key: str, queues: int) -> int:

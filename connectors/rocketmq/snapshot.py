@@ -1,24 +1,26 @@
 """What lies in which queue now, and from where to read it: the plan of one reading."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from dlq.connectors import lenient_json
-from dlq.connectors.base import Checkpoint, Gap
+from dlq.connectors.base import Checkpoint
+from dlq.connectors.log import OffsetRange, Plan, Words, is_another, mark_letter
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields, scan_queue
-from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, understood
-from dlq.core.errors import BrokerError, ConnectionLost, NotFound
+from dlq.connectors.rocketmq.remoting import ProtocolError, RequestCode, ResponseCode, long, understood
+from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.rocketmq_topics import DEAD_LETTERS, RETRY
 
 _IS_PATTERN = frozenset("*?[")
-_MOST_QUEUES = 2**15
-"""Of a topic on one broker, whose usual number is 8 (defaultTopicQueueNums)."""
-_STORED = "#stored"
-"""Behind a checkpoint's key: when the last letter before it was stored, in milliseconds."""
+
+_WORDS = Words(
+    begun_anew="{place} has begun anew: its broker was replaced, or lost its store. It is read from its "
+    "start; letters that came after offset {last} of the old one and were not pulled are lost",
+    gone="{place}: retention had deleted {first} older letters before this pull",
+)
 
 
 class QueueOffsets(NamedTuple):
@@ -28,31 +30,6 @@ class QueueOffsets(NamedTuple):
     lowest: int
     highest: int
     pullable: bool = True
-
-
-class OffsetRange(NamedTuple):
-    """What a reading takes of one queue: [start, end). `key` names its checkpoint."""
-
-    place: MessageQueue
-    start: int
-    end: int
-    pullable: bool
-    key: str
-
-
-@dataclass
-class Plan:
-    """All ranges of a reading, and what is to be said about them."""
-
-    ranges: list[OffsetRange] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    complete: bool = True
-
-    @property
-    def letters(self) -> int:
-        """How many there are, unless retention is faster."""
-        return sum(offset_range.end - offset_range.start for offset_range in self.ranges)
 
 
 def dead_letter_topics(cluster: Cluster, group: str) -> list[str]:
@@ -82,10 +59,6 @@ def offsets_of_topic(cluster: Cluster, topic: str) -> Iterator[QueueOffsets]:
     for node in cluster.masters():
         queues = route.get(node)
         number = max(queues.readable, queues.writable) if queues else 1
-        if number > _MOST_QUEUES:
-            raise BrokerError(
-                f"a name server says that {topic} has {number} queues on {node}: that cannot be true"
-            )
         for queue in range(number):
             place = MessageQueue(topic, node, queue)
             is_illegal = queues is not None and 0 < queues.readable <= queue
@@ -99,7 +72,8 @@ def offsets_of(cluster: Cluster, place: MessageQueue) -> QueueOffsets | None:
     answer = cluster.call(place.node, RequestCode.PULL, pull_fields(place, 0, 1))
     if "minOffset" in answer.fields and answer.code != ResponseCode.NO_PERMISSION:
         with understood(place.node):
-            return QueueOffsets(place, int(answer.fields["minOffset"]), int(answer.fields["maxOffset"]))
+            lowest, highest = (long(answer.fields[name]) for name in ("minOffset", "maxOffset"))
+            return QueueOffsets(place, max(0, lowest), max(0, highest))
     if answer.code == ResponseCode.NO_TOPIC:
         return None
     if (
@@ -124,7 +98,7 @@ def unpulled_offsets(cluster: Cluster, place: MessageQueue) -> QueueOffsets:
         cluster.ok(place.node, code, fields) for code in (RequestCode.MIN_OFFSET, RequestCode.MAX_OFFSET)
     ]
     with understood(place.node):
-        lowest, highest = (int(answer.fields["offset"]) for answer in answers)
+        lowest, highest = (long(answer.fields["offset"]) for answer in answers)
     return QueueOffsets(place, max(0, lowest), max(0, highest), pullable=False)
 
 
@@ -145,45 +119,43 @@ def message_at(cluster: Cluster, offsets: QueueOffsets, offset: int) -> StoredMe
 
 def checkpoint_of(key: str, reached: int, messages: Sequence[bytes]) -> Checkpoint:
     """Where to go on in a queue after `messages`, and what tells its store from one that replaced it."""
-    return {key: reached, **({f"{key}{_STORED}": parse(messages[-1]).stored_at} if messages else {})}
+    last = parse(messages[-1]) if messages else None
+    return {key: reached, **(mark_letter(key, last.queue_offset, _told(last)) if last else {})}
+
+
+def _told(message: StoredMessage) -> str:
+    """What slaves and tiered stores keep as it is; where it lies in a log they do not."""
+    return f"{message.born_at} {message.stored_at} {message.body_crc} {message.properties.hex()}"
 
 
 def begun_anew(cluster: Cluster, found: Sequence[QueueOffsets], resume: Checkpoint) -> set[MessageQueue]:
-    """Queues that hold another letter where the last one was read: a replaced store that has grown as far.
+    """Queues that hold another letter where the last one was read: a replaced store that has grown as far. No
+    clock is asked. Raises BrokerError."""
 
-    It was stored later than anything that was read before. A letter that retention has taken proves nothing.
-    """
-    anew = set()
-    for offsets in found:
-        key, reached = _latest(offsets.place, resume)
-        stored_at = resume.get(f"{key}{_STORED}")
-        if stored_at is not None and offsets.lowest < reached <= offsets.highest:
-            there = message_at(cluster, offsets, reached - 1)
-            if there is not None and there.stored_at > stored_at:
-                anew.add(offsets.place)
-    return anew
+    def is_anew(offsets: QueueOffsets) -> bool:
+        def told_at(offset: int) -> str | None:
+            message = message_at(cluster, offsets, offset)
+            return message and _told(message)
+
+        return is_another(str(offsets.place), offsets.lowest, offsets.highest, resume, told_at)
+
+    return {offsets.place for offsets in found if is_anew(offsets)}
 
 
-def plan_of(found: Sequence[QueueOffsets], resume: Checkpoint, anew: Collection[MessageQueue] = ()) -> Plan:
+def plan_of(
+    found: Sequence[QueueOffsets], resume: Checkpoint, anew: Collection[MessageQueue] = ()
+) -> Plan[QueueOffsets]:
     """Where to start in each queue: at the checkpoint, or at what the broker still has.
 
     `anew`: what `begun_anew` says; a queue that ends before its checkpoint has begun anew, too.
     """
-    plan = Plan()
+    plan = Plan[QueueOffsets]()
     for offsets in found:
-        key, start = _generation(offsets, resume, offsets.place in anew)
-        if key != str(offsets.place) and key not in resume:
-            _note_new_store(plan, offsets, *_latest(offsets.place, resume))
-        elif start < offsets.lowest:
-            _note_loss(plan, offsets, start, key if key in resume else None)
-        start = max(start, offsets.lowest)
-        plan.ranges.append(
-            OffsetRange(offsets.place, start, max(start, offsets.highest), offsets.pullable, key)
-        )
-        if not offsets.pullable:
-            plan.notes.append(
-                f"{offsets.place} may not be pulled: {_why_not(offsets.place)}; it is read through its index"
-            )
+        place, lowest, highest, pullable = offsets
+        key, start = plan.find_start(str(place), str(place), lowest, highest, resume, _WORDS, place in anew)
+        plan.ranges.append(OffsetRange(offsets, start, max(start, highest), key))
+        if not pullable:
+            plan.notes.append(f"{place} may not be pulled: {_why_not(place)}; it is read through its index")
     return plan
 
 
@@ -194,43 +166,6 @@ def _why_not(place: MessageQueue) -> str:
             "queues (nothing is changed there)"
         )
     return "4.x brokers register this topic late or never"
-
-
-def _note_new_store(plan: Plan, offsets: QueueOffsets, key: str, reached: int) -> None:
-    """Nobody knows what the old store held beyond its checkpoint, so this reading is not all there was."""
-    plan.gaps.append(Gap(str(offsets.place), reached, None, key))
-    plan.complete = False
-    plan.notes.append(
-        f"{offsets.place} has begun anew: its broker was replaced, or lost its store. It is read from its "
-        f"start; letters that came after offset {reached - 1} of the old one and were not pulled are lost"
-    )
-
-
-def _note_loss(plan: Plan, offsets: QueueOffsets, start: int, key: str | None) -> None:
-    """`key`: of the checkpoint, where it was read before."""
-    if key is not None:
-        plan.gaps.append(Gap(str(offsets.place), start, offsets.lowest, key))
-    else:
-        plan.notes.append(
-            f"{offsets.place}: retention had deleted {offsets.lowest} older letters before this pull"
-        )
-
-
-def _latest(place: MessageQueue, resume: Checkpoint) -> tuple[str, int]:
-    """The newest checkpoint of a queue. One that has begun anew has a key of its own, `…~1`."""
-    key, generation = str(place), 0
-    while f"{place}~{generation + 1}" in resume:
-        generation += 1
-        key = f"{place}~{generation}"
-    return key, resume.get(key, 0)
-
-
-def _generation(offsets: QueueOffsets, resume: Checkpoint, is_anew: bool) -> tuple[str, int]:
-    key, reached = _latest(offsets.place, resume)
-    if reached <= offsets.highest and not is_anew:
-        return key, reached
-    generation = int(key.rpartition("~")[2]) if "~" in key.rpartition(":")[2] else 0
-    return f"{offsets.place}~{generation + 1}", offsets.lowest
 
 
 def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> list[str]:
@@ -251,8 +186,9 @@ def check_group(cluster: Cluster, group: str, found: Sequence[QueueOffsets]) -> 
 def unread_nodes(cluster: Cluster, resume: Checkpoint) -> list[str]:
     """Brokers that may hold letters and were not asked, in words."""
     nodes = {key.rpartition("@")[2].rpartition(":")[0] for key in resume}
-    gone = sorted(nodes - {*cluster.masters(), *cluster.without_master})
+    gone = sorted(nodes - {*cluster.masters(), *cluster.without_master, *cluster.silent})
     return [
+        *(f"not read: {node}: {why}" for node, why in cluster.silent.items()),
         *(f"the master of {node} is down and slaves are not asked: nothing of it was read"
           for node in cluster.without_master),
         *(f"{node} was read by an earlier pull and is not registered now: nothing of it was read"

@@ -1,13 +1,16 @@
-"""What became of transactions: the real messages that a commit wrote, found by their unique key.
+"""What became of transactions: the real messages that a commit wrote, found by their unique key; where the
+index knows of none and the transaction has ended, in the queue itself.
 
 A commit writes the real message on the broker that holds the half message, and an op record after it. So
 with the half topic's end taken first, then the op topic's, every ended transaction of a reading has its real
 message by the time its op record is read. Rollbacks write none.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from dlq.connectors.rocketmq.cluster import refusal
+from dlq.connectors.rocketmq.cluster import Cluster, refusal
+from dlq.connectors.rocketmq.commits import Ended, committed_among
 from dlq.connectors.rocketmq.connection import Link
 from dlq.connectors.rocketmq.message import (
     COMMITTED,
@@ -18,22 +21,33 @@ from dlq.connectors.rocketmq.message import (
     parse_properties,
 )
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, pull_fields, scan_queue
-from dlq.connectors.rocketmq.remoting import Frame, ProtocolError, RequestCode, ResponseCode, understood
+from dlq.connectors.rocketmq.remoting import (
+    Frame,
+    ProtocolError,
+    RequestCode,
+    ResponseCode,
+    long,
+    understood,
+)
 from dlq.core.errors import ConnectionLost
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 
 _IN_FLIGHT = 64
 _REMEMBERED = 200_000
 _FOR_EVER = 2**62
-Key = tuple[str, str]
+_OFFSET = re.compile(rb"[0-9]{1,19}")
+_Key = tuple[str, str]
 """(real topic, unique key)."""
 
 
 class Outcomes:
-    """Looks up each transaction of a reading once."""
+    """Looks up each transaction of a reading once, and once more when it has ended."""
 
-    def __init__(self) -> None:
-        self._asked: set[tuple[str, Key]] = set()
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._is_found: dict[tuple[str, _Key], bool] = {}
+        self.untold: set[str] = set()
+        """Brokers where a transaction has ended of which nothing shows how."""
 
     def of(self, link: Link, node: str, messages: Sequence[StoredMessage]) -> list[StoredMessage]:
         """The real messages of the transactions that `messages` of the half, op or discard topic belong to.
@@ -41,21 +55,43 @@ class Outcomes:
         Raises AccessDenied where a real topic may not be queried: without it a commit looks like a rollback.
         """
         halves = [m for m in messages if m.topic in (HALF, DISCARDED)]
-        offsets = {n for m in messages if m.topic == OP_TOPIC for n in finished_offsets(m.body)}
-        halves += _at_offsets(link, node, sorted(offsets))
-        if len(self._asked) > _REMEMBERED:
-            self._asked.clear()
-        keys = {(node, key) for key in map(_key, halves) if key} - self._asked
-        self._asked |= keys
-        return [m for found in _query(link, node, sorted(key for _, key in keys)) for m in found]
+        ops = [m for m in messages if m.topic == OP_TOPIC]
+        ends = {offset: m.commit_log_offset for m in ops for offset in finished_offsets(m.body)}
+        ended = [m for m in _at_offsets(link, node, sorted(ends)) if m.queue_offset in ends]
+        if len(self._is_found) > _REMEMBERED:
+            self._is_found.clear()
+        keys = {(node, key) for key in map(_key, [*halves, *ended]) if key} - self._is_found.keys()
+        self._is_found |= dict.fromkeys(keys, False)
+        found = [m for some in _query(link, node, sorted(key for _, key in keys)) for m in some]
+        self._keep(node, found)
+        more = self._look(node, [Ended(m, ends[m.queue_offset]) for m in ended])
+        self._keep(node, more)
+        return [*found, *more]
+
+    def _keep(self, node: str, found: Iterable[StoredMessage]) -> None:
+        self._is_found |= {(node, (m.topic, _unique_key_in(m))): True for m in found}
+
+    def _look(self, node: str, ended: Sequence[Ended]) -> list[StoredMessage]:
+        """In the queues, for those that the index does not know."""
+        silent = [one for one in ended if (key := _key(one.half)) and not self._is_found[node, key]]
+        found, is_all = committed_among(self._cluster, node, silent)
+        if not is_all:
+            self.untold.add(node)
+        return [m for m in found if _is_committed(m)]
+
+
+def untold_key(node: str) -> str:
+    """The checkpoint's key by which later pulls know it: without it what is not there would look rolled
+    back."""
+    return f"{MessageQueue(OP_TOPIC, node, 0)}#untold"
 
 
 def finished_offsets(body: bytes) -> list[int]:
     """The half offsets that an op record ends: `7` up to 5.0, `7,12,` since 5.1."""
-    return [int(part) for part in body.split(b",") if part.strip().isdigit()]
+    return [int(part) for part in body.split(b",") if _OFFSET.fullmatch(part.strip())]
 
 
-def _key(message: StoredMessage) -> Key | None:
+def _key(message: StoredMessage) -> _Key | None:
     properties = parse_properties(message.properties)
     topic, unique = properties.get("REAL_TOPIC"), properties.get("UNIQ_KEY")
     return (topic, unique) if topic and unique else None
@@ -67,7 +103,7 @@ def _at_offsets(link: Link, node: str, offsets: Sequence[int]) -> Iterator[Store
     for first, last in _runs(offsets):
         answer = link.call(RequestCode.PULL, pull_fields(place, first, 1))
         with understood(node):
-            lowest, highest = (int(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
+            lowest, highest = (long(answer.fields.get(name, 0)) for name in ("minOffset", "maxOffset"))
         steps: Iterable[Step] = ()
         if answer.code == ResponseCode.NO_TOPIC:
             steps = scan_queue(link, place, first, last + 1)
@@ -86,7 +122,12 @@ def _runs(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
             start = i + 1
 
 
-def _query(link: Link, node: str, keys: Sequence[Key]) -> Iterator[list[StoredMessage]]:
+def _unique_key_in(message: StoredMessage) -> str:
+    """Empty where it has none."""
+    return parse_properties(message.properties).get("UNIQ_KEY", "")
+
+
+def _query(link: Link, node: str, keys: Sequence[_Key]) -> Iterator[list[StoredMessage]]:
     """Several look-ups in flight; what the hash index returns is checked."""
     for i in range(0, len(keys), _IN_FLIGHT):
         asked = {

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from dlq.connectors.rabbitmq.amqp import edits
 
-CHANNEL = 1
+_CHANNEL = 1
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _END = b"\xce"
 _FRAME_OVERHEAD = 8
@@ -28,21 +28,29 @@ def _publish(exchange: str, routing_key: str) -> bytes:
     """The whole frame of a mandatory basic.publish."""
     names = [name.encode() for name in (exchange, routing_key)]
     payload = _PUBLISH + b"".join([bytes((len(name),)) + name for name in names]) + _MANDATORY
-    return _frame(_METHOD, CHANNEL, len(payload)) + payload + _END
+    return _frame(_METHOD, _CHANNEL, len(payload)) + payload + _END
 
 
 def message(exchange: str, routing_key: str, block: bytes, body: bytes, frame_max: int) -> bytes:
     """All frames of one message. Raises ValueError where a name is longer than 255 bytes."""
     size = len(body)
-    head = _header(_HEADER, CHANNEL, 12 + len(block), 60, 0, size)
+    head = _header(_HEADER, _CHANNEL, 12 + len(block), 60, 0, size)
     most = frame_max - _FRAME_OVERHEAD
     if 0 < size <= most:
-        whole = (_publish(exchange, routing_key), head, block, _END, _frame(_BODY, CHANNEL, size), body, _END)
+        whole = (
+            _publish(exchange, routing_key),
+            head,
+            block,
+            _END,
+            _frame(_BODY, _CHANNEL, size),
+            body,
+            _END,
+        )
         return b"".join(whole)
     parts = [_publish(exchange, routing_key), head, block, _END]
     for at in range(0, size, most):
         part = body[at : at + most]
-        parts += (_frame(_BODY, CHANNEL, len(part)), part, _END)
+        parts += (_frame(_BODY, _CHANNEL, len(part)), part, _END)
     return b"".join(parts)
 
 
@@ -83,9 +91,11 @@ class Confirms:
         if tag is not None:
             self._returned.add(tag)
 
-    def answered(self, tag: int, multiple: bool) -> list[tuple[Open, bool]]:
-        """An ack or nack: the messages that it answers, each with whether it was returned."""
-        tags = self._up_to(tag) if multiple else [tag]
+    def answered(self, tag: int, multiple: bool, unwritten: int = 0) -> list[tuple[Open, bool]]:
+        """An ack or nack: the messages that it answers, each with whether it was returned. The last ones, so
+        many as are `unwritten`, it cannot answer."""
+        last = self._tag - unwritten
+        tags = self._up_to(min(tag, last)) if multiple else [tag] * (tag <= last)
         return [self._close(tag) for tag in tags if tag in self._open]
 
     def _up_to(self, tag: int) -> list[int]:

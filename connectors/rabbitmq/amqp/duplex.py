@@ -59,6 +59,11 @@ class DuplexLink(Link):
         self._outbox += data
 
     @property
+    def waiting(self) -> int:
+        """Letters in the outbox of which nothing was written."""
+        return len(self._letters)
+
+    @property
     def unsent(self) -> int:
         """Bytes in the outbox."""
         return len(self._outbox)

@@ -13,10 +13,12 @@ from pika import exceptions, frame, spec
 
 HEARTBEAT = frame.Heartbeat().marshal()
 MAX_FRAME = 131_072
-"""Bytes of a frame, its head and end among them: what `link` agrees to."""
-MAX_BODY = 512 * 2**20
-"""RabbitMQ's own hard limit (?MAX_MSG_SIZE of rabbit_common)."""
-_MOST_KEPT = MAX_BODY + 2**28
+"""Bytes of a frame, its head and end among them: what `link` agrees to. A content header may have more: the
+broker cannot split it, and sends it all the same (3.10.8, 4.3.6) where a letter came by AMQP 1.0 or over a
+connection that agreed on more."""
+_MAX_BODY = 512 * 2**20
+"""RabbitMQ's own hard limit (?MAX_MSG_SIZE of rabbit_common), for headers, too."""
+_MOST_KEPT = _MAX_BODY + 2**28
 _MOST_DELIVERIES = 2**16
 """Deliveries that nobody has taken yet, and their bytes: far above what a window is made for."""
 _OBJECT = 256
@@ -65,25 +67,33 @@ class FrameReader:
     def __init__(self) -> None:
         self.deliveries: list[Delivery] = []
         self.methods: list[tuple[int, Any]] = []
-        self._rest = b""
+        self._rest: list[bytes] = []
+        self._came = self._needed = 0
         self._method = b""
         self._block = b""
-        self._parts: list[bytes] = []
+        self._parts = bytearray()
+        """Joined as they come: a body may come in parts of one byte."""
         self._missing = 0
         self._kept = 0
         self._progressed = False
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes; what is no whole frame yet is kept. Raises FrameError."""
-        data = self._rest + data if self._rest else data
-        at, end = 0, len(data)
-        while end - at >= 8:
+        self._rest.append(data)
+        self._came += len(data)
+        if self._came >= self._needed:  # a long frame is joined once
+            self._cut(b"".join(self._rest))
+
+    def _cut(self, data: bytes) -> None:
+        at, end, self._needed = 0, len(data), _OVERHEAD
+        while end - at >= _OVERHEAD:
             kind, channel, size = _frame_header(data, at)
-            if size > MAX_FRAME - _OVERHEAD:
-                raise FrameError(f"a frame of {size} bytes, more than was agreed on; is this the AMQP port?")
+            if size > (_MAX_BODY if kind == _HEADER else MAX_FRAME - _OVERHEAD):
+                raise FrameError(f"a frame of {size} bytes, more than was agreed on")
             start = at + 7
             stop = start + size
             if stop >= end:
+                self._needed = stop + 1 - at
                 break
             if data[stop] != _FRAME_END:
                 raise FrameError(f"a frame of type {kind} does not end where it says")
@@ -96,8 +106,8 @@ class FrameReader:
             elif kind == _METHOD:
                 self._take_method(channel, data[start:stop])
             elif kind != _BEAT:
-                raise FrameError(f"a frame of type {kind}, which AMQP has not; is this the AMQP port?")
-        self._rest = data[at:]
+                raise FrameError(f"a frame of type {kind}, which AMQP has not")
+        self._rest, self._came = [data[at:]], end - at
         too_many = len(self.deliveries) > _MOST_DELIVERIES or len(self.methods) > _MOST_METHODS
         if too_many or self._kept > _MOST_KEPT:
             raise FrameError("the broker sends more than it was asked for")
@@ -118,8 +128,8 @@ class FrameReader:
             raise FrameError("a content header that is cut off, or in the middle of a body")
         self._block = payload[12:]
         self._missing = _body_size(payload, 4)[0]
-        if self._missing > MAX_BODY:
-            raise FrameError(f"a message of {self._missing} bytes; the limit is {MAX_BODY}")
+        if self._missing > _MAX_BODY:
+            raise FrameError(f"a message of {self._missing} bytes; the limit is {_MAX_BODY}")
         if not self._missing:
             self._deliver(b"")
 
@@ -128,22 +138,30 @@ class FrameReader:
             raise FrameError("a body that is longer than its header says, or empty")
         self._missing -= len(payload)
         if self._missing or self._parts:
-            self._parts.append(payload)
+            self._parts += payload
             if self._missing:
                 return
-            payload = b"".join(self._parts)
-            self._parts = []
+            payload = bytes(self._parts)
+            self._parts = bytearray()
         self._deliver(payload)
 
     def _deliver(self, body: bytes) -> None:
         self.deliveries.append(Delivery(self._method, self._block, body))
         self._kept += _OBJECT + len(self._block) + len(body)
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a delivery's body, and of a frame, that have not come wholly."""
+        return len(self._parts) + self._came
+
     def progressed(self) -> bool:
         """Whether more has come since the last time than heartbeats."""
-        came = self._progressed or self._rest[:1] not in (b"", bytes((_BEAT,)))
+        came = self._progressed or self._begins_with() not in (b"", bytes((_BEAT,)))
         self._progressed = False
         return came
+
+    def _begins_with(self) -> bytes:
+        return next((part[:1] for part in self._rest if part), b"")
 
     def take(self, most: int) -> list[Delivery]:
         """Up to `most` deliveries, in order; they are kept no longer."""

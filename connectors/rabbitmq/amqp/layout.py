@@ -10,11 +10,11 @@ from struct import Struct
 
 from dlq.connectors.rabbitmq.amqp.fields import ends_at
 
-SHORT, TABLE, OCTET, TIME = "short string", "table", "octet", "timestamp"
+SHORT, _TABLE, OCTET, TIME = "short string", "table", "octet", "timestamp"
 _LAYOUT = (
     (1 << 15, "content_type", SHORT),
     (1 << 14, "content_encoding", SHORT),
-    (1 << 13, "headers", TABLE),
+    (1 << 13, "headers", _TABLE),
     (1 << 12, "delivery_mode", OCTET),
     (1 << 11, "priority", OCTET),
     (1 << 10, "correlation_id", SHORT),
@@ -54,7 +54,7 @@ def parts(block: bytes) -> Iterator[tuple[str, int, int]]:
 
 SPANS: Mapping[str, Callable[[bytes, int], int]] = {
     SHORT: lambda block, at: 1 + block[at],
-    TABLE: lambda block, at: 4 + int(_u32(block, at)[0]),
+    _TABLE: lambda block, at: 4 + int(_u32(block, at)[0]),
     OCTET: lambda _block, _at: 1,
     TIME: lambda _block, _at: 8,
 }

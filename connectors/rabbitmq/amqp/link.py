@@ -15,7 +15,7 @@ import pika
 from pika import spec
 
 from dlq.connectors import outbound
-from dlq.connectors.links import LinkLostError
+from dlq.connectors.links import LinkLostError, is_pause
 from dlq.connectors.rabbitmq.amqp.frames import (
     HEARTBEAT,
     MAX_FRAME,
@@ -26,7 +26,8 @@ from dlq.connectors.rabbitmq.amqp.frames import (
 )
 from dlq.core.errors import ConnectionLost, DlqError
 
-ANSWER_SECONDS = 60.0
+_PATIENCE = 6
+"""Time-outs that an answer may take."""
 _RECEIVE_BYTES = 256 * 1024
 _CHANNEL = 1
 _CAPABILITIES = {
@@ -70,6 +71,7 @@ class Link:
         self.server_version = ""
         self.frame_max = MAX_FRAME
         self.heartbeat = float(choice.heartbeat)
+        self._patience = _PATIENCE * float(choice.socket_timeout)
         self.choice = choice
         self._socket = _one_connected(choice)
         try:
@@ -112,6 +114,11 @@ class Link:
         """Up to `most` deliveries that have come, in order."""
         return self._frames.take(most)
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Bytes of a delivery that has not come wholly."""
+        return self._frames.unfinished_bytes
+
     def receive(self, seconds: float) -> bool:
         """Read the socket once, waiting at most `seconds`; whether anything came but heartbeats."""
         if time.monotonic() - self._last_sent > self.heartbeat / 2:
@@ -120,9 +127,9 @@ class Link:
             self._wait_at_most(max(seconds, 0.001))
             # One step for the interpreter: Ctrl-C comes before bytes are taken or after they are kept.
             self._inbox.extend(map(self._socket.recv, (_RECEIVE_BYTES,)))
-        except TimeoutError:
-            return False
         except OSError as error:
+            if is_pause(error):
+                return False
             self.dead = True
             raise LinkLostError(str(error)) from error
         self._take_in()
@@ -144,7 +151,8 @@ class Link:
                 self._frames.feed(data)
         except FrameError as error:
             self.dead = True
-            raise LinkLostError(str(error)) from error
+            hint = "" if self.server_version else "; is this the AMQP port?"
+            raise LinkLostError(f"{error}{hint}") from error
         except BaseException:
             self.dead = True
             raise
@@ -163,7 +171,7 @@ class Link:
                 raise LinkLostError("the broker cancelled the consumer: the queue was deleted or has moved")
 
     def _answer(self, wanted: Any, patience: float | None = None) -> Any:
-        seconds = patience or ANSWER_SECONDS
+        seconds = patience or self._patience
         deadline = time.monotonic() + seconds
         while True:
             for index, (_, method) in enumerate(self._frames.methods):
@@ -177,7 +185,7 @@ class Link:
 
     def _send(self, data: bytes) -> None:
         try:
-            self._wait_at_most(ANSWER_SECONDS)
+            self._wait_at_most(self._patience)
             self._socket.sendall(data)
         except OSError as error:
             self.dead = True

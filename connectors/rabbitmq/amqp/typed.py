@@ -136,7 +136,7 @@ def _nested(kind: str, value: Any, like: bytes) -> bytes:
 def _table(value: Mapping[str, Any], like: bytes) -> Iterator[bytes]:
     before = dict(named_fields(like[5:])) if like else {}
     for name, one in value.items():
-        yield short_name(name) + encoded(one, before.get(name))
+        yield _short_name(name) + encoded(one, before.get(name))
 
 
 def _array(value: list[Any], like: bytes) -> Iterator[bytes]:
@@ -145,7 +145,7 @@ def _array(value: list[Any], like: bytes) -> Iterator[bytes]:
         yield encoded(one, before[number] if number < len(before) else None)
 
 
-def short_name(name: str) -> bytes:
+def _short_name(name: str) -> bytes:
     """A field's name as it is encoded. Raises ValueError."""
     content = name.encode("utf-8", "surrogatepass")
     if len(content) > 255:

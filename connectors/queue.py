@@ -1,0 +1,186 @@
+"""The engine of readings that drain a queue: how much is taken, what ends that, and what is owed for it.
+
+The broker gives letters as far as it was granted them, and waits for their acknowledgements, which are held
+back until the caller has made the letters durable. A protocol's reading is a `QueueReading` that says how
+letters are asked for, received and sorted, and how it acknowledges what its `Owed` gives out.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from dlq.connectors.base import Batch, ReadRequest, Skipped
+from dlq.core.record import Record
+
+Arrived = TypeVar("Arrived")
+"""What comes from the broker."""
+Letter = TypeVar("Letter")
+"""What is made of that, if it is a letter that can be taken."""
+Tag = TypeVar("Tag")
+
+BATCH_ROWS = 1000
+POLL, YIELD_SECONDS = 0.05, 1.0
+IDLE_END = 2.0
+STALLED_END = 6.0
+UNACKED_END = 60.0
+"""Seconds spent waiting in vain after which a reading ends: when the queue's size is unknown; when letters
+of the snapshot are missing; when the caller holds letters whose acknowledgement the broker may wait for. What
+trickles in is handed on every YIELD_SECONDS."""
+_LETTER_SECONDS, _SLOWEST = 120.0, 2**14
+"""Seconds that a letter may take from the one before, and how many bytes of a long one come in each more."""
+
+
+class Silence:
+    """`seconds` for which no letter came, nor a part of one in the time that it may take: who drips one, or
+    says what is none, is silent."""
+
+    def __init__(self) -> None:
+        self.hear()
+
+    def hear(self) -> None:
+        """It begins anew."""
+        self.seconds = self._waited = 0.0
+        self._part = 0
+
+    def wait(self, seconds: float, unfinished: int) -> None:
+        """No letter came for some more seconds; of the next one there are so many bytes."""
+        self._waited += seconds
+        comes = unfinished != self._part and self._waited < _LETTER_SECONDS + unfinished / _SLOWEST
+        self._part = unfinished
+        self.seconds = 0.0 if comes else self.seconds + seconds
+
+
+class Owed(Generic[Tag]):
+    """The letters of a reading that are to be acknowledged, each once, when they are durable: their
+    positions, and by which tag the broker knows them."""
+
+    def __init__(self) -> None:
+        self._open: deque[tuple[int, Tag]] = deque()
+
+    def add(self, position: int, tag: Tag) -> None:
+        """A letter came; positions do not fall."""
+        self._open.append((position, tag))
+
+    def take(self, position: int) -> list[tuple[int, Tag]]:
+        """What is owed up to there: it is acknowledged now, or given back, and not owed any more."""
+        taken = []
+        while self._open and self._open[0][0] <= position:
+            taken.append(self._open.popleft())
+        return taken
+
+    def __iter__(self) -> Iterator[Tag]:
+        """The tags of what is not durable yet."""
+        return (tag for _, tag in self._open)
+
+    def __bool__(self) -> bool:
+        """Whether the caller holds letters that are not durable yet."""
+        return bool(self._open)
+
+
+def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Batch]:
+    """Batches without a letter, as long as the caller holds letters that have to be acknowledged first, but
+    not for ever."""
+    began = time.monotonic()
+    while owes() and time.monotonic() - began < UNACKED_END:
+        time.sleep(POLL)
+        yield Batch((), position)
+
+
+class QueueReading(Generic[Arrived, Letter]):
+    """One scan of one queue, by the contract of `chain.Part`. Positions count from 1. A protocol's subclass
+    overrides what raises NotImplementedError, and what else differs there."""
+
+    def __init__(self, request: ReadRequest, depth: int | None, limit: int | None, browse: bool) -> None:
+        """`browse`: letters are looked at, and the broker says when there are no more."""
+        bounds = [bound for bound in (depth, limit) if bound is not None]
+        self._request, self._browse = request, browse
+        self._goal = min(bounds) if bounds else None
+        self._longest = IDLE_END if depth is None else STALLED_END
+        self._arrived: deque[Arrived] = deque()
+        self._owed = Owed[Any]()
+        self._silence = Silence()
+        self._ended = self.complete = False
+        self.seen = self.position = 0
+
+    def consume(self) -> None:
+        """Ask for letters, no more of them unacknowledged than the window."""
+        raise NotImplementedError
+
+    def receive(self, wait: float) -> Iterable[Arrived]:
+        """What has come, waiting at most so many seconds for it."""
+        raise NotImplementedError
+
+    def size_of(self, arrived: Arrived) -> int:
+        """Bytes of its content."""
+        raise NotImplementedError
+
+    def sort(self, arrived: Arrived, taken: list[Letter], skipped: list[Skipped]) -> None:
+        """Count what came in `seen`; what can be taken has the next `position`, and may be owed."""
+        raise NotImplementedError
+
+    def unfinished_bytes(self) -> int:
+        """Bytes of what has not come wholly."""
+        raise NotImplementedError
+
+    def make(self, taken: list[Letter]) -> Sequence[Record]:
+        """The records of some letters."""
+        raise NotImplementedError
+
+    def wake(self) -> None:
+        """Nothing came: make the broker look for more."""
+
+    def prepare(self) -> Iterator[Batch]:
+        """What has to happen before the next letters are taken."""
+        yield from ()
+
+    def finish(self) -> Iterator[Batch]:
+        """What has to happen when no more are taken."""
+        yield from ()
+
+    def hear(self) -> None:
+        """The time of silence begins anew."""
+        self._silence.hear()
+
+    def batches(self) -> Iterator[Batch]:
+        """See `Reading`."""
+        if self._goal != 0:
+            self.consume()
+            while not self._is_over():
+                yield from self.prepare()
+                yield self._next_batch()
+            yield from self.finish()
+        is_over = not self._browse and not self.unfinished_bytes()
+        self.complete = is_over if self._goal is None else self.seen >= self._goal
+
+    def _next_batch(self) -> Batch:
+        """Letters until a batch is full or the broker pauses."""
+        request, taken, skipped, size = self._request, list[Letter](), list[Skipped](), 0
+        until, before = time.monotonic() + YIELD_SECONDS, self.seen
+        while len(taken) < min(request.batch_rows, BATCH_ROWS) and size < request.batch_bytes:
+            if time.monotonic() > until or self.is_paused() or not (self._arrived or self._wait()):
+                break
+            arrived = self._arrived.popleft()
+            size += self.size_of(arrived)
+            self.sort(arrived, taken, skipped)
+        if self.seen > before:
+            self.hear()
+        return Batch(self.make(taken) if taken else (), self.position, skipped=skipped)
+
+    def _wait(self) -> bool:
+        asked = time.monotonic()
+        self._arrived.extend(self.receive(POLL))
+        if not self._arrived:
+            self.wake()
+        self._silence.wait(time.monotonic() - asked, self.unfinished_bytes())
+        return bool(self._arrived)
+
+    def is_paused(self) -> bool:
+        """Whether nothing more is taken for now."""
+        return self._is_reached()
+
+    def _is_reached(self) -> bool:
+        return self._ended or (self._goal is not None and self.seen >= self._goal)
+
+    def _is_over(self) -> bool:
+        return self._is_reached() or self._silence.seconds > (UNACKED_END if self._owed else self._longest)

@@ -1,0 +1,29 @@
+"""Which queues a virtual host's exchanges route to, as far as bindings alone tell. No I/O."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+_MOST_BINDINGS = 5_000
+_PATTERNS = {"direct", "topic", "fanout"}
+
+Routes = Mapping[str, Mapping[str, list[str]]]
+"""Exchange -> pattern of a topic exchange -> queues."""
+
+
+def list_routes(exchanges: Iterable[Mapping[str, Any]], bindings: Iterable[Mapping[str, Any]]) -> Routes:
+    """Those of exchanges that route to queues alone, by key or to all; of very many bindings none."""
+    types = {str(one.get("name")): str(one.get("type")) for one in exchanges}
+    known = [one for one in bindings if one.get("source")]
+    if len(known) > _MOST_BINDINGS:
+        return {}
+    found: dict[str, dict[str, list[str]]] = {}
+    told: set[str] = {name for name, kind in types.items() if kind in _PATTERNS}
+    for one in known:
+        source, key = str(one["source"]), str(one.get("routing_key", ""))
+        if one.get("destination_type") != "queue" or (
+            types.get(source) == "direct" and set(key) & {"*", "#"}
+        ):
+            told.discard(source)
+        pattern = "#" if types.get(source) == "fanout" else key
+        found.setdefault(source, {}).setdefault(pattern, []).append(str(one.get("destination")))
+    return {source: patterns for source, patterns in found.items() if source in told}

@@ -1,0 +1,183 @@
+"""The engine of the ways back: each letter is answered once, whatever the broker says, or does not say.
+
+A publisher of a broker is a `WindowedPublisher` that says how a letter is written (`put`), how answers are
+taken (`poll`), and how the connection is ended at once (`cut`) and in order (`end`). The engine owns the
+rest: how many are in flight, which of them go alone, that nothing is answered twice or never, that what is
+open when the connection ends is in doubt, and that nobody waits for ever.
+"""
+
+import math
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
+from dlq.connectors.links import LinkLostError
+from dlq.core.errors import ConnectionLost, DlqError
+
+_FILL_SECONDS = 0.005
+"""Letters are taken for so long at most: what was taken is to be sent."""
+_PATIENCE = 0.1
+_FREE_ENOUGH = 0.75
+"""A full window is waited for until it is no fuller than that, so that many letters are sent together."""
+
+
+class RefusedTogether(NamedTuple):
+    """A letter was refused with others, perhaps for one of them, and nothing of them is stored: it goes once
+    more, alone."""
+
+    number: int
+    detail: str
+
+
+class WindowedPublisher:
+    """See `Publisher`. A broker's subclass overrides `put` and what else differs there, and appends to
+    `answers`; any method of it may raise DlqError or LinkLostError, by which the connection has ended."""
+
+    heavy_bytes: float = math.inf
+    """A letter with a longer body goes while nothing else is in flight: what it does to the connection is
+    known to be its doing."""
+    silent_seconds: float = math.inf
+    """How long no answer may come while letters are in flight."""
+
+    def __init__(self, window: int, place: str = "") -> None:
+        """`place` names the broker in errors."""
+        self._window, self._place = window, place
+        self.answers: list[Sent | RefusedTogether] = []
+        """What the broker has answered; of that, what answers nothing in flight is dropped."""
+        self.in_flight: dict[int, Outgoing] = {}
+        """What was given to `put` and is not answered, in that order."""
+        self._alone: deque[Outgoing] = deque()
+        """What was taken, and waits until nothing is in flight."""
+        self._lone: int | None = None
+        """The number of the last one that was sent so."""
+        self._is_full = self._is_over = self._is_closed = False
+        self._heard = 0.0
+        self._failure: DlqError | None = None
+        self._writing: Writing = unmarked
+
+    def put(self, letter: Outgoing) -> None:
+        """Send it now, or with the next `poll`; `announce` is called before. Raises ValueError, with the
+        reason, before anything of it is written: it is refused then."""
+        raise NotImplementedError
+
+    def poll(self, wait: float) -> None:
+        """Write what waits in buffers, and take the answers that are there, waiting at most `wait` seconds
+        for the first."""
+
+    def has_room(self) -> bool:
+        """Whether another letter may be given now, as far as the broker and the connection are concerned."""
+        return True
+
+    def cut(self) -> None:
+        """Nothing that was not written yet may be written any more. Answers that have come may be appended.
+        Never raises."""
+
+    def end(self) -> None:
+        """Let go of the connection, of which nothing is awaited any more. Never raises."""
+
+    def announce(self, numbers: Sequence[int]) -> None:
+        """See `Publisher.publish`: tell of letters before they are written."""
+        self._writing(numbers)
+
+    def is_alone(self) -> bool:
+        """Whether what is in flight is one letter that was sent alone."""
+        return self._lone in self.in_flight
+
+    def hear(self) -> None:
+        """The broker is not silent, or may be."""
+        self._heard = time.monotonic()
+
+    def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
+        """See `Publisher.publish`. Raises ConnectionLost, or what the broker ended the connection over."""
+        if self._failure is not None:
+            raise self._failure
+        self._writing, self._is_over = writing, False
+        while not self._is_over or self.in_flight or self._alone:
+            try:
+                self._fill(outgoing)
+                self.poll(0.0 if self.answers or self._takes_more() else _PATIENCE)
+                self._look_at_the_clock()
+            except LinkLostError as error:
+                self._failure = ConnectionLost(f"{self._place}: the connection ended: {error}")
+            except DlqError as error:
+                self._failure = error
+            yield from self._settle()
+            if self._failure is not None:
+                yield from self._give_up(str(self._failure))
+                raise self._failure
+
+    def close(self) -> None:
+        """See `Publisher.close`. With letters in flight (the caller gave up) the connection is cut."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.in_flight:
+            self.cut()
+        self.end()
+
+    def _fill(self, outgoing: Iterator[Outgoing]) -> None:
+        until = time.monotonic() + _FILL_SECONDS
+        while self._takes_more() and time.monotonic() < until:
+            if self._alone:
+                letter = self._alone.popleft()
+                self._lone = letter.number
+                self._put(letter)
+            elif (given := next(outgoing, None)) is None:
+                self._is_over = True
+            elif given.record.body_size > self.heavy_bytes:
+                self._alone.append(given)
+            else:
+                self._put(given)
+
+    def _takes_more(self) -> bool:
+        """Whether a letter may be put now: one that goes alone, or another one."""
+        if self._alone:
+            return not self.in_flight and self.has_room()
+        if self._is_over or self.is_alone():
+            return False
+        held = len(self.in_flight) + len(self.answers)
+        self._is_full = held >= self._window * (_FREE_ENOUGH if self._is_full else 1)
+        return not self._is_full and self.has_room()
+
+    def _put(self, letter: Outgoing) -> None:
+        if not self.in_flight:
+            self.hear()
+        self.in_flight[letter.number] = letter
+        try:
+            self.put(letter)
+        except ValueError as error:
+            self.answers.append(Sent(letter.number, "refused", str(error)))
+
+    def _look_at_the_clock(self) -> None:
+        if self.answers:
+            self.hear()
+        elif self.in_flight and time.monotonic() - self._heard > self.silent_seconds:
+            raise ConnectionLost(f"{self._place}: no answer to {len(self.in_flight)} letters in flight")
+
+    def _settle(self) -> list[Sent]:
+        """The answers to be handed on."""
+        answers, self.answers = self.answers, []
+        return [sent for answer in answers if (sent := self._settled(answer)) is not None]
+
+    def _settled(self, answer: Sent | RefusedTogether) -> Sent | None:
+        """None where it answers nothing, or the letter goes once more."""
+        letter = self.in_flight.pop(answer.number, None)
+        if letter is None:
+            return None
+        if isinstance(answer, Sent):
+            return answer
+        if answer.number == self._lone:
+            return Sent(answer.number, "refused", answer.detail)
+        self._alone.append(letter)
+        return None
+
+    def _give_up(self, why: str) -> list[Sent]:
+        """What is known at the end, and of the rest that nothing is."""
+        self.cut()
+        known = self._settle()
+        unknown = [*self.in_flight, *(letter.number for letter in self._alone)]
+        self.in_flight.clear()
+        self._alone.clear()
+        return [*known, *(Sent(number, "in_doubt", why) for number in unknown)]
