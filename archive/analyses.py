@@ -5,18 +5,20 @@ The schemas are the contract between the Spark jobs that write and the views and
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dlq.archive import manifests, parquet
 from dlq.archive.manifests import Manifest
-from dlq.archive.names import inside
+from dlq.archive.names import check_inside
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import LocalStore, Store, built
+from dlq.archive.store import LocalStore, Store, build
 from dlq.core import documents
+from dlq.core.errors import ArchiveError
 
 _TIME = pa.timestamp("us", tz="UTC")
 _S = pa.string()
@@ -40,9 +42,9 @@ VERDICTS = pa.schema(
         ("exception_class", _S),
         ("exception_message", _S),
         ("exception_family", _S),
+        ("outer_exception", _S),
         ("fingerprint", _S),
         ("fingerprint_version", pa.int32()),
-        ("former_fingerprint", _S),
         ("producer_id", _S),
         ("producer_seq", pa.int64()),
         ("consumer_id", _S),
@@ -117,6 +119,25 @@ CLIENT_LOG = pa.schema(
     ]
 )
 """Suppressed duplicates beside the lines of consumers' logs: explained, or one without the other."""
+SLOTS = pa.schema(
+    [
+        ("kind", _S),
+        ("fingerprint", _S),
+        ("slot", pa.int64()),
+        ("letters", pa.int64()),
+        ("first_at", _TIME),
+        ("first_record_id", _S),
+        ("last_at", _TIME),
+        ("sources", pa.list_(_S)),
+        ("causes", pa.list_(_S)),
+        ("transactions_of", _S),
+        ("incident_id", _S),
+    ]
+)
+"""How many letters of a failure died in five minutes (`groups.incidents`), and in which incident: no table to
+look at, but what the next analysis counts on with. `transactions_of`: the source, where the letters are
+records of transactions."""
+KEPT: Mapping[str, pa.Schema] = {"slots": SLOTS}
 TABLES: Mapping[str, pa.Schema] = {
     "verdicts": VERDICTS,
     "incidents": INCIDENTS,
@@ -128,7 +149,8 @@ TABLES: Mapping[str, pa.Schema] = {
 
 @dataclass(frozen=True)
 class Analysis:
-    """One finished analysis. `tables` holds, for each of TABLES, the file names below the archive."""
+    """One finished analysis. `tables` holds, for each of TABLES and KEPT, the file names below the archive,
+    some of which an analysis before has written."""
 
     analysis: str
     records: int
@@ -151,6 +173,7 @@ _EXTRA: Mapping[str, Any] = {
     "incidents": int,
     "client_log": Mapping[str, int],
     "evidence": Mapping[str, Mapping[str, Any]],
+    "nodes": Mapping[str, str],
 }
 """What is read of `Analysis.extra`."""
 
@@ -168,20 +191,20 @@ def commit(store: Store, analysis: Analysis) -> None:
 
 def load(store: Store, analysis: str) -> Analysis:
     """One analysis by id. Raises NotFound-like UsageError from the store when there is none."""
-    return built(name_of(analysis), store.get(name_of(analysis)), _made)
+    return build(name_of(analysis), store.get(name_of(analysis)), _made)
 
 
 def _made(document: Mapping[str, Any]) -> Analysis:
-    made = documents.built(Analysis, document)
+    made = documents.build(Analysis, document)
     for name in (name for files in made.tables.values() for name in files):
-        inside(name)
+        check_inside(name)
     if missing := sorted({"verdicts"} - made.tables.keys()):
         raise ValueError(f"it has no table {missing[0]}")
     for name, kind in _EXTRA.items():
         if made.extra.get(name) is not None:
             documents.value(kind, made.extra[name], name)
     for part in made.extra.get("parts") or ():
-        inside(part.get("file", "none"))
+        check_inside(part.get("file", "none"))
     return made
 
 
@@ -196,7 +219,7 @@ def latest(store: Store) -> Analysis | None:
     return load(store, known[-1]) if known else None
 
 
-def written(store: Store, prefix: str) -> tuple[str, ...]:
+def list_written(store: Store, prefix: str) -> tuple[str, ...]:
     """The Parquet files that an engine has written, durable by now."""
     names = tuple(name for name in store.list(prefix) if name.endswith(".parquet") and "/." not in name)
     if isinstance(store, LocalStore):
@@ -205,10 +228,36 @@ def written(store: Store, prefix: str) -> tuple[str, ...]:
     return names
 
 
-def table(store: Store, name: str) -> pa.Table:
-    """A file of an analysis, whole. Raises ArchiveError."""
-    with parquet.readable(name):
-        return parquet.opened(store.parquet(name)).read()
+class Damaged(ArchiveError):
+    """A file that an analysis has written cannot be read."""
+
+
+def open_table(
+    store: Store, name: str, schema: pa.Schema, columns: Collection[str] | None = None
+) -> pq.ParquetFile:
+    """A file that an analysis has written, of which `columns` (None: all) are going to be read. Raises
+    OSError, pa.ArrowException, also where it is another table: to be used inside `parquet.readable`."""
+    file = parquet.open_parquet(store.parquet(name), columns=schema.names if columns is None else columns)
+    there = {field.name: field.type for field in file.schema_arrow}
+    if strange := [field.name for field in schema if not _is_like(there.get(field.name), field.type)]:
+        raise pa.ArrowInvalid(f"it has no column {strange[0]} of the type that this table has")
+    return file
+
+
+def _is_like(one: pa.DataType | None, other: pa.DataType) -> bool:
+    """Spark and Arrow give the elements of lists other names, and other words for what is never missing."""
+    if one is None or not pa.types.is_list(other):
+        return bool(one == other)
+    return bool(pa.types.is_list(one)) and _is_like(one.value_type, other.value_type)
+
+
+def table(store: Store, name: str, schema: pa.Schema) -> pa.Table:
+    """A file of an analysis, whole. Raises Damaged."""
+    try:
+        with parquet.readable(name):
+            return open_table(store, name, schema).read(columns=schema.names).cast(schema)
+    except ArchiveError as error:
+        raise Damaged(str(error)) from error
 
 
 def unread(store: Store) -> list[Manifest]:
@@ -216,5 +265,5 @@ def unread(store: Store) -> list[Manifest]:
     compacted."""
     last = latest(store)
     read = set(last.segments) if last else set()
-    every = manifests.every(store)
+    every = manifests.list_committed(store)
     return [m for m in every if m.rows and m.stem not in read and read.isdisjoint(m.replaces)]

@@ -26,8 +26,8 @@ from dlq.core.errors import ArchiveError
 from dlq.core.identity import digest_of_ids
 from dlq.core.record import Record
 
-ROWS = 100_000
-BYTES = 32 * 2**20
+_ROWS = 100_000
+_BYTES = 32 * 2**20
 """A compacted segment has about so many letters, or stored bytes, at most."""
 _ROW_GROUP_ROWS = 10_000
 _ROW_GROUP_BYTES = 32 * 2**20
@@ -51,7 +51,7 @@ def groups(
     alone = [[manifest] for manifest in committed if manifest.stem in removals]
     if not compact:
         return alone
-    small = [m for m in committed if m.rows < ROWS // 2 and size_of(store, m) < BYTES // 2]
+    small = [m for m in committed if m.rows < _ROWS // 2 and size_of(store, m) < _BYTES // 2]
     merged = [group for kind in _kinds(small) for group in _filled(store, kind)]
     together = {manifest.stem for group in merged for manifest in group}
     return merged + [group for group in alone if group[0].stem not in together]
@@ -69,7 +69,7 @@ def _filled(store: Store, kind: Sequence[Manifest]) -> Iterator[list[Manifest]]:
     rows = size = 0
     for manifest in kind:
         bytes_ = size_of(store, manifest)
-        if group and (rows + manifest.rows > ROWS or size + bytes_ > BYTES):
+        if group and (rows + manifest.rows > _ROWS or size + bytes_ > _BYTES):
             yield from [group] if len(group) > 1 else []
             group, rows, size = [], 0, 0
         group.append(manifest)
@@ -141,7 +141,7 @@ def _new_pull() -> str:
 
 def sweep(store: Store, source: str) -> None:
     """Delete what a crash has left of replaced segments. The caller holds the source's lock."""
-    committed = list(manifests.every(store, source))
+    committed = list(manifests.list_committed(store, source))
     replaced = {stem for manifest in committed for stem in manifest.replaces}
     for name in store.list("manifests/"):
         if name.rpartition("/")[2].removesuffix(".json") in replaced:

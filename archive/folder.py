@@ -154,7 +154,7 @@ class Folder:
     @contextmanager
     def _folder(self, name: str, make: bool = False) -> Iterator[int]:
         if make:
-            make_folder(Path(self.root))
+            _make_folder(Path(self.root))
         descriptor = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for part in filter(None, name.split("/")):
@@ -166,12 +166,12 @@ class Folder:
             os.close(descriptor)
 
 
-def make_folder(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Make a folder, and those above it that are not there, each its owner's alone; those that are there keep
     their rights. Raises OSError."""
     if folder.is_dir():
         return
-    make_folder(folder.parent)
+    _make_folder(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
     _fsync_folder(folder.parent)

@@ -23,7 +23,11 @@ _UNFINISHED_AFTER = timedelta(days=1)
 
 def clutter(store: Store, keep_analyses: int) -> list[str]:
     """Names in the archive that may go: old and unfinished analyses, outdated topology and evidence."""
-    return [*_of_analyses(store, max(1, keep_analyses)), *_of_topology(store), *store_facts.outdated(store)]
+    return [
+        *_of_analyses(store, max(1, keep_analyses)),
+        *_of_topology(store),
+        *store_facts.list_outdated(store),
+    ]
 
 
 def _of_analyses(store: Store, keep: int) -> Iterator[str]:
@@ -69,12 +73,12 @@ _LOOK_AGAIN = 0.5
 
 
 @contextmanager
-def steady_segments(store: Store, patience: float = _PATIENCE) -> Iterator[None]:
+def steady_segments(store: Store) -> Iterator[None]:
     """No segment is written again while an analysis reads it: both do their work inside this.
 
-    Waits `patience` seconds for another who is inside, then raises Busy.
+    Waits `_PATIENCE` seconds for another who is inside, then raises Busy.
     """
-    until = time.monotonic() + patience
+    until = time.monotonic() + _PATIENCE
     with ExitStack() as held:
         while True:
             try:
@@ -118,7 +122,7 @@ class Done:
 
 def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -> Work:
     """What there is to do; nothing is changed. Raises UsageError, ArchiveError."""
-    committed = list(manifests.every(store))
+    committed = list(manifests.list_committed(store))
     choice = choose(store, committed, rules, replays, now())
     groups = {
         source: compaction.groups(
@@ -138,7 +142,7 @@ def do(store: Store, work: Work) -> Done:
             try:
                 with store.lock(f"source-{source}"):
                     compaction.sweep(store, source)
-                    fresh = {manifest.stem: manifest for manifest in manifests.every(store, source)}
+                    fresh = {manifest.stem: manifest for manifest in manifests.list_committed(store, source)}
                     done.bytes += sum(_rewrite(store, fresh, group, work.choice) for group in groups)
             except Busy as error:
                 done.busy.append(str(error))

@@ -6,14 +6,13 @@ were found missing (`found`), and what people said of a source's losses (`dismis
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any, Literal, NamedTuple
 
 from dlq.archive import manifests, segments
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, built
+from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.clock import iso, now
 
@@ -64,12 +63,12 @@ class Loss:
 
 def keep(store: Store, source: str, missing: Sequence[Missing]) -> None:
     """Remember what is not known yet, durably. What the archive has is not lost."""
-    known = every(store, source)
+    known = read_losses(store, source)
     rest = [
         part for one in missing for part in _without(one, known) for part in _uncaptured(store, source, part)
     ]
     if rest:
-        read_at = max((m.created_at for m in manifests.every(store, source)), default=None)
+        read_at = max((m.created_at for m in manifests.list_committed(store, source)), default=None)
         _write(store, _Event("found", source, iso(now()), tuple(rest), read_at))
 
 
@@ -85,27 +84,42 @@ def reopen(store: Store, source: str, actor: str) -> int:
 
 
 def _said(store: Store, event: "_Event", is_open: bool) -> int:
-    found = [loss for loss in every(store, event.source) if loss.dismissed is not is_open]
+    found = [loss for loss in read_losses(store, event.source) if loss.dismissed is not is_open]
     if found:
         _write(store, event)
     return len(found)
 
 
-def every(store: Store, source: str | None = None) -> list[Loss]:
+def read_losses(store: Store, source: str | None = None) -> list[Loss]:
     """All losses, of one source or of all, oldest first. Raises ArchiveError, FormatTooNew."""
     found: dict[str, list[Loss]] = {}
     names = [name for name in store.list(_FOLDER) if name.endswith(".json")]
     contents = store.get_many(names)
     for name in sorted(names):
-        event = built(name, contents[name], partial(documents.built, _Event))
+        event = build(name, contents[name], _made)
         if source in (None, event.source):
             found[event.source] = _EVENTS[event.event](found.get(event.source, []), event)
     return [loss for losses in found.values() for loss in losses]
 
 
+def _made(document: Mapping[str, Any]) -> "_Event":
+    event = documents.build(_Event, document)
+    if not all(one.first >= 0 and (one.end is None or one.first < one.end) for one in event.missing):
+        raise ValueError("missing: offsets must be from 0, and first before end")
+    return event
+
+
 def open_ones(store: Store, source: str | None = None) -> list[Loss]:
     """Losses that nobody has dismissed."""
-    return [loss for loss in every(store, source) if not loss.dismissed]
+    return [loss for loss in read_losses(store, source) if not loss.dismissed]
+
+
+def open_by_source(store: Store) -> Mapping[str, Sequence[Loss]]:
+    """Those of each source that has any."""
+    found: dict[str, list[Loss]] = {}
+    for loss in open_ones(store):
+        found.setdefault(loss.source, []).append(loss)
+    return found
 
 
 def letters(losses: Iterable[Loss]) -> int:
@@ -193,7 +207,7 @@ def _uncaptured(store: Store, source: str, one: Missing) -> Iterator[Missing]:
 
 def _captured(store: Store, source: str, one: Missing) -> Iterator[int]:
     columns = ("dead_letter_queue", "broker_node", "queue_id", "offset")
-    for manifest in manifests.every(store, source):
+    for manifest in manifests.list_committed(store, source):
         for batch in segments.batches(store, manifest.segment, columns) if manifest.segment else ():
             for queue, node, number, offset in zip(*(c.to_pylist() for c in batch.columns), strict=True):
                 is_there = one.place in (f"{queue}@{node}:{number}", f"{queue}-{number}", queue)

@@ -8,12 +8,13 @@ some of a manifest's letters are settled, `settled_ids` names them.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
-from dlq.archive.names import inside
+from dlq.archive.names import check_inside
 from dlq.archive.parquet import MOST_ROWS
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, built
+from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.errors import ArchiveError
 
@@ -63,13 +64,15 @@ def settle(store: Store, manifest: Manifest, record_ids: set[str] | None = None)
 
 def load(store: Store, name: str) -> Manifest:
     """One manifest by its name in the archive. Raises FormatTooNew, ArchiveError."""
-    return built(name, store.get(name), _made)
+    return build(name, store.get(name), partial(_made, name))
 
 
-def _made(document: Mapping[str, Any]) -> Manifest:
-    manifest = documents.built(Manifest, document)
+def _made(own_name: str, document: Mapping[str, Any]) -> Manifest:
+    manifest = documents.build(Manifest, document)
+    if name_of(manifest.stem) != own_name:
+        raise ValueError(f"its stem is {manifest.stem!r}, another than its name: a copy counts letters twice")
     for name in (name_of(manifest.stem), manifest.segment or "none", manifest.purged_ids or "none"):
-        inside(name)
+        check_inside(name)
     for name, found in (("rows", manifest.rows), ("purged", manifest.purged)):
         if not 0 <= found <= MOST_ROWS:
             raise ValueError(f"{name} must be between 0 and {MOST_ROWS}")
@@ -78,7 +81,7 @@ def _made(document: Mapping[str, Any]) -> Manifest:
     return manifest
 
 
-def every(
+def list_committed(
     store: Store, source: str | None = None, damaged: dict[str, ArchiveError] | None = None
 ) -> Iterator[Manifest]:
     """The manifests that count, by name (which is by time within a pull).
@@ -103,7 +106,7 @@ def _all(store: Store, damaged: dict[str, ArchiveError] | None) -> dict[str, Man
 
 def _read(name: str, data: bytes, damaged: dict[str, ArchiveError] | None) -> Manifest | None:
     try:
-        return built(name, data, _made)
+        return build(name, data, partial(_made, name))
     except ArchiveError as error:
         if damaged is None:
             raise

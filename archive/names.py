@@ -5,7 +5,7 @@ import re
 _PART = re.compile(r"[^/\x00-\x1f\x7f]+")
 
 
-def inside(name: str) -> str:
+def check_inside(name: str) -> str:
     """`name`, when it leads to something below the archive: parts between `/`, none of them `.` or `..`.
 
     Raises ValueError.

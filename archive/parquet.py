@@ -5,7 +5,7 @@ million times, by lists of nothing. The footer says how much there is of each, a
 is read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from dlq.core.errors import ArchiveError
 
-LARGEST = 4 * 2**30
+_LARGEST = 4 * 2**30
 """Bytes that a file may unpack to: a letter of 1 GiB, and what is archived with it, fits."""
 MOST_ROWS = 10_000_000
 _LARGEST_FOOTER = 64 * 2**20
@@ -25,10 +25,15 @@ _ENTRY = 16
 """Bytes that a value costs at least, be it of a list that has none."""
 
 
-def opened(
-    source: "pa.NativeFile | IO[bytes]", most_rows: int = MOST_ROWS, most: int = LARGEST, **options: Any
+def open_parquet(
+    source: "pa.NativeFile | IO[bytes]",
+    most_rows: int = MOST_ROWS,
+    most: int = _LARGEST,
+    columns: Collection[str] | None = None,
+    **options: Any,
 ) -> pq.ParquetFile:
-    """A Parquet file that does not unpack to more than `most` bytes, with `most_rows` rows at most.
+    """A Parquet file of which `columns` (None: all) do not unpack to more than `most` bytes, with `most_rows`
+    rows at most.
 
     `options` are those of `pyarrow.parquet.ParquetFile`. Raises OSError, pa.ArrowException.
     """
@@ -36,7 +41,8 @@ def opened(
     file = pq.ParquetFile(source, **options)
     if file.metadata.num_rows > most_rows:
         raise pa.ArrowInvalid(f"it has {file.metadata.num_rows} rows, and may have {most_rows} at most")
-    if _most_bytes(file.metadata) > most and _bytes(source, file, most) > most:
+    chunks = _chunks(file.metadata, columns)
+    if _most_bytes(chunks) > most and _bytes(source, file, chunks, most) > most:
         raise pa.ArrowInvalid(f"it unpacks to more than {most >> 20} MiB")
     return file
 
@@ -54,7 +60,7 @@ def readable(name: str) -> Iterator[None]:
 
 
 def native(file: IO[bytes]) -> pa.NativeFile:
-    """The same file as Arrow reads it without Python's help, however it is named by now."""
+    """An open file as Arrow reads it without Python's help, however it is named by now."""
     return pa.OSFile(f"/proc/self/fd/{file.fileno()}")
 
 
@@ -67,9 +73,10 @@ def _check_footer(source: "pa.NativeFile | IO[bytes]") -> None:
         raise pa.ArrowInvalid(f"its footer is larger than {_LARGEST_FOOTER >> 20} MiB")
 
 
-def _chunks(metadata: pq.FileMetaData) -> Sequence[Any]:
+def _chunks(metadata: pq.FileMetaData, columns: Collection[str] | None) -> Sequence[Any]:
     groups = map(metadata.row_group, range(metadata.num_row_groups))
-    return [group.column(place) for group in groups for place in range(group.num_columns)]
+    every = (group.column(place) for group in groups for place in range(group.num_columns))
+    return [one for one in every if columns is None or one.path_in_schema.partition(".")[0] in columns]
 
 
 def _is_packed(chunk: Any) -> bool:
@@ -77,24 +84,28 @@ def _is_packed(chunk: Any) -> bool:
     return bool(chunk.has_dictionary_page) or any("DICTIONARY" in name for name in chunk.encodings)
 
 
-def _most_bytes(metadata: pq.FileMetaData) -> int:
-    """What the file unpacks to at most: of a dictionary, every value could be the whole of it."""
-    named = ((chunk, chunk.num_values if _is_packed(chunk) else 1) for chunk in _chunks(metadata))
+def _most_bytes(chunks: Iterable[Any]) -> int:
+    """What they unpack to at most: of a dictionary, every value could be the whole of it."""
+    named = ((chunk, chunk.num_values if _is_packed(chunk) else 1) for chunk in chunks)
     return sum(
         int(chunk.num_values * _ENTRY + chunk.total_uncompressed_size * times) for chunk, times in named
     )
 
 
-def _bytes(source: "pa.NativeFile | IO[bytes]", file: pq.ParquetFile, most: int) -> int:
-    """What the file unpacks to: an entry of a dictionary counts as often as it is named."""
-    chunks = _chunks(file.metadata)
+def _bytes(
+    source: "pa.NativeFile | IO[bytes]", file: pq.ParquetFile, chunks: Sequence[Any], most: int
+) -> int:
+    """What they unpack to: an entry of a dictionary counts as often as it is named."""
     total = sum(int(chunk.num_values * _ENTRY + chunk.total_uncompressed_size) for chunk in chunks)
     packed = sorted({chunk.path_in_schema for chunk in chunks if _is_packed(chunk)})
     if total > most:
         return total
     source.seek(0)
-    for batch in pq.ParquetFile(source, read_dictionary=packed).iter_batches(columns=packed):
-        total += sum(map(_named, batch.columns))
+    as_named = pq.ParquetFile(source, read_dictionary=packed)
+    # Arrow cannot read nested columns so where a batch is of two row groups.
+    for number in range(file.num_row_groups):
+        for batch in as_named.iter_batches(row_groups=[number], columns=packed):
+            total += sum(map(_named, batch.columns))
     return total
 
 

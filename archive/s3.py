@@ -17,7 +17,7 @@ from dlq.archive.s3_lock import Lock, locked
 from dlq.archive.store import checked_name
 from dlq.core.errors import ArchiveError, UsageError
 
-FAULTS = (OSError, BotoCoreError, ClientError)
+_FAULTS = (OSError, BotoCoreError, ClientError)
 """What s3fs raises for whatever the store, the network or the credentials refuse."""
 
 _ONE_PUT = 1 << 30
@@ -128,6 +128,6 @@ class S3Store:
     def _told(self, doing: str, name: str) -> Iterator[None]:
         try:
             yield
-        except FAULTS as error:
+        except _FAULTS as error:
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise ArchiveError(f"cannot {doing} {name} in the archive {self.location}: {reason}") from error

@@ -23,7 +23,7 @@ from dlq.archive import bounded_json
 from dlq.core import documents
 from dlq.core.errors import ArchiveError, Busy
 
-LEASE = 60.0
+_LEASE = 60.0
 """Seconds. A dead holder's lock ends after so long; it is renewed three times as often."""
 _LONGEST_LEASE = 3600.0
 """What an object says of itself is believed up to here."""
@@ -39,7 +39,7 @@ class _Holder(NamedTuple):
     """Who wrote a lock; nobody of whom it says anything, where it says it in no known shape."""
 
     token: str = ""
-    lease: float = LEASE
+    lease: float = _LEASE
     number: int = 0
     pid: int = 0
     host: str = ""
@@ -57,7 +57,7 @@ class _Found(NamedTuple):
 class Lock:
     """One lock of this process; `take` it, `check` it before each write, `release` it."""
 
-    def __init__(self, files: Any, path: str, name: str, lease: float = LEASE) -> None:
+    def __init__(self, files: Any, path: str, name: str, lease: float = _LEASE) -> None:
         """`files` is an s3fs filesystem, `path` bucket and key."""
         self._files, self._name, self._lease = files, name, lease
         self._bucket, _, self._key = path.partition("/")
@@ -149,7 +149,7 @@ class Lock:
         except FileNotFoundError:
             return None
         try:
-            holder = documents.built(_Holder, bounded_json.loads(said))
+            holder = documents.build(_Holder, bounded_json.loads(said))
         except ValueError:
             holder = _Holder()
         moment = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])

@@ -19,7 +19,7 @@ FORMAT_VERSION = 1
 
 _TIME = pa.timestamp("us", tz="UTC")
 _MAP = pa.map_(pa.string(), pa.string())
-DEATH = pa.struct(
+_DEATH = pa.struct(
     [
         ("reason", pa.string()),
         ("queue", pa.string()),
@@ -64,7 +64,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "first_dead_at": _TIME,
     "dead_at": _TIME,
     "expires_at": _TIME,
-    "deaths": pa.list_(DEATH),
+    "deaths": pa.list_(_DEATH),
     "attempts": pa.int32(),
     "redelivered": pa.bool_(),
     "headers": _MAP,
@@ -94,8 +94,13 @@ _FULL = frozenset(name for name in COLUMNS if _HINTS[name] in (str, int))
 
 
 def check_cells(table: pa.Table | pa.RecordBatch) -> None:
-    """Raises pa.ArrowInvalid where letters lack what each letter has: somebody changed the file."""
+    """Raises pa.ArrowInvalid where letters lack what each letter has, or a text is none: somebody changed the
+    file."""
     for name, column in zip(table.schema.names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(f"its column {name} is damaged: {error}") from error
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         if name in _FULL and column.null_count:
             raise pa.ArrowInvalid(f"its column {name} has an empty cell")
@@ -125,10 +130,10 @@ def _deaths_column(histories: Sequence[Sequence[Death]]) -> pa.Array:
     columns = [
         _list_column([d.routing_keys for d in flat]) if f.name == "routing_keys"
         else pa.array([getattr(d, f.name) for d in flat], f.type)
-        for f in DEATH
+        for f in _DEATH
     ]  # fmt: skip
     written = pa.ListArray.from_arrays(
-        _offsets(list(distinct.values())), pa.StructArray.from_arrays(columns, fields=list(DEATH))
+        _offsets(list(distinct.values())), pa.StructArray.from_arrays(columns, fields=list(_DEATH))
     )
     return written.take(pa.array([places[id(history)] for history in histories], pa.int32()))
 
@@ -186,7 +191,7 @@ def to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
     histories: list[tuple[Death, ...]] = []
     for chunk in column.chunks:
         entries = chunk.flatten()
-        parts = dict(zip((f.name for f in DEATH), map(_entry_values, entries.flatten()), strict=True))
+        parts = dict(zip((f.name for f in _DEATH), map(_entry_values, entries.flatten()), strict=True))
         parts["routing_keys"] = [tuple(keys or ()) for keys in parts["routing_keys"]]
         deaths = list(map(Death._make, zip(*parts.values(), strict=True)))
         ends = list(

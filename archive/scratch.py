@@ -59,7 +59,10 @@ def _sweep() -> None:
 
 def _locked(path: Path) -> int | None:
     """A descriptor that holds the lock of a folder; None where another holds it, or has removed it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(descriptor)):

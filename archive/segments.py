@@ -3,7 +3,7 @@
 Both names appear only when their bytes are durable; the third step, the acknowledgement, is the caller's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 from typing import Any
@@ -104,12 +104,12 @@ def record_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
 
 def read(store: Store, manifest: Manifest, columns: Sequence[str]) -> pa.Table:
     """Some columns of a segment. Raises OSError, pa.ArrowException (`readable`)."""
-    table = opened(store, manifest, columns).read(columns=list(columns))
+    table = open_segment(store, manifest, columns).read(columns=list(columns))
     check_cells(table)
     return table
 
 
-def opened(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq.ParquetFile:
+def open_segment(store: Store, manifest: Manifest, columns: Sequence[str]) -> pq.ParquetFile:
     """A segment that has these columns, as they should be. Raises OSError, pa.ArrowException (`readable`)."""
     return _file(store, manifest.segment, columns, manifest.rows)
 
@@ -126,21 +126,9 @@ def batches(
 
 
 def _file(store: Store, segment: str, columns: Sequence[str], most_rows: int) -> pq.ParquetFile:
-    file = parquet.opened(store.parquet(segment), most_rows)
+    file = parquet.open_parquet(store.parquet(segment), most_rows)
     check_columns(file.schema_arrow, columns)
     return file
-
-
-def broker_kinds(store: Store, committed: Iterable[Manifest]) -> set[str]:
-    """The kinds of brokers that the letters of these segments came from."""
-    kinds: set[str] = set()
-    for manifest in committed:
-        with readable(manifest.segment):
-            source = store.parquet(manifest.segment)
-            file = parquet.opened(source, manifest.rows, read_dictionary=["broker_kind"])
-            for chunk in file.read(columns=["broker_kind"])["broker_kind"].chunks:
-                kinds.update(chunk.dictionary.to_pylist())
-    return kinds
 
 
 def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
@@ -154,7 +142,7 @@ def purged_ids(store: Store, manifest: Manifest) -> pa.ChunkedArray:
         return found["record_id"]
 
 
-def uncommitted(store: Store, source: str) -> list[str]:
+def list_uncommitted(store: Store, source: str) -> list[str]:
     """Segments of `source` without a manifest: of a commit under way, or what a crash left.
 
     Segments are listed first, so that one whose manifest comes meanwhile is not taken for one of them.
@@ -166,7 +154,7 @@ def uncommitted(store: Store, source: str) -> list[str]:
 
 def remove_uncommitted(store: Store, source: str) -> int:
     """Remove what a crash left of `source`; the broker delivers it again. The caller holds its lock."""
-    orphans = uncommitted(store, source)
+    orphans = list_uncommitted(store, source)
     for name in orphans:
         store.delete(name)
     return len(orphans)

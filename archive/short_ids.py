@@ -32,16 +32,13 @@ def incident(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
     return _only(connection, "incidents", "incident_id", prefix, missing)
 
 
-def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> tuple[str, str]:
-    """The column of letters and the fingerprint in it that begins so: today's, else of the version before.
-    Raises UsageError when there is none, or several."""
+def failure(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
+    """The fingerprint that begins so. Raises UsageError when none does, or several."""
     missing = "no letter has the fingerprint {}; dlq report lists failures"
-    is_former = not _beginning(connection, "letters", "fingerprint", prefix)
-    column = "former_fingerprint" if is_former else "fingerprint"
-    return column, _only(connection, "letters", column, prefix, missing)
+    return _only(connection, "letters", "fingerprint", prefix, missing)
 
 
-def expanded(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """SQL in which the ids that `record_id` is compared with are whole. Raises UsageError."""
 
     def whole(text: re.Match[str]) -> str:

@@ -17,11 +17,13 @@ from typing import IO, Any, Protocol, TypeVar
 
 from dlq.archive import bounded_json, parquet
 from dlq.archive.folder import TEMPORARY, Folder
-from dlq.archive.names import inside
+from dlq.archive.names import check_inside
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError, Busy, FormatTooNew, UsageError
 
+_TELLS_NOTHING = (errno.EOPNOTSUPP, errno.ENOSYS)
+"""What a file system says that cannot set room aside, where the C library does not write it instead."""
 _BY_SPARK = "analyses"
 """Spark writes here, with the umask's rights; so this folder is made before, its owner's alone."""
 T = TypeVar("T")
@@ -94,7 +96,7 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
     return document
 
 
-def built(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
+def build(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
     """What `make` builds of a JSON document of the archive (`dlq.core.documents`); raises FormatTooNew, or
     ArchiveError where that raises ValueError or KeyError: it lacks a field, or has a strange one."""
     document = checked_format(name, data)
@@ -108,7 +110,7 @@ def checked_name(name: str, location: str) -> str:
     """`name`, when it is one inside the archive; every store asks before it makes a path or key of it.
     Raises ArchiveError."""
     try:
-        return inside(name)
+        return check_inside(name)
     except ValueError as error:
         raise ArchiveError(f"in the archive {location}, {error}; dlq verify names damaged files") from error
 
@@ -194,6 +196,9 @@ class LocalStore:
         with self._told("write", "a segment"), open(self.folder.create(name), "wb") as file:
             try:
                 os.posix_fallocate(file.fileno(), 0, size)
+            except OSError as error:
+                if error.errno not in _TELLS_NOTHING:
+                    raise
             finally:
                 self.folder.delete(name)
 

@@ -69,7 +69,7 @@ def _encoded(facts: list[Fact]) -> pa.Buffer:
     return sink.getvalue()
 
 
-def outdated(store: Store) -> Iterator[str]:
+def list_outdated(store: Store) -> Iterator[str]:
     """Names of files that no analysis can be reading any more: all but the newest snapshot of each store."""
     limit = f"{datetime.now(UTC) - _IN_USE:%Y%m%dT%H%M%S}"
     for folder, group in groupby(store.list("evidence/"), key=lambda name: name.rpartition("/")[0]):

@@ -1,8 +1,10 @@
 """What pulls learned of their brokers: `topology/<pull>.json`, of which each broker says what it can."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+from dlq.archive import bounded_json
 from dlq.archive.store import checked_format
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
@@ -14,12 +16,40 @@ _KNOWN: Mapping[str, Any] = {
     "delivery_limits": Mapping[str, int],
     "alternate_exchanges": tuple[str, ...],
     "dead_letter_exchanges": Mapping[str, str],
+    "dead_letter_keys": Mapping[str, str],
+    "routes": Mapping[str, Mapping[str, tuple[str, ...]]],
     "diverts": tuple[str, ...],
     "places_of_the_dead": Mapping[str, tuple[str | None, str | None]],
+    "max_delivery_attempts": Mapping[str, int],
+    "killed_none": Mapping[str, int],
     "brokers": Mapping[str, Mapping[str, str | int | bool | float | None]],
     "message_ttl": int | str,
 }
 """What somebody reads of it, and of which type that is."""
+_OF_THE_SOURCE = {"format", "source", "broker", "reads"}
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    """The file of what a pull learned, without what could not be read again: a broker may tell anything."""
+    kept = {key: found for key, found in document.items() if _is_readable(key, found)}
+    data = _encoded(kept)
+    if len(data) <= bounded_json.LARGEST:
+        return data
+    return _encoded({key: kept[key] for key in _OF_THE_SOURCE & kept.keys()})
+
+
+def _is_readable(key: str, found: Any) -> bool:
+    try:
+        told = bounded_json.loads(_encoded({key: found}))[key]
+        if told is not None:
+            value(_KNOWN.get(key, Any), told, key)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+def _encoded(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, default=str, indent=1).encode()
 
 
 def read(name: str, data: bytes) -> Mapping[str, Any]:

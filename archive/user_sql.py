@@ -21,7 +21,8 @@ _KEYWORD_COLUMNS = {
     re.compile(rf"(?<![\"\w]){name}(?![\"\w])", re.IGNORECASE): f'"{name}"' for name in ("offset", "end")
 }
 _OF_BYTES = re.compile(r"No function matches .*\bBLOB\b")
-_DAMAGE = ("IO Error", "Out of Memory Error", "No magic bytes", "Corrupt")
+_DAMAGE = ("IO Error", "No magic bytes", "Corrupt", "Invalid string encoding found in Parquet")
+_TOO_MUCH = "Out of Memory Error"
 _PREFIX = re.compile(r"^[A-Z][A-Za-z /]* Error: ")
 
 
@@ -49,16 +50,16 @@ def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:
         if not batch:
             return
         for row in batch:
-            yield tuple(plain(value) for value in row)
+            yield tuple(_plain(value) for value in row)
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
     """A DuckDB value as JSON knows it. Times become ISO 8601 in UTC; bytes become text, with `\\xNN`
     for what is not UTF-8."""
     if isinstance(value, dict):
-        return {str(name): plain(item) for name, item in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [_plain(item) for item in value]
     if isinstance(value, datetime):
         return clock.iso(clock.to_micros(value)) if value.tzinfo else value.isoformat()
     if isinstance(value, date):
@@ -123,6 +124,11 @@ def guarded(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         yield
     except (duckdb.Error, OSError) as error:
         text = str(error)
+        if _TOO_MUCH in text:
+            raise ArchiveError(
+                f"this takes more than the 2 GB of memory that looking may have ({_first_line(error)}); ask "
+                "for less at once: fewer rows or columns, or shorter lists and texts"
+            ) from error
         if any(sign in text for sign in _DAMAGE):
             raise ArchiveError(f"cannot read the archive: {_first_line(error)}") from error
         if text.startswith("Permission Error"):

@@ -17,12 +17,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
+from typing import NamedTuple
 from weakref import finalize
 
 import duckdb
 import pyarrow as pa
 
 from dlq.archive import analyses, manifests, scratch, user_sql
+from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError
@@ -35,7 +37,7 @@ LS_COLUMNS = (
 _VERDICT_WINS = ("attempts", "origin_kind", "origin")
 """Columns of both record and verdict; in letters the verdict's win."""
 _VERDICT_KNOWS_MORE = ("origin_exchange", "origin_routing_key")
-"""The same, where the verdict says something."""
+"""Columns in which the verdict wins where it says something."""
 LETTER_COLUMNS = (
     *SEGMENT.names,
     *(name for name in analyses.VERDICTS.names if name not in SEGMENT.names),
@@ -60,10 +62,10 @@ Queued = Mapping[str, Collection[str]]
 """Stem of a segment whose letters still lie in their queue -> the ids of those that do not."""
 
 _SEGMENTS = pa.schema([("stem", pa.string()), ("segment_file", pa.string())])
-_NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC, record_id"
+_NEWEST_FIRST = "dead_at DESC NULLS LAST, captured_at DESC NULLS LAST, record_id, source"
 """Letters of which nothing says when they died come last."""
 _BATCH_ROWS = 10_000
-_MEMORY = "2GB"
+MEMORY = "2GB"
 """Beyond this DuckDB spills into its temporary folder: looking must not starve the host."""
 
 
@@ -74,25 +76,28 @@ def connect(
     before: str | None = None,
     audit: pa.Table | None = None,
     queued: Queued | None = None,
+    memory: str = MEMORY,
 ) -> duckdb.DuckDBPyConnection:
     """A locked, read-only connection with the views of this module, on one archive.
 
     `replays` is the ledger's table (columns REPLAYS at least); `analysis` chooses another analysis than
     the latest; with `before`, another analysis, its verdicts are the view verdicts_before; `audit` (columns
-    AUDIT) is what people said of failures and plans; `queued` says which letters are still_queued. Times
-    come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
+    AUDIT) is what people said of failures and plans; `queued` says which letters are still_queued. Beyond
+    `memory` DuckDB spills. Times come back in UTC. Raises UsageError, ArchiveError, FormatTooNew.
     """
     chosen = analyses.load(store, analysis) if analysis else analyses.latest(store)
     earlier = analyses.load(store, before).tables["verdicts"] if before else ()
-    connection, held = _configured(store), ExitStack()
+    connection, held = _configured(store, memory), ExitStack()
     finalize(connection, held.close)
     lend = partial(store.lend, until=held)
-    files = {m.stem: lend(m.segment) for m in manifests.every(store) if m.rows}
+    committed = [m for m in manifests.list_committed(store) if m.rows]
+    files = {m.stem: lend(m.segment) for m in committed}
     segments, former = [*files.values()], [*map(lend, earlier)]
     tables = {name: [*map(lend, chosen.tables.get(name, ()) if chosen else ())] for name in analyses.TABLES}
     with user_sql.guarded(connection):
         _given(connection, "_segments", pa.table({"stem": [*files], "segment_file": segments}, _SEGMENTS))
         _records(connection, segments)
+        _check_rows(connection, dict(zip(segments, committed, strict=True)))
         for name, schema in analyses.TABLES.items():
             _table(connection, name, schema, tables[name])
         if before:
@@ -112,10 +117,10 @@ def _lock(connection: duckdb.DuckDBPyConnection, files: list[str]) -> None:
     connection.execute("SET lock_configuration = true")
 
 
-def _configured(store: Store) -> duckdb.DuckDBPyConnection:
+def _configured(store: Store, memory: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(
         config={
-            "memory_limit": _MEMORY,
+            "memory_limit": memory,
             "threads": min(8, os.cpu_count() or 1),
             "temp_directory": str(scratch.folder("duckdb")),
             "python_enable_replacements": False,
@@ -182,6 +187,18 @@ def _check_types(connection: duckdb.DuckDBPyConnection) -> None:
             raise ArchiveError(
                 f"a segment's column {name} holds {kind}, not {expected}: somebody changed it; "
                 "dlq verify says which"
+            )
+
+
+def _check_rows(connection: duckdb.DuckDBPyConnection, segments: Mapping[str, Manifest]) -> None:
+    """Footers tell, and are kept for what is asked next: a quarter of a millisecond a segment."""
+    counts = connection.execute("SELECT segment_file, count(*) FROM _stored GROUP BY 1").fetchall()
+    found = dict(counts)
+    for file, manifest in segments.items():
+        if (rows := found.get(file, 0)) != manifest.rows:
+            raise ArchiveError(
+                f"{manifest.segment} in the archive has {rows} rows, and its manifest says {manifest.rows}: "
+                "somebody changed one of them; dlq verify shows the damage"
             )
 
 
@@ -259,13 +276,36 @@ def newest(columns: Iterable[str], checked: str, limit: int) -> str:
     return f"SELECT {_quoted(columns)} FROM _placed WHERE {checked} ORDER BY {_NEWEST_FIRST} {end}"
 
 
-def first_page(connection: duckdb.DuckDBPyConnection, limit: int) -> Page:
-    """The `limit` last dead letters.
+class Position(NamedTuple):
+    """Where a letter stands in the order of `newest`; times as ISO 8601."""
+
+    dead_at: str | None
+    captured_at: str | None
+    record_id: str
+    source: str
+
+
+def condition_behind(place: Position) -> str:
+    """A condition that only the letters behind this place fulfil."""
+    last = f"(record_id, source) > ({_literal(place.record_id)}, {_literal(place.source)})"
+    return _before("dead_at", place.dead_at, _before("captured_at", place.captured_at, last))
+
+
+def _before(column: str, moment: str | None, rest: str) -> str:
+    """An earlier moment or none, which stands last; at the same one `rest` decides."""
+    if moment is None:
+        return f"({column} IS NULL AND {rest})"
+    at = f"TIMESTAMPTZ {_literal(moment)}"
+    return f"({column} < {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
+
+
+def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str = "(true)") -> Page:
+    """The `limit` last dead of the letters that fulfil a `checked` condition over the columns of Position.
 
     The records alone say which these are, so that only they need their verdicts: with a million letters
     that is half the time.
     """
-    return _page(connection, f"ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
+    return _page(connection, f"WHERE {checked} ORDER BY {_NEWEST_FIRST} LIMIT {limit}")
 
 
 def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> Page:
@@ -285,7 +325,7 @@ def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
 def on_page(page: Page) -> str:
     """A condition that only the letters of a page fulfil."""
     files, ids = (", ".join(map(_literal, sorted(each))) for each in (page, set().union(*page.values())))
-    return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(true)"
+    return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(false)"
 
 
 def segment_rows(

@@ -17,20 +17,23 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.segments import commit
 from dlq.archive.store import Store
 from dlq.capture.known import SEEN, Known
-from dlq.connectors.base import Batch, Gap, Reading, ReadRequest
-from dlq.core.columns import column, joined
+from dlq.connectors.base import Batch, Gap, Reading, ReadRequest, Skipped
+from dlq.core.columns import column, join
 from dlq.core.errors import ArchiveError, DlqError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
+from dlq.core.text import shorten
 
 SEGMENT_ROWS = 2_000
-MOST_SEGMENT_ROWS = 10_000
+_MOST_SEGMENT_ROWS = 10_000
 """While one segment is being written, the next one grows: fewer, larger ones cost less, and nobody waits."""
 SEGMENT_BYTES = 32 * 2**20
-FLUSH_SECONDS = 30.0
+_FLUSH_SECONDS = 30.0
 """Brokers time consumers out that hold letters for long; nothing waits longer than this for its segment."""
-SETTLE_SECONDS = 2.0
+_SETTLE_SECONDS = 2.0
 _SEGMENTS_AHEAD = 1
+MOST_NAMED, _NAME_WIDTH = 1000, 500
+"""What is told of letters that stay: of how many, and how much of each. A broker may send them for ever."""
 
 
 @dataclass
@@ -44,13 +47,15 @@ class Tally:
     settled: int = 0
     segments: int = 0
     bytes: int = 0
-    skipped: list[str] = field(default_factory=list)
+    skipped: int = 0
+    left: list[str] = field(default_factory=list)
     gaps: list[str] = field(default_factory=list)
+    """The first MOST_NAMED letters that were skipped, and gaps, in words."""
     gone: int = 0
     """Letters of the snapshot that a log has lost."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        """Both together."""
+        """The counts of both."""
         return Tally(
             self.delivered + other.delivered,
             self.captured + other.captured,
@@ -59,15 +64,20 @@ class Tally:
             self.segments + other.segments,
             self.bytes + other.bytes,
             self.skipped + other.skipped,
-            self.gaps + other.gaps,
+            (self.left + other.left)[:MOST_NAMED],
+            (self.gaps + other.gaps)[:MOST_NAMED],
             self.gone + other.gone,
         )
+
+
+def _named(one: Skipped) -> str:
+    return shorten(f"{one.physical_id}: {one.reason}", _NAME_WIDTH)
 
 
 Progress = Callable[[Tally, int | None], None]
 Awaits = Callable[[Literal["broker", "archive"]], None]
 """Told whom a pull turns to next, so that silence can be laid at the right door."""
-Matched = dict[int, set[str]]
+_Matched = dict[int, set[str]]
 
 
 @dataclass
@@ -76,7 +86,7 @@ class _Flush:
 
     parts: list[Sequence[Record]] = field(default_factory=list)
     rows: int = 0
-    matched: Matched = field(default_factory=dict)
+    matched: _Matched = field(default_factory=dict)
     truer: dict[int, list[Record]] = field(default_factory=dict)
     """Of those that are matched, letters that tell more than what is archived of them."""
     position: int = 0
@@ -88,13 +98,13 @@ class _Flush:
     def is_due(self, idle: bool, behind: bool) -> bool:
         """Full, old, or the broker waits for acknowledgements before it gives more; `behind`: it would not be
         written at once."""
-        most = MOST_SEGMENT_ROWS if behind else SEGMENT_ROWS
+        most = _MOST_SEGMENT_ROWS if behind else SEGMENT_ROWS
         full = self.rows >= most or self.size >= SEGMENT_BYTES
-        return full or idle or time.monotonic() - self.since > FLUSH_SECONDS
+        return full or idle or time.monotonic() - self.since > _FLUSH_SECONDS
 
     def records(self) -> Sequence[Record]:
         """All letters in one piece."""
-        return joined(self.parts)
+        return join(self.parts)
 
 
 class Attempt:
@@ -167,15 +177,16 @@ class Attempt:
             flush.truer.setdefault(owner, []).extend(self._known.truer(self._store, owner, delivered))
         flush.position = batch.position
         flush.checkpoint.update(batch.checkpoint)
-        flush.gaps += batch.gaps
+        flush.gaps += [*batch.gaps, *(one.passed for one in batch.skipped if one.passed is not None)]
         size = sum(column(batch.records, "body_size"))
         flush.size += size
         tally = self._tally
         tally.delivered += len(batch.records)
         tally.recaptured += sum(len(ids) for owner, ids in matched.items() if self._is_of_another_pull(owner))
         tally.bytes += size
-        tally.skipped += [f"{one.physical_id}: {one.reason}" for one in batch.skipped]
-        tally.gaps += map(str, batch.gaps)
+        tally.skipped += len(batch.skipped)
+        tally.left += [_named(one) for one in batch.skipped[: MOST_NAMED - len(tally.left)]]
+        tally.gaps += map(str, batch.gaps[: MOST_NAMED - len(tally.gaps)])
         tally.gone += sum((gap.end or gap.first) - gap.first for gap in batch.gaps if gap.is_counted)
 
     def _submit(self, writer: ThreadPoolExecutor) -> None:
@@ -226,7 +237,7 @@ class Attempt:
             if self._request.mode == "drain":
                 self._reading.acknowledge(flush.position)
                 self._acknowledged.append((flush, manifest))
-        if self._acknowledged and time.monotonic() - self._last_settle > SETTLE_SECONDS:
+        if self._acknowledged and time.monotonic() - self._last_settle > _SETTLE_SECONDS:
             self._settle()
 
     def _replace(self, flush: _Flush) -> None:
@@ -256,7 +267,7 @@ class Attempt:
         self._tally.settled += max(0, covered - self._settled_position)
         self._settled_position = max(covered, self._settled_position)
         self._last_settle = time.monotonic()
-        matched: Matched = {}
+        matched: _Matched = {}
         while self._acknowledged and self._acknowledged[0][0].position <= covered:
             flush, manifest = self._acknowledged.popleft()
             if manifest is not None and not manifest.settled:

@@ -21,7 +21,7 @@ def take(store: Store, settings: Settings, now: Clock = clock.now) -> tuple[Snap
     """
     if not settings.evidence:
         return ()
-    captured = {manifest.source for manifest in manifests.every(store) if manifest.rows}
+    captured = {manifest.source for manifest in manifests.list_committed(store) if manifest.rows}
     asked = [one for one in settings.evidence.values() if _knows(one, captured)]
     return tuple(_take(store, one, now()) for one in asked)
 
@@ -35,6 +35,6 @@ def _take(store: Store, settings: Evidence, moment: int) -> Snapshot:
         taken = snapshots.write(store, settings.name, moment, stores.read(settings))
     except DlqError as error:
         return Snapshot(settings.name, moment, error=str(error))
-    for name in list(snapshots.outdated(store)):
+    for name in list(snapshots.list_outdated(store)):
         store.delete(name)
     return taken

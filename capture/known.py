@@ -57,7 +57,7 @@ class Known:
         self._next_ordinal: dict[str, int] = {}
         words: list[_Words] = []
         owners: list[npt.NDArray[np.int32]] = []
-        for manifest in manifests.every(store, source):
+        for manifest in manifests.list_committed(store, source):
             ids = segments.record_ids(store, manifest)
             words.append(_words(ids.to_pylist()))
             owners.append(self._owners(manifest, ids))

@@ -12,16 +12,16 @@ from dlq.archive.store import Store
 from dlq.core.brokers import kind_of
 from dlq.core.errors import DlqError
 from dlq.core.settings import Broker, Settings, Source
-from dlq.core.text import listed
+from dlq.core.text import list_names
 
-Place = Mapping[str, Any]
+_Place = Mapping[str, Any]
 """What a source reads, whatever its name: {kind, url} of the broker, and the key that names it there."""
 _NAMES = ("queue", "topic", "group", "transactions")
 _NEWEST = 200
 """Pulls in which sources of other names are looked for."""
 
 
-def named(source: Source) -> Mapping[str, Any]:
+def name_letters(source: Source) -> Mapping[str, Any]:
     """What names a source's letters at its broker, as `topology/<pull>.json` keeps it."""
     return {key: value for key in _NAMES if (value := getattr(source, key))}
 
@@ -29,7 +29,7 @@ def named(source: Source) -> Mapping[str, Any]:
 def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Iterator[str]:
     """Of these sources, each that reads what another one reads, or what is in the archive by another name."""
     places = {
-        name: _place(settings.brokers[source.broker], named(source))
+        name: _place(settings.brokers[source.broker], name_letters(source))
         for name, source in settings.sources.items()
     }
     former = [(name, place) for name, place in _archived(settings, store) if name not in places]
@@ -38,22 +38,22 @@ def warnings(settings: Settings, store: Store, sources: Sequence[Source]) -> Ite
         if others := [name for name, place in places.items() if name != source.name and _meet(mine, place)]:
             verb = "reads" if len(others) == 1 else "read"
             yield (
-                f"{source.name}: {listed(others)} {verb} the same place, so its letters are archived, and "
-                "may be replayed, once for each source; keep one of them"
+                f"{source.name}: {list_names(others)} {verb} the same place, so its letters are archived, "
+                "and may be replayed, once for each source; keep one of them"
             )
         if known := list(dict.fromkeys(name for name, place in former if _meet(mine, place))):
             yield (
-                f"{source.name}: the archive has letters of this place from source {listed(known)}, which is "
-                "not configured any more, and what still lies there is archived again; to go on with them, "
-                f"name the source {known[0]}"
+                f"{source.name}: the archive has letters of this place from source {list_names(known)}, "
+                "which is not configured any more, and what still lies there is archived again; to go on "
+                f"with them, name the source {known[0]}"
             )
 
 
-def _place(broker: Broker, reads: Mapping[str, Any]) -> Place:
+def _place(broker: Broker, reads: Mapping[str, Any]) -> _Place:
     return {**reads, "kind": broker.kind, "url": broker.url}
 
 
-def _meet(one: Place, other: Place) -> bool:
+def _meet(one: _Place, other: _Place) -> bool:
     """Whether a letter can be of both places; the name of a queue or a topic may be a pattern."""
     if any(one.get(key) != other.get(key) for key in {*one, *other} - {"queue", "topic"}):
         return False
@@ -62,7 +62,7 @@ def _meet(one: Place, other: Place) -> bool:
     return mine == its or (mine is not None and its is not None and (means(mine, its) or means(its, mine)))
 
 
-def _archived(settings: Settings, store: Store) -> Iterator[tuple[str, Place]]:
+def _archived(settings: Settings, store: Store) -> Iterator[tuple[str, _Place]]:
     """(source, the place that it read) of the newest pulls from brokers that are configured."""
     for name, data in store.get_many(store.list("topology/")[-_NEWEST:]).items():
         try:

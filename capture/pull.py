@@ -1,6 +1,5 @@
 """One pull: read a source, make its letters durable, acknowledge them, and say what happened."""
 
-import json
 import math
 import os
 import time
@@ -10,19 +9,19 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Protocol
 
-from dlq.archive import losses, manifests
+from dlq.archive import losses, manifests, topology
 from dlq.archive.losses import Loss
 from dlq.archive.schema import FORMAT_VERSION
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import Store
 from dlq.capture.attempt import SEGMENT_BYTES, Attempt, Awaits, Progress, Tally
 from dlq.capture.known import Known
-from dlq.capture.overlaps import named
+from dlq.capture.overlaps import name_letters
 from dlq.connectors.base import Gauge, Mode, Reading, ReadRequest
 from dlq.core.errors import ArchiveError, BrokerError, ConnectionLost, DlqError, PoisonMessage, Unreachable
 from dlq.core.settings import Source
 
-RECONNECTS_WITHOUT_PROGRESS = 2
+_RECONNECTS_WITHOUT_PROGRESS = 2
 _WAIT_BEFORE_RECONNECT = 1.0
 _LEAST_ROOM, _BYTES_OF_LETTER = 1 << 20, 2048
 _GIVEN_BACK_SECONDS = 2.0
@@ -82,6 +81,8 @@ class PullResult:
     partial: bool = False
     error: DlqError | None = None
     notes: list[str] = field(default_factory=list)
+    skipped: int = 0
+    """Letters that were seen and could not be taken; the first of them are `left_letters`."""
     left_letters: list[str] = field(default_factory=list)
 
 
@@ -129,8 +130,8 @@ def pull(
         except KeyboardInterrupt as interrupt:
             if not running.begun:
                 raise
-            raise PullInterrupted(running.counted(started)) from interrupt
-    return running.counted(started)
+            raise PullInterrupted(running.sum_up(started)) from interrupt
+    return running.sum_up(started)
 
 
 class _Pull:
@@ -164,6 +165,8 @@ class _Pull:
         self._limit = options.limit
         self._last_number = 0
         self._before_poison = 0
+        self._suspected = ""
+        """What has ended two readings behind the same letter."""
         self.begun = False
         self._was_lost = False
         """What was under way then may come again later, and nothing proves that it does not."""
@@ -173,9 +176,9 @@ class _Pull:
 
         A broker that was lost may be away for a while, which costs no letter a delivery. A letter that still
         poisons the connection when it is asked for alone ends it at once: each further attempt would count
-        as a delivery of it.
+        as a delivery of it. So does what ends a reading twice behind the same letter.
         """
-        failures, lost_at = 0, -math.inf
+        failures, lost_at, before = 0, -math.inf, ("", 0)
         while True:
             tally = Tally()
             try:
@@ -192,16 +195,24 @@ class _Pull:
                 lost_at = time.monotonic()
                 self._was_lost = self._was_lost or isinstance(error, ConnectionLost)
                 failures = 0 if tally.settled else failures + 1
-                alone = isinstance(error, PoisonMessage) and self._request.careful and not tally.delivered
-                if failures > RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
-                    raise
-                lost = error
+                lost, before = self._seen(error, tally, before), (str(error), tally.delivered)
+                alone = isinstance(lost, PoisonMessage) and self._request.careful and not tally.delivered
+                if failures > _RECONNECTS_WITHOUT_PROGRESS or self._is_late() or alone:
+                    raise lost from error.__cause__
             finally:
                 self._total += tally
             if lost is not None:
                 self.result.notes.append(f"reconnected after: {lost}")
                 time.sleep(_WAIT_BEFORE_RECONNECT)
             self._request = self._next_request(lost, tally)
+
+    def _seen(self, error: DlqError, tally: Tally, before: tuple[str, int]) -> DlqError:
+        """The error, as a poison where it has come before behind the same letter."""
+        if (tally.delivered or self._request.careful) and before == (str(error), tally.delivered):
+            self._suspected = str(error)
+        if isinstance(error, ConnectionLost) and str(error) == self._suspected:
+            return PoisonMessage(f"{error}; it ends each reading at one letter, which stays with the rest")
+        return error
 
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
@@ -217,6 +228,7 @@ class _Pull:
                 result.snapshot = reading.snapshot
                 result.notes += reading.notes
                 self._write_topology(reading)
+            told = str(reading.topology)
             self._awaits("archive")
             self._store.prove_room(_room_for(reading.snapshot))
             known = Known(self._store, result.source, reading.unique_ids)
@@ -227,6 +239,8 @@ class _Pull:
                 attempt.run(self._deadline, lambda now: self._progress(before + now, result.snapshot))
             finally:
                 self._last_number = attempt.last_number
+                if told != str(reading.topology):  # the letters have shown more of it
+                    self._write_topology(reading)
             result.partial = result.partial or not reading.complete
         finally:
             if result.snapshot is not None:
@@ -248,7 +262,7 @@ class _Pull:
         return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)
 
     def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
-        return checkpoint_of(self._store, source.name, mode)
+        return _checkpoint_of(self._store, source.name, mode)
 
     def _write_topology(self, reading: Reading) -> None:
         source = self._request.source
@@ -256,22 +270,22 @@ class _Pull:
             "format": FORMAT_VERSION,
             "source": source.name,
             "broker": source.broker,
-            "reads": named(source),
+            "reads": name_letters(source),
             **reading.topology,
         }
         name = f"topology/{self.result.pull_id}.json"
-        self._store.put(name, json.dumps(document, default=str, indent=1).encode())
+        self._store.put(name, topology.encode(document))
 
-    def counted(self, started: float) -> PullResult:
+    def sum_up(self, started: float) -> PullResult:
         """The result with its numbers; `started` is of the monotonic clock."""
         result, total = self.result, self._total
         result.captured, result.recaptured = total.captured, total.recaptured
         result.acknowledged, result.segments = total.settled, total.segments
         taken = total.captured + total.recaptured
-        result.left_letters = total.skipped
+        result.skipped, result.left_letters = total.skipped, total.left
         result.notes += [f"gap: {gap}" for gap in total.gaps]
-        rest = max(len(total.skipped), (result.snapshot or 0) - taken - total.gone)
-        result.left = max(len(total.skipped), self._there(rest, taken))
+        rest = max(total.skipped, (result.snapshot or 0) - taken - total.gone)
+        result.left = max(total.skipped, self._there(rest, taken))
         result.gone = total.gone + rest - result.left
         open_losses = losses.open_ones(self._store, result.source)
         result.lost = losses.letters(open_losses)
@@ -308,10 +322,10 @@ def _room_for(letters: int | None) -> int:
     return most if letters is None else min(most, max(_LEAST_ROOM, letters * _BYTES_OF_LETTER))
 
 
-def checkpoint_of(store: Store, source: str, mode: str) -> dict[str, int]:
+def _checkpoint_of(store: Store, source: str, mode: str) -> dict[str, int]:
     """Where the pulls of `source` in this mode have come to, over all their manifests."""
     reached: dict[str, int] = {}
-    for manifest in manifests.every(store, source):
+    for manifest in manifests.list_committed(store, source):
         if manifest.mode == mode:
             for place, offset in manifest.checkpoint.items():
                 reached[place] = max(offset, reached.get(place, 0))
