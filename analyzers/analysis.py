@@ -12,6 +12,7 @@ and writes the tables; it knows neither brokers nor causes.
 
 import glob
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,29 +21,29 @@ from datetime import UTC, datetime
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
-
-import pyarrow as pa
+from typing import Any, Literal, NamedTuple
 
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done
-from dlq.analyzers.judging import Part, Terms
+from dlq.analyzers.conditions import asks_for_time
+from dlq.analyzers.judging import JUDGED, Part, Terms
 from dlq.archive import analyses, manifests, parquet
-from dlq.archive.analyses import TABLES, Analysis, written
+from dlq.archive.analyses import KEPT, TABLES, VERDICTS, Analysis, list_written
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot
 from dlq.core import clock, documents
 from dlq.core.clock import Clock, iso
 from dlq.core.errors import ArchiveError, UsageError
+from dlq.core.ordinary import why_not
 from dlq.core.settings import Settings
 
 Engine = Literal["auto", "plain", "spark"]
-Run = Callable[[Asked, Terms, Sequence[Part]], Done]
+_Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 """An engine: what to analyze, under which terms, and the parts that are judged already."""
 
 
-def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str | None]:
+def _count_values(store: Store, verdicts: Iterable[str], column: str) -> Counter[str | None]:
     """How often each value of a column is in these files of verdicts; one batch is in memory at a time."""
     found: Counter[str | None] = Counter()
     for values in _values(store, verdicts, column):
@@ -54,39 +55,30 @@ def counted(store: Store, verdicts: Iterable[str], column: str) -> Counter[str |
 def _values(store: Store, files: Iterable[str], column: str) -> Iterator[Any]:
     for name in files:
         with parquet.readable(name):
-            file = parquet.opened(store.parquet(name), read_dictionary=[column])
+            file = analyses.open_table(store, name, VERDICTS, [column])
             yield from (batch.column(0) for batch in file.iter_batches(columns=[column]))
 
 
 def changed_since(
     store: Store, last: Analysis | None, causes: Mapping[str, int], verdicts: Iterable[str]
 ) -> dict[str, Any]:
-    """`{since: analysis, causes: {cause: difference}, new_fingerprints: n}`; empty for the first one."""
+    """`{since: analysis, causes: {cause: difference}, new_fingerprints: n}`; empty for the first one, and
+    where the last one cannot be read."""
     if last is None:
+        return {}
+    try:
+        before = _count_values(store, last.tables["verdicts"], "fingerprint")
+    except ArchiveError:
         return {}
     names = sorted({*causes, *last.causes})
     differences = {name: causes.get(name, 0) - last.causes.get(name, 0) for name in names}
-    before = counted(store, last.tables["verdicts"], "fingerprint").keys()
     return {
         "since": last.analysis,
         "causes": {name: difference for name, difference in differences.items() if difference},
-        "new_fingerprints": sum(before.isdisjoint(names) for names in _names(store, verdicts).values()),
+        "new_fingerprints": len(
+            _count_values(store, verdicts, "fingerprint").keys() - before.keys() - {None}
+        ),
     }
-
-
-def _names(store: Store, files: Iterable[str]) -> dict[str, set[str]]:
-    """Fingerprint -> itself and those that its letters had in the version before."""
-    found: dict[str, set[str]] = {}
-    for name in files:
-        with parquet.readable(name):
-            file = parquet.opened(store.parquet(name))
-            for batch in file.iter_batches(columns=["fingerprint", "former_fingerprint"]):
-                pairs = pa.Table.from_batches([batch]).group_by(batch.schema.names).aggregate([])
-                for row in pairs.to_pylist():
-                    if row["fingerprint"] is not None:
-                        names = found.setdefault(row["fingerprint"], {row["fingerprint"]})
-                        names.add(row["former_fingerprint"] or row["fingerprint"])
-    return found
 
 
 def analyze(
@@ -111,30 +103,113 @@ def analyze(
     with steady_segments(store):
         if only_new and (known := still_holds(store, settings)):
             return known
-        started = time.monotonic()
-        last = analyses.latest(store)
-        segments = [m for m in manifests.every(store) if m.rows]
-        logs = log_files(client_logs)
-        if not segments:
-            raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
-        asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
-        terms = _terms(store, settings)
-        key = terms.key()
-        done = _engine_for(asked, engine, master)(asked, terms, _kept(asked, last, key))
-        analysis = _summary(asked, last, key, done)
-        seconds = round(time.monotonic() - started, 3)
-        analysis = replace(analysis, created_at=clock.iso(now()), seconds=seconds)
-        analyses.commit(store, analysis)
-        return analysis
+        task = _task(store, settings, since, log_files(client_logs), snapshots, now)
+        kept, done = task.kept, None
+        if engine == "auto" and not names_cluster(settings, master) and is_for_spark(settings, task.letters):
+            kept, done = _by_touched(task)
+            if done is None and kept is not task.kept:
+                # What was written before it gave up is of no analysis.
+                task = task._replace(asked=task.asked._replace(name=f"{task.asked.name}.1"))
+        done = done or _whole(task, _engine_for(task.asked, engine, master), kept)
+        return _commit(task, done, now)
+
+
+def analyze_touched(store: Store, settings: Settings) -> Analysis | None:
+    """What `analyze` does, where the archive holds so many letters that it may be for Spark, as long as new
+    letters touch few: in this process. None: it takes a whole analysis. Raises ArchiveError, ConfigError."""
+    with steady_segments(store):
+        if known := still_holds(store, settings):
+            return known
+        task = _task(store, settings, None, (), (), clock.now)
+        _, done = _by_touched(task)
+        return done and _commit(task, done, clock.now)
+
+
+class _Task(NamedTuple):
+    """An analysis that is going to be made."""
+
+    started: float
+    asked: Asked
+    terms: Terms
+    key: str
+    last: Analysis | None
+    kept: Sequence[Part]
+
+    @property
+    def letters(self) -> int:
+        return sum(m.rows for m in self.asked.chosen)
+
+
+def _task(
+    store: Store,
+    settings: Settings,
+    since: int | None,
+    logs: Sequence[str],
+    snapshots: Sequence[Snapshot],
+    now: Clock,
+) -> _Task:
+    started = time.monotonic()
+    last = analyses.latest(store)
+    segments = [m for m in manifests.list_committed(store) if m.rows]
+    if not segments:
+        raise UsageError("nothing captured yet: dlq pull, or dlq import FILE")
+    asked = Asked(store, settings, since, logs, snapshots, segments, _new_name(now(), last))
+    terms = _terms(store, settings)
+    key = terms.key()
+    return _Task(started, asked, terms, key, last, _kept(asked, last, key))
+
+
+def _by_touched(task: _Task) -> tuple[Sequence[Part], Done | None]:
+    """What the next engine may keep, and what was done, if the new letters touch few. What is kept of the
+    last analysis is a help: where it is damaged, all is judged anew."""
+    from dlq.analyzers import further, plain
+
+    asked, last, kept = task.asked, task.last, task.kept
+    fresh = sum(m.rows for m in asked.fresh(kept))
+    if last is None or not _continues(asked, last, kept) or fresh >= asked.settings.analysis.spark_from:
+        return kept, None
+    judged = plain.judge(asked, task.terms, kept)
+    try:
+        return [*kept, *judged], further.run(asked, last, kept, judged)
+    except ArchiveError:
+        return judged, None
+
+
+def _whole(task: _Task, engine: _Run, kept: Sequence[Part]) -> Done:
+    try:
+        return engine(task.asked, task.terms, kept)
+    except analyses.Damaged:
+        return engine(task.asked, task.terms, ())
+
+
+def _continues(asked: Asked, last: Analysis, kept: Sequence[Part]) -> bool:
+    """Whether the last analysis was told the same as this one, of all segments that it knew."""
+    said = _conditions(asked.settings, asked.since, asked.logs)
+    is_same = last.extra.get("conditions") == said and "slots" in last.tables and "nodes" in last.extra
+    is_whole = {stem for part in kept for stem in part.stems} == set(last.segments)
+    beside = asked.since is not None or asked.logs or asked.settings.evidence
+    return is_same and is_whole and not beside and not any(map(asks_for_time, asked.settings.rules))
+
+
+def _commit(task: _Task, done: Done, now: Clock) -> Analysis:
+    analysis = _summary(task.asked, task.last, task.key, done)
+    seconds = round(time.monotonic() - task.started, 3)
+    analysis = replace(analysis, created_at=clock.iso(now()), seconds=seconds)
+    analyses.commit(task.asked.store, analysis)
+    return analysis
 
 
 def is_for_spark(settings: Settings, letters: int, master: str | None = None) -> bool:
-    """Whether Spark takes over unless an engine is named: a cluster is, or the letters are many."""
-    names_cluster = master is not None or not settings.spark.master.startswith("local")
-    return names_cluster or letters >= settings.analysis.spark_from
+    """Whether a whole analysis is Spark's where none is named: a cluster is, or the letters are many."""
+    return names_cluster(settings, master) or letters >= settings.analysis.spark_from
 
 
-def _engine_for(asked: Asked, engine: Engine, master: str | None) -> Run:
+def names_cluster(settings: Settings, master: str | None = None) -> bool:
+    """Whether somebody wants Spark to run elsewhere."""
+    return master is not None or not settings.spark.master.startswith("local")
+
+
+def _engine_for(asked: Asked, engine: Engine, master: str | None) -> _Run:
     if engine == "plain" and master is not None:
         raise UsageError("--master is for Spark: leave it out, or --engine plain")
     letters = sum(m.rows for m in asked.chosen)
@@ -153,7 +228,7 @@ def still_holds(store: Store, settings: Settings) -> Analysis | None:
     last = analyses.latest(store)
     if last is None or settings.evidence:
         return None
-    segments = {m.stem for m in manifests.every(store) if m.rows}
+    segments = {m.stem for m in manifests.list_committed(store) if m.rows}
     is_same = last.rules_digest == _terms(store, settings).key() and segments == set(last.segments)
     is_same = is_same and last.extra.get("conditions") == _conditions(settings, None, ())
     has_pending = any(part.get("transactions") for part in last.extra.get("parts", ()))
@@ -172,8 +247,11 @@ def _conditions(settings: Settings, since: int | None, logs: Sequence[str]) -> s
 
 def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analysis:
     store = asked.store
-    tables = {table: written(store, f"{asked.folder}/{table}/") for table in TABLES}
-    counts = counted(store, tables["verdicts"], "cause")
+    tables = {
+        table: (*done.taken_over.get(table, ()), *list_written(store, f"{asked.folder}/{table}/"))
+        for table in (*TABLES, *KEPT)
+    }
+    counts = _count_values(store, tables["verdicts"], "cause")
     causes = {cause: count for cause, count in counts.items() if cause is not None}
     return Analysis(
         analysis=asked.name,
@@ -190,6 +268,7 @@ def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analy
             "broken": sum(part.broken for part in done.parts),
             "changed": changed_since(store, last, causes, tables["verdicts"]),
             "incidents": _rows_of(store, tables["incidents"]),
+            "nodes": topology.digests(store),
             **({} if done.client_log is None else {"client_log": dict(done.client_log)}),
             **_evidence(asked.snapshots),
         },
@@ -201,7 +280,7 @@ def _rows_of(store: Store, names: Sequence[str]) -> int:
     rows = 0
     for name in names:
         with parquet.readable(name):
-            rows += int(parquet.opened(store.parquet(name)).metadata.num_rows)
+            rows += int(parquet.open_parquet(store.parquet(name)).metadata.num_rows)
     return rows
 
 
@@ -216,12 +295,22 @@ def _kept(asked: Asked, last: Analysis | None, key: str) -> list[Part]:
     their files are there."""
     if last is None or last.rules_digest != key:
         return []
-    counting, present = {m.stem for m in asked.segments}, set(asked.store.list("analyses/"))
+    counting, present = {m.stem: m for m in asked.segments}, set(asked.store.list("analyses/"))
     try:
-        parts = [documents.built(Part, part) for part in last.extra.get("parts", ())]
+        parts = [documents.build(Part, part) for part in last.extra.get("parts", ())]
     except ValueError as error:
         raise ArchiveError(f"{analyses.name_of(last.analysis)} in the archive is damaged: {error}") from error
-    return [part for part in parts if counting.issuperset(part.stems) and part.file in present]
+    there = (part for part in parts if counting.keys() >= set(part.stems) and part.file in present)
+    return [part for part in there if _is_whole(asked.store, part, sum(counting[s].rows for s in part.stems))]
+
+
+def _is_whole(store: Store, part: Part, letters: int) -> bool:
+    """Whether a kept file is a table of so many judged letters, as its footer says."""
+    try:
+        with parquet.readable(part.file):
+            return int(analyses.open_table(store, part.file, JUDGED, ()).metadata.num_rows) == letters
+    except ArchiveError:
+        return False
 
 
 def _evidence(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object]]]:
@@ -234,11 +323,16 @@ def _evidence(taken: Sequence[Snapshot]) -> dict[str, dict[str, dict[str, object
 
 
 def log_files(patterns: Sequence[str]) -> list[str]:
-    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing."""
+    """The files that paths and globs mean (gz too). Raises UsageError when one of them means nothing, or a
+    path something else than a file."""
     found: list[str] = []
     for pattern in patterns:
-        names = [pattern] if Path(pattern).is_file() else sorted(glob.glob(pattern, recursive=True))
-        names = [name for name in names if Path(name).is_file()]
+        if Path(pattern).exists():
+            names = [pattern]
+            if why := why_not(Path(pattern).stat().st_mode):
+                raise UsageError(f"--client-log {pattern}: {why}")
+        else:
+            names = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
         if not names:
             raise UsageError(f"--client-log {pattern}: there is no such file")
         found += names

@@ -1,6 +1,7 @@
 """What an analysis is about: handed to the engine that carries it out."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dlq.analyzers.judging import Part
@@ -48,6 +49,8 @@ class Done(NamedTuple):
     parts: Sequence[Part]
     client_log: Mapping[str, int] | None = None
     """How many letters and lines have each state; None: without logs."""
+    taken_over: Mapping[str, Sequence[str]] = MappingProxyType({})
+    """Table -> files of an analysis before that still hold."""
 
 
 def span_of(parts: Sequence[Part]) -> int:

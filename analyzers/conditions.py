@@ -5,9 +5,11 @@ names and spellings. So a condition is read, held against the list, and written 
 made of what was looked at and of nothing else. In each engine's words it means the same.
 """
 
+import re
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
-from dlq.core.errors import ConfigError
+from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ FUNCTIONS = {
 _MAY = _WORDS | {kind for kind in FUNCTIONS.values() if kind != "Anonymous"}
 
 
+_OF_TIME = re.compile(r"\b(?:now|today|yesterday|tomorrow|current_\w+)\b", re.IGNORECASE)
+"""As functions, or as texts that become times."""
 _SUBSTITUTED = "${"
 """Spark puts what the environment and its configuration say in the place of `${...}`, in literals, too."""
 
@@ -52,14 +56,46 @@ def condition(rule: Rule, dialect: str = "spark") -> str:
         raise ConfigError(f"rule {rule.name!r}: where = {rule.where!r} is no condition: {why}") from error
 
 
+def check_columns(where: str, columns: Collection[str]) -> str:
+    """A condition in DuckDB's words, written anew, that asks for these columns alone: by no other name, row
+    or query, and makes no long texts of short ones. Raises UsageError."""
+    from sqlglot import exp, parse_one
+    from sqlglot.errors import SqlglotError
+
+    try:
+        parsed = parse_one(where, dialect="duckdb")
+        for node in parsed.walk():
+            is_other = isinstance(node, exp.Column) and (node.table or node.name not in columns)
+            if is_other or isinstance(node, exp.Replace) or not _is_known(node):
+                told = node.sql(dialect="duckdb")[:80]
+                raise UsageError(
+                    f"the condition uses {told}: it may use {', '.join(columns)}, and no queries"
+                )
+        return parsed.sql(dialect="duckdb", comments=False)
+    except (SqlglotError, RecursionError) as error:
+        raise UsageError("the condition is too deep, or no SQL") from error
+
+
+def _is_known(node: "exp.Expr") -> bool:
+    from sqlglot import exp
+
+    return node.name.lower() in FUNCTIONS if isinstance(node, exp.Anonymous) else type(node).__name__ in _MAY
+
+
+def asks_for_time(rule: Rule) -> bool:
+    """Whether a condition may say something else of the same letter later. Raises ConfigError."""
+    return _OF_TIME.search(condition(rule)) is not None
+
+
 def _rewritten(rule: Rule, dialect: str) -> str:
     from sqlglot import exp, parse_one
 
     parsed = parse_one(rule.where, dialect="spark")
     for node in parsed.walk():
-        kind = type(node).__name__
-        known = node.name.lower() in FUNCTIONS if isinstance(node, exp.Anonymous) else kind in _MAY
-        if not known or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
+        of_list = isinstance(node, exp.Lambda) and isinstance(node.parent, exp.Exists)
+        if of_list and not _is_true_or_false(node):
+            raise ConfigError(f"rule {rule.name!r}: {node.sql(dialect='spark')[:80]} is no condition")
+        if not _is_known(node) or (isinstance(node, exp.Identifier) and _SUBSTITUTED in node.name):
             used = node.name if isinstance(node, exp.Anonymous) else node.sql(dialect="spark")
             raise ConfigError(
                 f"rule {rule.name!r}: where uses {used[:80]}; a rule may use comparisons, columns and "
@@ -68,6 +104,49 @@ def _rewritten(rule: Rule, dialect: str) -> str:
     if dialect == "spark":
         return parsed.sql(dialect=dialect, comments=False).replace(_SUBSTITUTED, "\\u0024{")
     return parsed.transform(_without_exists).sql(dialect=dialect, comments=False)
+
+
+def parts_of(rule: Rule) -> "Iterator[tuple[str, str, list[str]]]":
+    """What Spark asks of the types of a condition's parts: how they are used, in which words, and each part
+    as DuckDB gets it. What lies within a lambda has no type of its own. Raises ConfigError."""
+    from sqlglot import exp, parse_one
+
+    condition(rule)
+    for node in parse_one(rule.where, dialect="spark").walk():
+        if node.find_ancestor(exp.Lambda) is None:
+            for use, parts in _uses(node):
+                made = [part.copy().transform(_without_exists) for part in parts if part is not None]
+                yield use, node.sql(dialect="spark"), [part.sql(dialect="duckdb") for part in made]
+
+
+def _uses(node: "exp.Expr") -> "Iterator[tuple[str, list[exp.Expr]]]":
+    from sqlglot import exp
+
+    if isinstance(node, (exp.And, exp.Or)):
+        yield "condition", [node.this, node.expression]
+    elif isinstance(node, (exp.Not, exp.If)):
+        yield "condition", [node.this]
+    elif isinstance(node, (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ)):
+        yield "compared", [node.this, node.expression]
+    elif isinstance(node, exp.In):
+        yield "compared", [node.this, *node.expressions]
+    elif isinstance(node, exp.Between):
+        yield "compared", [node.this, node.args["low"], node.args["high"]]
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Boolean):
+        yield "condition", [node.this]
+    elif isinstance(node, (exp.Contains, exp.StartsWith, exp.EndsWith, exp.JSONExtractScalar)):
+        yield "text", [node.this]
+    elif isinstance(node, exp.Bracket):
+        yield "nested", [node.this]
+    elif isinstance(node, exp.Cast) and node.to.is_type("date", "timestamp"):
+        yield "time", [node.this]
+
+
+def _is_true_or_false(of: "exp.Expr") -> bool:
+    from sqlglot import exp
+
+    functions = (exp.RegexpLike, exp.Contains, exp.StartsWith, exp.EndsWith, exp.ArrayContains, exp.Exists)
+    return isinstance(of.this.unnest(), (exp.Predicate, exp.Connector, exp.Not, exp.Boolean, *functions))
 
 
 def _without_exists(node: "exp.Expression") -> "exp.Expression":

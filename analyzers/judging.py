@@ -22,10 +22,12 @@ import dlq.archive
 import dlq.core
 from dlq.analyzers.groups.advice import advise_alone
 from dlq.analyzers.groups.incidents import SLOT
+from dlq.analyzers.groups.judged import Sharing
+from dlq.analyzers.groups.relations import keys_of
 from dlq.analyzers.letters import Group, read
-from dlq.analyzers.rules import BROKEN, Facts, Letter, Verdict, judged
-from dlq.analyzers.rules.frameworks import coordinated
-from dlq.analyzers.rules.rocketmq import Stored, role, stored, unique_key
+from dlq.analyzers.rules import BROKEN, Facts, Letter, RulesFor, Verdict, judge_letter, rules_for_letters
+from dlq.analyzers.rules.frameworks import find_coordinator
+from dlq.analyzers.rules.rocketmq import Stored, read_stored, role, unique_key
 from dlq.archive.analyses import VERDICTS
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
@@ -37,7 +39,7 @@ LARGEST_SHARE = 100_000
 ROW_GROUP = 20_000
 
 _S = pa.string()
-STORED = pa.struct(
+_STORED = pa.struct(
     [
         ("offset", pa.int64()),
         ("position", pa.int64()),
@@ -58,15 +60,16 @@ STORED = pa.struct(
 _BY_ITSELF = pa.schema([VERDICTS.field(name) for name in Verdict._fields])
 _ADVICE = pa.schema([VERDICTS.field("advice"), VERDICTS.field("advice_reason")])
 _FURTHER = pa.schema(
-    [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", STORED), ("said", _S)]
+    [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", _STORED), ("said", _S)]
 )
+_KEYS = pa.field("keys", pa.list_(_S))
 """What the comparison between letters wants to know beside. `said`: the text of the exception, for the
 user's rules."""
 _COPIED = (
     "record_id", "source", "broker", "broker_kind", "broker_node", "dead_letter_queue", "message_id", "key",
     "body_sha256", "body_size", "published_at", "dead_at", "captured_at",
 )  # fmt: skip
-JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER])
+JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_ADVICE, *_FURTHER, _KEYS])
 """A letter after step 1."""
 
 
@@ -168,7 +171,7 @@ def shares(committed: Sequence[Manifest], parallel: int) -> list[list[Share]]:
     return found
 
 
-class Damaged(Exception):
+class _Damaged(Exception):
     """A segment cannot be read."""
 
 
@@ -176,7 +179,7 @@ def judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str)
     """An error would reach the driver as a Java one, after Spark had tried again."""
     try:
         return _judge_share(files, terms, share, folder)
-    except Damaged as error:
+    except _Damaged as error:
         return Part("", (), (), 0, 0, 0, None, None, str(error))
 
 
@@ -184,15 +187,16 @@ def _groups(files: Files, share: Share) -> Iterator[Group]:
     try:
         yield from read(files.read(share.segment), share.rows)
     except (OSError, pa.ArrowException) as error:
-        raise Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
+        raise _Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
 
 
 def _judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str) -> Part:
     name = f"{folder}/{uuid4().hex}.parquet"
     tallies = [_NOTHING]
+    rules_for = rules_for_letters(terms.facts)
     groups = (group for one in share for group in _groups(files, one))
     with rare_garbage_collection(), files.write(name) as stream, _writer(stream) as writer:
-        for table in _gathered(_judged(group, terms) for group in groups):
+        for table in _gathered(_judged(group, terms, rules_for) for group in groups):
             writer.write_table(table)
             tallies.append(_tally(table))
     kinds, transactions, suppressed, broken, times = zip(*tallies, strict=True)
@@ -244,15 +248,16 @@ def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
         yield pa.concat_tables(waiting)
 
 
-def _judged(group: Group, terms: Terms) -> pa.Table:
-    found = [judged(letter, terms.facts) for letter in group.letters]
+def _judged(group: Group, terms: Terms, rules_for: RulesFor) -> pa.Table:
+    found = [judge_letter(letter, terms.facts, rules_for) for letter in group.letters]
     pairs = list(zip(group.letters, found, strict=True))
     by_itself = [verdict for verdict, _ in found]
     advice = [advise_alone(letter, verdict, terms.max_laps) for letter, (verdict, _) in pairs]
     further = [_further(letter, text if terms.with_text else None) for letter, (_, text) in pairs]
     copied = [group.table[name].cast(SEGMENT.field(name).type) for name in _COPIED]
     columns = [*_columns(by_itself, _BY_ITSELF), *_columns(advice, _ADVICE), *_columns(further, _FURTHER)]
-    return pa.Table.from_arrays([*copied, *columns], schema=JUDGED)
+    keys = [_keys(*one) for one in zip(group.letters, by_itself, further, strict=True)]
+    return pa.Table.from_arrays([*copied, *columns, pa.array(keys, _KEYS.type)], schema=JUDGED)
 
 
 def _columns(found: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array]:
@@ -264,9 +269,31 @@ _Further = tuple[str | None, str | None, str | None, str | None, Stored | None, 
 
 
 def _further(letter: Letter, text: str | None) -> _Further:
-    coordinator, work = coordinated(letter) or (None, None)
-    facts = stored(letter)
+    coordinator, work = find_coordinator(letter) or (None, None)
+    facts = read_stored(letter)
     if facts is None:
         return coordinator, work, None, None, None, text
     part = role(letter, facts)
     return coordinator, work, part, unique_key(letter, facts) if part else None, facts, text
+
+
+def _keys(letter: Letter, verdict: Verdict, further: _Further) -> list[str]:
+    _, work, part, _, facts, _ = further
+    return keys_of(
+        Sharing(
+            letter.source,
+            letter.broker,
+            letter.broker_kind,
+            letter.dead_letter_queue,
+            letter.message_id,
+            letter.key,
+            letter.body_sha256,
+            letter.body_size,
+            verdict.origin,
+            verdict.laps,
+            verdict.connection_id,
+            work,
+            part,
+            facts,
+        )
+    )

@@ -24,7 +24,7 @@ UNREAD = frozenset(
     }
 )  # fmt: skip
 """Columns that no rule looks at (a test holds that): a letter read here does not have them."""
-READ = tuple(name for name in COLUMNS if name not in UNREAD)
+_READ = tuple(name for name in COLUMNS if name not in UNREAD)
 
 
 class Group(NamedTuple):
@@ -36,10 +36,10 @@ class Group(NamedTuple):
 
 def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) -> Iterator[Group]:
     """The letters of a segment, row group by row group. Raises OSError, pa.ArrowException."""
-    with parquet.opened(source, most_rows) as file:
-        check_columns(file.schema_arrow, (*READ, "body"))
+    with parquet.open_parquet(source, most_rows) as file:
+        check_columns(file.schema_arrow, (*_READ, "body"))
         for number in range(file.num_row_groups):
-            table = file.read_row_group(number, columns=list(READ))
+            table = file.read_row_group(number, columns=list(_READ))
             check_cells(table)
 
             @cache
@@ -51,7 +51,7 @@ def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) 
 
 def _letters(table: pa.Table, bodies: Callable[[], pa.ChunkedArray]) -> list[Letter]:
     columns = [
-        _values(table[name], name) if name in READ else repeat(Record._field_defaults.get(name, ""))
+        _values(table[name], name) if name in _READ else repeat(Record._field_defaults.get(name, ""))
         for name in COLUMNS
     ]
     letters = list(map(Letter._make, zip(*columns, strict=False)))

@@ -1,13 +1,15 @@
 """What pulls learned of the brokers, as far as verdicts need it; without it a verdict says less.
 
 `topology/<pull>.json` may hold: `delivery_limits` {queue: limit}, `alternate_exchanges` [name, ...]
-(those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} (of all
-queues there that have one), `diverts` [name, ...] and `places_of_the_dead` {address: [where its dead go,
-where its expired go]}.
+(those that the dead-letter queue is bound to), `dead_letter_exchanges` {queue: exchange} and
+`dead_letter_keys` {queue: key} (of all queues there that have one), `routes` {exchange: {pattern: [queue,
+...]}}, `diverts` [name, ...], `places_of_the_dead` {address: [where its dead go, where its expired go]},
+`max_delivery_attempts` {address: number} and `killed_none` {queue: microseconds}.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
+from hashlib import sha256
 from typing import Any
 
 from dlq.analyzers.groups.transactions import Node
@@ -42,10 +44,18 @@ def facts(store: Store, settings: Settings) -> Facts:
             for s, d in newest.items()
             if d.get("places_of_the_dead")
         },
+        most_attempts=_of_each(newest, "max_delivery_attempts"),
+        killed_none=_of_each(newest, "killed_none"),
+        dead_letter_keys=_of_each(newest, "dead_letter_keys"),
+        routes=_of_each(newest, "routes"),
         dead_letter_exchanges={
             s: d["dead_letter_exchanges"] for s, d in newest.items() if d.get("dead_letter_exchanges")
         },
     )
+
+
+def _of_each(newest: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Mapping[str, Any]]:
+    return {source: document[name] for source, document in newest.items() if document.get(name)}
 
 
 def node_facts(store: Store) -> dict[str, dict[str, Node]]:
@@ -60,6 +70,15 @@ def node_facts(store: Store) -> dict[str, dict[str, Node]]:
         of_source = newest.setdefault(str(document.get("source")), {})
         of_source.update(_of_document(document, looked_at))
     return newest
+
+
+def digests(store: Store) -> dict[str, str]:
+    """Source -> what changes with the facts of its nodes."""
+    return {
+        source: sha256(repr(sorted(nodes.items())).encode()).hexdigest()[:16]
+        for source, nodes in node_facts(store).items()
+        if nodes
+    }
 
 
 def _of_document(document: Mapping[str, Any], looked_at: int | None) -> Iterator[tuple[str, Node]]:

@@ -1,16 +1,19 @@
 """The rules of the user's configuration, carried out in this process: conditions over a record's columns and
 its verdict, which Spark understands the same (`spark.user_rules`)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dlq.analyzers.asked import Asked
-from dlq.analyzers.conditions import condition
+from dlq.analyzers.conditions import condition, parts_of
+from dlq.analyzers.judging import JUDGED
 from dlq.archive import parquet, segments
+from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
+from dlq.archive.store import Store
 from dlq.core.causes import proof_of
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
@@ -18,21 +21,23 @@ from dlq.core.settings import Rule
 if TYPE_CHECKING:
     import duckdb
 
-IDENTITY = ("source", "record_id")
-BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
+_IDENTITY = ("source", "record_id")
+_BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
 """Column of a record -> that of its verdict, which says the same and more."""
 
 
-def applied(letters: pa.Table, asked: Asked) -> pa.Table:
-    """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause. Raises
-    ConfigError naming the rule whose condition is none."""
+def apply_rules(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> pa.Table:
+    """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause. `of`:
+    the segments that they lie in. Raises ConfigError naming the rule whose condition is none."""
     rules = asked.settings.rules
     if not rules:
         return letters.append_column("user_rule", pa.nulls(len(letters), pa.string()))
     with closing(_connected(letters)) as connection:
         number_of = _conditions(connection, rules)
-        found = {identity: rules[number] for identity, number in _held(connection, number_of, asked)}
-    names = zip(*(letters[name].to_pylist() for name in IDENTITY), strict=True)
+        found = {
+            identity: rules[number] for identity, number in _held(connection, number_of, asked.store, of)
+        }
+    names = zip(*(letters[name].to_pylist() for name in _IDENTITY), strict=True)
     mine = [found.get(name) for name in names]
     for name, said in _SAID.items():
         before = zip(mine, letters[name].to_pylist(), strict=True)
@@ -40,6 +45,13 @@ def applied(letters: pa.Table, asked: Asked) -> pa.Table:
         place = letters.column_names.index(name)
         letters = letters.set_column(place, name, pa.array(values, letters.schema.field(name).type))
     return letters.append_column("user_rule", pa.array([rule and rule.name for rule in mine], pa.string()))
+
+
+def check_rules(rules: Sequence[Rule]) -> None:
+    """Raises ConfigError naming the first rule whose condition this engine does not understand, so that the
+    other one refuses it, too."""
+    with closing(_connected(JUDGED.empty_table())) as connection:
+        _conditions(connection, rules)
 
 
 _SAID: Mapping[str, Callable[[Rule], Any]] = {
@@ -68,24 +80,57 @@ def _conditions(connection: "duckdb.DuckDBPyConnection", rules: Sequence[Rule]) 
     connection.register("records", SEGMENT.empty_table())
     for number, rule in enumerate(rules):
         where = condition(rule, "duckdb")
+        told = f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: "
         try:
-            connection.execute(_query(connection, f"({where})"))
+            kind = connection.sql(_query(connection, f"({where})")).types[-1]
         except duckdb.Error as error:
             reason = next(line for line in (*str(error).splitlines(), "no reason given") if line.strip())
-            told = f"where = {rule.where!r} is no condition over a record's columns: {reason}"
-            raise ConfigError(f"rule {rule.name!r}: {told}") from error
+            raise ConfigError(f"{told}{reason}") from error
+        if kind != "BOOLEAN":
+            raise ConfigError(f"{told}it is neither true nor false, but {kind}")
+        _check_parts(connection, rule, told)
         parts.append(f"WHEN ({where}) THEN {number}")
     return f"CASE {' '.join(parts)} END"
 
 
+def _check_parts(connection: "duckdb.DuckDBPyConnection", rule: Rule, told: str) -> None:
+    """DuckDB makes any type of any other, Spark does not: what only one of them understands is refused."""
+    for use, said, parts in parts_of(rule):
+        families = {_family(connection.sql(_query(connection, f"({part})")).types[-1]) for part in parts}
+        if not _FITS[use](families - {None}):
+            raise ConfigError(f"{told}{said[:80]} puts together what is of different types")
+
+
+def _family(kind: Any) -> str | None:
+    """Of a type of DuckDB; None: it fits any."""
+    name = str(kind)
+    if name.startswith(("MAP", "STRUCT")) or name.endswith("]"):
+        return "nested"
+    return next((family for start, family in _FAMILIES.items() if name.startswith(start)), "number")
+
+
+_FAMILIES = {
+    '"NULL"': None, "VARCHAR": "text", "BLOB": "bytes", "BOOLEAN": "condition", "TIMESTAMP": "time",
+    "DATE": "time", "INTERVAL": "interval",
+}  # fmt: skip
+_FITS: Mapping[str, Callable[[Set[str | None]], bool]] = {
+    "condition": lambda families: families <= {"condition"},
+    "compared": lambda families: len(families - {"text"}) <= 1 and families != {"nested", "text"},
+    "text": lambda families: families <= {"text"},
+    "nested": lambda families: families <= {"nested"},
+    "time": lambda families: families <= {"time", "text"},
+}
+"""How parts of a condition are used -> whether they may be of these families of types together."""
+
+
 def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
     said = [name for name in connection.table("judged").columns if name not in SEGMENT.names]
-    plain = [f'r."{name}"' for name in SEGMENT.names if name not in BETTER]
+    plain = [f'r."{name}"' for name in SEGMENT.names if name not in _BETTER]
     better = [
         f'coalesce(r."{name}", j."{other}") AS "{name}"'
         if name == "failure_text"
         else f'coalesce(j."{other}", r."{name}") AS "{name}"'
-        for name, other in BETTER.items()
+        for name, other in _BETTER.items()
     ]
     columns = ", ".join(
         [*plain, *better, *(f'j."{name}"' for name in said), "try(decode(r.body)) AS body_text"]
@@ -95,12 +140,12 @@ def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
 
 
 def _held(
-    connection: "duckdb.DuckDBPyConnection", number_of: str, asked: Asked
+    connection: "duckdb.DuckDBPyConnection", number_of: str, store: Store, of: Sequence[Manifest]
 ) -> Iterator[tuple[tuple[str, str], int]]:
     """Of each letter of which a rule holds its identity and the rule's number; one row group at a time."""
-    for manifest in asked.chosen:
+    for manifest in of:
         with parquet.readable(manifest.segment):
-            file = segments.opened(asked.store, manifest, SEGMENT.names)
+            file = segments.open_segment(store, manifest, SEGMENT.names)
             for number in range(file.num_row_groups):
                 connection.register("records", file.read_row_group(number).cast(SEGMENT))
                 found = connection.execute(_query(connection, number_of)).fetchall()

@@ -13,18 +13,18 @@ letter so far behind cannot have been recognised, so something else is wrong wit
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from dlq.analyzers.groups.judged import Judged
-from dlq.analyzers.groups.values import highest, in_order, known, lowest, millisecond
+from dlq.analyzers.groups.judged import Judged, Key, Sharing
+from dlq.analyzers.groups.values import highest, in_order, join_known, lowest, millisecond
 
-AUDIT_ARRAYS = 33
-AUDIT_BITS = 64
-AUDIT_PRODUCERS = 64
+_AUDIT_ARRAYS = 33
+_AUDIT_BITS = 64
+_AUDIT_PRODUCERS = 64
 DEFAULT_PREFETCH = 1000
 """ActiveMQPrefetchPolicy, queues: no more can be on their way to one consumer at a cut."""
 
-CUT_SECONDS = 300
+_CUT_SECONDS = 300
 """Suppressions of a connection that lie further apart, by the client's log, are of different reconnects: a
 failover connection keeps its id over all of them."""
 
@@ -72,16 +72,16 @@ class Standing(NamedTuple):
 
 def burst_id(broker: str | None, connection_id: str, cut: int | None) -> str:
     """`cut`: which reconnect of its connection, from 1; None for the first, and where no log tells."""
-    text = known((broker, connection_id, None if cut is None else str(cut)), "|")
+    text = join_known((broker, connection_id, None if cut is None else str(cut)), "|")
     return f"amq-{sha256(text.encode()).hexdigest()[:12]}"
 
 
 def oldest_known(newest: int) -> int:
     """The lowest sequence id of a producer that an audit can still know after it has seen `newest`."""
-    return max(0, (newest // AUDIT_BITS - (AUDIT_ARRAYS - 1)) * AUDIT_BITS)
+    return max(0, (newest // _AUDIT_BITS - (_AUDIT_ARRAYS - 1)) * _AUDIT_BITS)
 
 
-def is_beyond_prefetch(letters: int, consumers: int) -> bool:
+def _is_beyond_prefetch(letters: int, consumers: int) -> bool:
     """More letters than so many consumers can have held by default."""
     return letters > consumers * DEFAULT_PREFETCH
 
@@ -93,7 +93,7 @@ def reason(of: Standing) -> str:
 
 def _burst(of: Standing) -> str:
     consumers = f" ({of.consumers} consumers)" if of.consumers > 1 else ""
-    large = _LARGE if is_beyond_prefetch(of.burst_size, of.consumers) else ""
+    large = _LARGE if _is_beyond_prefetch(of.burst_size, of.consumers) else ""
     return f"one of {of.burst_size} letters suppressed on connection {of.connection_id}{consumers}{large}"
 
 
@@ -114,7 +114,7 @@ def _range(of: Standing) -> str:
 def _shows(of: Standing) -> str:
     if of.producer_seq is not None and of.newest is not None and of.producer_seq < oldest_known(of.newest):
         return _IMPOSSIBLE if of.log_time is not None else f"{_IF_ONE}{_IMPOSSIBLE}"
-    if of.producers > AUDIT_PRODUCERS:
+    if of.producers > _AUDIT_PRODUCERS:
         return _CROWDED
     return _FIRST if of.producer_seq is not None and of.producer_seq == of.oldest else _BEHIND
 
@@ -136,6 +136,19 @@ class Member(NamedTuple):
 
 
 _NO_LINE = LogLine(None, None, None)
+
+
+def keys(letter: Sharing) -> Iterator[Key]:
+    """The connection on which a letter was suppressed."""
+    if letter.connection_id is not None:
+        yield "connection", letter.broker, letter.connection_id
+
+
+TOLD_BY = (
+    "source", "record_id", "broker", "published_at", "dead_at", "cause", "origin", "fingerprint",
+    "producer_id", "producer_seq", "consumer_id", "connection_id",
+)  # fmt: skip
+"""Columns of the letters that `find` and `bursts` look at."""
 
 
 def find(letters: Iterable[Judged], log: Mapping[str, LogLine]) -> list[Member]:
@@ -162,7 +175,7 @@ def _by_cut(
     for one in sorted(members, key=lambda one: in_order(log.get(one.record_id, _NO_LINE).time)):
         at = log.get(one.record_id, _NO_LINE).time
         if at is not None:
-            cut += last is not None and at // 1_000_000 - last > CUT_SECONDS
+            cut += last is not None and at // 1_000_000 - last > _CUT_SECONDS
             last = at // 1_000_000
         cuts[cut].append(one)
     return ((cut or None, burst) for cut, burst in cuts.items())
@@ -249,6 +262,11 @@ def bursts(members: Iterable[Member]) -> list[Burst]:
     return [_come_to(name, of_one) for name, of_one in grouped.items()]
 
 
+def incident_of(burst: Burst) -> dict[str, Any]:
+    """A burst as a row of the incidents, and what it is beside."""
+    return {**burst._asdict(), "peak": burst.start, "ongoing": False, "new": True}
+
+
 def _come_to(name: str, members: Sequence[Member]) -> Burst:
     letters = [member.letter for member in members]
     start = end = born_first = born_last = None
@@ -274,7 +292,7 @@ def _come_to(name: str, members: Sequence[Member]) -> Burst:
         consumers,
         _names(one.producer_id for one in letters),
         [text for _, _, text in sorted(set(_texts(members)))],
-        is_beyond_prefetch(len(letters), len(consumers)),
+        _is_beyond_prefetch(len(letters), len(consumers)),
     )
 
 

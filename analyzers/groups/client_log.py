@@ -28,17 +28,17 @@ ACKED = (
     r"|Duplicate non transacted dispatch to consumer: \S+, poison acking: "
     r"|acking duplicate delivery as poison, redelivery must be pending to another consumer"
 )
-DISPATCH = rf"(?:{ACKED}).*?MessageDispatch(?: \{{|\[)(.*)$"
+_DISPATCH = rf"(?:{ACKED}).*?MessageDispatch(?: \{{|\[)(.*)$"
 """The first one behind these words: the message's own text comes later and may say the same."""
-MESSAGE_ID = r"(?:(?<![A-Za-z])messageId = |MessageId=)([^,}]+?)(?=[,}]|OriginalTransactionId=|$)"
-CONSUMER_ID = r"(?<![A-Za-z])[cC]onsumerId = ([^,} ]+)"
-DESTINATION = r"(?<![A-Za-z])[dD]estination = ([^,}]+?)(?=[,}]| Message = |$)"
-OUT_TIMES = (r"(?<![A-Za-z])brokerOutTime = (\d{1,15})", r"BrokerInTime=\d{1,15}BrokerOutTime=(\d{1,15})\]")
+_MESSAGE_ID = r"(?:(?<![A-Za-z])messageId = |MessageId=)([^,}]+?)(?=[,}]|OriginalTransactionId=|$)"
+_CONSUMER_ID = r"(?<![A-Za-z])[cC]onsumerId = ([^,} ]+)"
+_DESTINATION = r"(?<![A-Za-z])[dD]estination = ([^,}]+?)(?=[,}]| Message = |$)"
+_OUT_TIMES = (r"(?<![A-Za-z])brokerOutTime = (\d{1,15})", r"BrokerInTime=\d{1,15}BrokerOutTime=(\d{1,15})\]")
 """Java's stands before what users write, .NET's behind."""
 FAILED = r"Transport (?:\(|failed to )([^), ]{1,200})(?:\) failed| ?, attempting)"
 RECONNECTED = r"Successfully reconnected to:? (?:backup )?(\S{1,200})"
 """The failover transport, in the same log, before its connection's consumers suppress anything."""
-BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
+_BEFORE_USER_TEXT = r"^(.*?)(?:, correlationId = |, properties = |GroupID=|$)"
 """What follows is written by users and may look like any field."""
 
 
@@ -67,10 +67,12 @@ class Joined(NamedTuple):
     reconnected_to: str | None
 
 
-_IS_ACKED, _IS_DISPATCH, _IS_FAILED, _IS_RECONNECTED = map(re.compile, (ACKED, DISPATCH, FAILED, RECONNECTED))
-_KNOWN = re.compile(BEFORE_USER_TEXT)
-_FIELDS = tuple(map(re.compile, (MESSAGE_ID, CONSUMER_ID, DESTINATION)))
-_TIMES = tuple(map(re.compile, OUT_TIMES))
+_IS_ACKED, _IS_DISPATCH, _IS_FAILED, _IS_RECONNECTED = map(
+    re.compile, (ACKED, _DISPATCH, FAILED, RECONNECTED)
+)
+_KNOWN = re.compile(_BEFORE_USER_TEXT)
+_FIELDS = tuple(map(re.compile, (_MESSAGE_ID, _CONSUMER_ID, _DESTINATION)))
+_TIMES = tuple(map(re.compile, _OUT_TIMES))
 
 
 def read(log: Iterable[str]) -> Iterator[Line]:

@@ -12,10 +12,10 @@ be told from a rebalance.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dlq.analyzers.groups.judged import Identity, Judged
+from dlq.analyzers.groups.judged import Identity, Judged, Key, Sharing
 from dlq.core.brokers import kind_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 
@@ -50,13 +50,11 @@ class Duplicate(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A match key of a letter, and what all the letters that have it come to. A letter that lacks an id (a
-    key, a body) has no such match key."""
+    """A key of a letter, and what all the letters that have it come to. A letter that lacks an id (a key, a
+    body) has no such key."""
 
-    kind: str
-    """One of MATCH_KEYS or ROCKETMQ_MATCH_KEYS."""
-    match_key: int
-    """A hash, with its sign bit."""
+    key: str
+    """Of `relations.text_of`; its kind is one of MATCH_KEYS or ROCKETMQ_MATCH_KEYS."""
     size: int
     first_record_id: str
     """Of the oldest letter."""
@@ -73,6 +71,15 @@ class Shared(NamedTuple):
     originals: int | None = None
     """How many of them are not replays, whose facts alone are told here. None: all."""
 
+    @property
+    def kind(self) -> str:
+        return self.key.partition(" ")[0]
+
+    @property
+    def group(self) -> str:
+        """The name of the letters that have it."""
+        return self.key.partition(" ")[2]
+
 
 def of_letter(
     record_id: str, body_sha256: str | None, coordinated: bool, shared: Iterable[Shared]
@@ -84,7 +91,7 @@ def of_letter(
     group = next((met[kind] for kind in _GROUPS if kind in met), None)
     repeats, exact = _repeats(met.get("same_message_id"), record_id, body_sha256)
     return Duplicate(
-        duplicate_group=name_of(group.match_key) if group else None,
+        duplicate_group=group.group if group else None,
         duplicate_kind=_OF_COORDINATED.get(kind, kind) if coordinated and kind else kind,
         first_of_group=group.first_record_id == record_id if group else None,
         repeats_id=repeats,
@@ -104,7 +111,7 @@ def of_rocketmq_letter(
     named, oldest = by_business or by_id, by_id or by_business
     repeats, exact = _repeats(None if kind == "replay_returned" else by_id, record_id, body_sha256)
     return Duplicate(
-        duplicate_group=name_of(named.match_key) if named else None,
+        duplicate_group=named.group if named else None,
         duplicate_kind=kind,
         first_of_group=oldest.first_record_id == record_id if oldest else None,
         repeats_id=repeats,
@@ -112,20 +119,15 @@ def of_rocketmq_letter(
     )
 
 
-def name_of(match_key: int) -> str:
-    """A group's name: its hash in hexadecimal digits, without zeros before them."""
-    return f"{match_key & 0xFFFF_FFFF_FFFF_FFFF:x}"
-
-
 def _among_originals(shared: Shared) -> Shared:
     """A letter is no duplicate of its own replays: they are its later laps."""
     return shared if shared.originals is None else shared._replace(size=shared.originals)
 
 
-Met = Mapping[str, Shared]
+_Met = Mapping[str, Shared]
 
 
-def _met(shared: Iterable[Shared]) -> Met:
+def _met(shared: Iterable[Shared]) -> _Met:
     """The match keys that others have too, by kind."""
     return {one.kind: one for one in shared if one.size > 1 and _counts(one)}
 
@@ -143,21 +145,21 @@ def _repeats(oldest: Shared | None, record_id: str, body_sha256: str | None) -> 
     return True, oldest.first_body_sha256 == body_sha256
 
 
-def _is_replay(met: Met, replayed: bool) -> bool:
+def _is_replay(met: _Met, replayed: bool) -> bool:
     return "by_id" in met and replayed
 
 
-def _is_double_commit(met: Met, _: bool) -> bool:
+def _is_double_commit(met: _Met, _: bool) -> bool:
     group = met.get("by_id")
     return group is not None and group.several_origins and group.all_committed and group.one_birth
 
 
-def _is_resend(met: Met, _: bool) -> bool:
+def _is_resend(met: _Met, _: bool) -> bool:
     group = met.get("by_id")
     return group is not None and group.several_origins and group.any_fallback is False
 
 
-_ROCKETMQ_KINDS: tuple[tuple[str, Callable[[Met, bool], bool]], ...] = (
+_ROCKETMQ_KINDS: tuple[tuple[str, Callable[[_Met, bool], bool]], ...] = (
     ("replay_returned", _is_replay),
     ("double_commit", _is_double_commit),
     ("producer_resend", _is_resend),
@@ -168,31 +170,34 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[Met, bool], bool]], ...] = (
 """The first line that holds."""
 
 
-MatchKey = tuple[str | int, ...]
-"""Its kind, and the values that letters have in common."""
-
-
-def find(letters: Iterable[Judged], hash_of: Callable[[MatchKey], int]) -> dict[Identity, Duplicate | None]:
-    """What the letters that share a match key with others are to them."""
-    groups: dict[MatchKey, list[Judged]] = defaultdict(list)
+def find(letters: Iterable[Judged]) -> dict[Identity, Duplicate | None]:
+    """What the letters that share a key with others are to them."""
+    groups: dict[str, list[Judged]] = defaultdict(list)
     for letter in letters:
-        for match_key in match_keys(letter):
-            groups[match_key].append(letter)
+        for key in letter.keys:
+            groups[key].append(letter)
     shared: dict[Identity, list[Shared]] = defaultdict(list)
     members: dict[Identity, Judged] = {}
-    for match_key, group in groups.items():
-        if len(group) > 1:
-            come_to = total(match_key, hash_of(match_key), group)
+    for key, group in groups.items():
+        if len(group) > 1 and _is_of_duplicates(key):
+            come_to = total(key, group)
             for letter in group:
                 shared[letter.identity].append(come_to)
                 members[letter.identity] = letter
     return {identity: conclude(members[identity], found) for identity, found in shared.items()}
 
 
-def match_keys(letter: Judged) -> Iterator[MatchKey]:
-    """What a letter may share, each as its kind and values. A replayed message that died again is a new lap
-    of its original, not a duplicate of it; a coordinated message is named by its work, whatever its producer
-    calls the message."""
+def _is_of_duplicates(key: str) -> bool:
+    """Whether it is a key of `keys`."""
+    return key.startswith(_STARTS)
+
+
+_STARTS = tuple(f"{kind} " for kind in (*MATCH_KEYS, *ROCKETMQ_MATCH_KEYS))
+
+
+def keys(letter: Sharing) -> Iterator[Key]:
+    """What makes letters duplicates. A replayed message that died again is a new lap of its original, not a
+    duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
     if kind_of(letter.broker_kind).duplicates == "anywhere":
         yield from _anywhere(letter)
     elif letter.rocket is not None and letter.dead_letter_queue.startswith(DEAD_LETTERS):
@@ -205,7 +210,7 @@ def match_keys(letter: Judged) -> Iterator[MatchKey]:
             yield "by_business", *queue, business, letter.body_sha256 or ""
 
 
-def _anywhere(letter: Judged) -> Iterator[MatchKey]:
+def _anywhere(letter: Sharing) -> Iterator[Key]:
     place = (letter.origin or "", letter.laps)
     key = letter.work if letter.work is not None else _own_key(letter)
     if letter.message_id:
@@ -218,35 +223,80 @@ def _anywhere(letter: Judged) -> Iterator[MatchKey]:
         yield "several_groups", letter.broker, letter.message_id
 
 
-def _own_key(letter: Judged) -> str | None:
+def _own_key(letter: Sharing) -> str | None:
     return letter.key if letter.key and letter.key != letter.message_id else None
 
 
-def total(match_key: MatchKey, hashed: int, group: Sequence[Judged]) -> Shared:
-    """What all the letters that have a match key come to."""
-    first = min(group, key=_age)
-    originals = [one for one in group if one.rocket is None or not one.rocket.replayed]
-    rockets = [one.rocket for one in originals if one.rocket is not None]
-    places = {one.dead_letter_queue if one.rocket else one.origin for one in group} - {None}
+TOLD_BY = (
+    "record_id", "dead_letter_queue", "message_id", "body_sha256", "published_at", "dead_at", "captured_at",
+    "origin", "rocket",
+)  # fmt: skip
+"""Columns of the letters that `total` looks at."""
+
+
+def total(key: str, group: Iterable[Judged]) -> Shared:
+    """What all the letters that have a key come to. They are taken in one by one, however many they are."""
+    letters = iter(group)
+    seen = _Seen(next(letters))
+    for letter in letters:
+        seen.take(letter)
     return Shared(
-        str(match_key[0]),
-        hashed,
-        len(group),
-        first.record_id,
-        first.body_sha256,
-        several_origins=len({rocket.origin_id for rocket in rockets} - {None}) > 1,
-        one_birth=len({one.published_at for one in originals} - {None}) == 1,
-        all_committed=bool(rockets)
-        and len(rockets) == len(originals)
-        and all((rocket.flags or 0) & 12 == 8 for rocket in rockets),
-        any_fallback=any(
-            one.rocket.sent_back_by_client or one.rocket.origin_id == one.message_id
-            for one in originals
-            if one.rocket is not None
-        ),
-        several_places=len(places) > 1,
-        originals=len(originals),
+        key,
+        seen.size,
+        seen.first.record_id,
+        seen.first.body_sha256,
+        several_origins=seen.origin_ids.are_several,
+        one_birth=seen.births.is_one,
+        all_committed=seen.committed == seen.originals > 0,
+        any_fallback=seen.any_fallback,
+        several_places=seen.places.are_several,
+        originals=seen.originals,
     )
+
+
+class _Values:
+    """Whether values that are known are one or several: of all that were seen two say it."""
+
+    def __init__(self) -> None:
+        self._seen: set[str | int] = set()
+
+    def take(self, value: str | int | None) -> None:
+        if value is not None and len(self._seen) < 2:
+            self._seen.add(value)
+
+    @property
+    def is_one(self) -> bool:
+        return len(self._seen) == 1
+
+    @property
+    def are_several(self) -> bool:
+        return len(self._seen) > 1
+
+
+class _Seen:
+    """What was seen of the letters of a key so far."""
+
+    def __init__(self, first: Judged) -> None:
+        self.size = self.originals = self.committed = 0
+        self.first = first
+        self.origin_ids, self.births, self.places = _Values(), _Values(), _Values()
+        self.any_fallback: bool | None = None
+        self.take(first)
+
+    def take(self, letter: Judged) -> None:
+        self.size += 1
+        self.first = min(self.first, letter, key=_age)
+        rocket = letter.rocket
+        self.places.take(letter.origin if rocket is None else letter.dead_letter_queue)
+        if rocket is not None and rocket.replayed:
+            return
+        self.originals += 1
+        self.births.take(letter.published_at)
+        if rocket is not None:
+            self.origin_ids.take(rocket.origin_id)
+            self.committed += (rocket.flags or 0) & 12 == 8
+            is_fallback = rocket.sent_back_by_client or rocket.origin_id == letter.message_id
+            self.any_fallback = bool(self.any_fallback or is_fallback)
 
 
 def _age(letter: Judged) -> tuple[int, str, str]:

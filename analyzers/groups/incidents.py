@@ -21,12 +21,12 @@ from typing import NamedTuple, TypeVar
 
 from dlq.analyzers.groups.judged import Judged
 
-K = TypeVar("K", int, str)
+_K = TypeVar("_K", int, str)
 _SECOND = 1_000_000
 
 SLOT = 300
 """Seconds."""
-GAP = 1_800 // SLOT
+_GAP = 1_800 // SLOT
 """Slots without a burst that end an incident."""
 UNREMARKABLE = 4
 """So many letters at once never stand out by themselves."""
@@ -35,7 +35,7 @@ FRESH = 600
 _DAY = 86_400 // SLOT
 _QUIET, _WEEK = 2 * _DAY, 7 * _DAY
 """An archive is assumed quiet before its first letter, for two days at most; a failure, for a week."""
-RECENT = 28 * _DAY
+_RECENT = 28 * _DAY
 """Slots without a letter after which a failure is new again."""
 
 DEPENDENCY = ("timeout", "connection", "database", "throttled")
@@ -102,6 +102,11 @@ def kind_of(exception_family: str | None, cause: str) -> str:
     return cause if exception_family is None else exception_family
 
 
+def kind_in(incident_id: str) -> str:
+    """The kind of reason that an incident's name tells."""
+    return incident_id[len(_stamp(0)) + 1 :]
+
+
 def in_parts(slots: Iterable[Slot], most: int = 500_000) -> Iterator[list[Slot]]:
     """The slots of one kind, sorted by failure and time, in parts of so many that memory holds at once.
 
@@ -158,14 +163,14 @@ def _incident(name: str, parts: Sequence[Found], looked_at: int) -> Incident:
         sorted({cause for slot in slots for cause in slot.causes}),
         failure,
         first,
-        end >= looked_at - FRESH * _SECOND,
-        begun.before is None or begun.slot.slot - begun.before > RECENT,
+        is_ongoing(end, looked_at),
+        begun.before is None or begun.slot.slot - begun.before > _RECENT,
     )
 
 
-def _fullest(slots: Iterable[Slot], key: Callable[[Slot], K]) -> K:
+def _fullest(slots: Iterable[Slot], key: Callable[[Slot], _K]) -> _K:
     """The key that most letters have; of several the highest."""
-    letters: Counter[K] = Counter()
+    letters: Counter[_K] = Counter()
     for slot in slots:
         letters[key(slot)] += slot.letters
     return max((count, value) for value, count in letters.items())[1]
@@ -176,8 +181,18 @@ def _bound(usual: float, spread: float) -> float:
     return max(UNREMARKABLE + usual + 6 * sqrt(spread), 4 * usual)
 
 
+def history_of(span: int) -> int:
+    """Over how many slots a failure is averaged at least. `span`: what the archive covers."""
+    return max(_QUIET, min(span, _WEEK))
+
+
+def is_ongoing(end: int, looked_at: int) -> bool:
+    """Whether an incident whose last letter died then goes on."""
+    return end >= looked_at - FRESH * _SECOND
+
+
 def _failure(slots: Sequence[Slot], span: int) -> _Failure:
-    history = max(_QUIET, min(span, _WEEK), slots[-1].slot - slots[0].slot + 1)
+    history = max(history_of(span), slots[-1].slot - slots[0].slot + 1)
     average = sum(one.letters for one in slots) / history
     far_out = _bound(average, average)
     capped = [min(one.letters, far_out) for one in slots]
@@ -207,7 +222,7 @@ def _runs(slots: Iterable[int]) -> Iterator[list[int]]:
     """Slots in time, parted where more than GAP lies between two."""
     run: list[int] = []
     for slot in slots:
-        if run and slot - run[-1] > GAP:
+        if run and slot - run[-1] > _GAP:
             yield run
             run = []
         run.append(slot)
@@ -253,6 +268,9 @@ def _filled(failure: _Failure, bursts: Sequence[int], incident_at: Mapping[int, 
 
 Place = tuple[str, str, int]
 """The kind of reason, the failure and the slot in which a letter counts."""
+Counted = Mapping[tuple[Place, str | None], Slot]
+"""Letters by their place; records of transactions, whose place may change, apart by their source. What is
+counted apart adds up (`merge`)."""
 
 
 def place_of(letter: Judged) -> Place | None:
@@ -264,21 +282,43 @@ def place_of(letter: Judged) -> Place | None:
     return kind_of(letter.exception_family, letter.cause), letter.fingerprint, at // (SLOT * _SECOND)
 
 
-def find_all(letters: Iterable[Judged], span: int, looked_at: int) -> tuple[dict[Place, str], list[Incident]]:
-    """Which places are part of which incident, and the incidents. `span`: what the archive covers, in slots;
-    `looked_at`: the time of the last pull."""
-    counted: dict[Place, list[Judged]] = defaultdict(list)
+def count(letters: Iterable[Judged]) -> dict[tuple[Place, str | None], Slot]:
+    """The slots that letters count in."""
+    counted: dict[tuple[Place, str | None], list[Judged]] = defaultdict(list)
     for letter in letters:
         if place := place_of(letter):
-            counted[place].append(letter)
-    of_place: dict[Place, str] = {}
+            counted[place, None if letter.role is None else letter.source].append(letter)
+    return {key: _slot_of(key[0], members) for key, members in counted.items()}
+
+
+def merge(slots: Sequence[Slot]) -> Slot:
+    """Several counts of one slot of one failure as one."""
+    if len(slots) == 1:
+        return slots[0]
+    return Slot(
+        *slots[0][:2],
+        sum(one.letters for one in slots),
+        *min((one.first_at, one.first_record_id) for one in slots),
+        max(one.last_at for one in slots),
+        sorted({source for one in slots for source in one.sources}),
+        sorted({cause for one in slots for cause in one.causes}),
+    )
+
+
+def find_all(counted: Counted, span: int, looked_at: int) -> tuple[dict[Place, str], list[Incident]]:
+    """Which places are part of which incident, and the incidents. `span`: what the archive covers, in slots;
+    `looked_at`: the time of the last pull."""
+    of_place: dict[Place, list[Slot]] = defaultdict(list)
+    for (place, _), slot in counted.items():
+        of_place[place].append(slot)
+    incident_at: dict[Place, str] = {}
     rows: list[Incident] = []
-    for kind, places in groupby(sorted(counted), key=lambda place: place[0]):
-        for part in in_parts(_slot_of(place, counted[place]) for place in places):
+    for kind, places in groupby(sorted(of_place), key=lambda place: place[0]):
+        for part in in_parts(merge(of_place[place]) for place in places):
             found = find(kind, part, span)
-            of_place.update({(kind, one.slot.fingerprint, one.slot.slot): one.incident_id for one in found})
+            incident_at.update({(kind, *one.slot[:2]): one.incident_id for one in found})
             rows.extend(incidents(found, looked_at))
-    return of_place, rows
+    return incident_at, rows
 
 
 def _slot_of(place: Place, letters: Sequence[Judged]) -> Slot:

@@ -46,6 +46,8 @@ class Judged(NamedTuple):
     role: str | None
     unique_key: str | None
     rocket: Stored | None
+    keys: Sequence[str] = ()
+    """What it may share with others (`relations`)."""
     user_rule: str | None = None
 
     @property
@@ -57,3 +59,26 @@ class Judged(NamedTuple):
     def is_of_burst(self) -> bool:
         """Whether it is a suppressed duplicate of a known connection: `bursts` is about these."""
         return self.cause == "suppressed_duplicate" and self.connection_id is not None
+
+
+class Sharing(NamedTuple):
+    """What tells what a letter may share with others: columns of `Judged`."""
+
+    source: str
+    broker: str
+    broker_kind: str
+    dead_letter_queue: str
+    message_id: str | None
+    key: str | None
+    body_sha256: str | None
+    body_size: int
+    origin: str | None
+    laps: int
+    connection_id: str | None
+    work: str | None
+    role: str | None
+    rocket: Stored | None
+
+
+Key = tuple[str | int, ...]
+"""Its kind, and the values that letters have in common."""

@@ -12,13 +12,13 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from dlq.analyzers.groups.judged import Identity, Judged
-from dlq.analyzers.groups.values import highest, in_order, known, second
+from dlq.analyzers.groups.values import highest, in_order, join_known, second
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 from dlq.core.settings import Evidence, Settings
 from dlq.core.store_facts import Fact
 from dlq.core.units import human_seconds, seconds
 
-STATES = ("no_record", "unasked", "too_old", "abandoned", "consuming", "consumed_before", "consumed")
+_STATES = ("no_record", "unasked", "too_old", "abandoned", "consuming", "consumed_before", "consumed")
 """`store_state`: where several stores know a letter, the last of these holds."""
 
 
@@ -99,7 +99,7 @@ class Answer(NamedTuple):
     """For people."""
 
 
-def letter_of(one: Judged) -> Letter:
+def _letter_of(one: Judged) -> Letter:
     """A letter as the stores are asked about it."""
     return Letter(
         one.broker_kind,
@@ -122,7 +122,7 @@ def find(
     not answer."""
     found: dict[Identity, list[Answer]] = defaultdict(list)
     for one in letters:
-        letter = letter_of(one)
+        letter = _letter_of(one)
         for asking, facts in told.items():
             evidence = settings.evidence[asking.name]
             if is_asked(evidence, one.source, letter):
@@ -132,7 +132,7 @@ def find(
     return {identity: together(answers) for identity, answers in found.items()}
 
 
-def asked(settings: Evidence, taken_at: int) -> Asked:
+def describe_store(settings: Evidence, taken_at: int) -> Asked:
     """A store of the configuration, asked at a time."""
     kept = seconds(settings.window)
     return Asked(
@@ -181,12 +181,12 @@ def together(answers: Sequence[Answer]) -> Answer:
 
 def strongest(states: Iterable[str | None]) -> str | None:
     """Of several stores' states the last in STATES."""
-    return max((state for state in states if state is not None), key=STATES.index, default=None)
+    return max((state for state in states if state is not None), key=_STATES.index, default=None)
 
 
 def with_told(evidence: str | None, told: str | None) -> str | None:
     """A letter's evidence with what the stores told; neither crowds the other out."""
-    return evidence if told is None else known((evidence and evidence[:300], told[:198]), "; ")
+    return evidence if told is None else join_known((evidence and evidence[:300], told[:198]), "; ")
 
 
 # A record with an unknown state counts as none: the listener consumes then.
@@ -205,7 +205,7 @@ def _knows_consumed(letter: Letter) -> bool:
 def _keys_of_consumed(letter: Letter, asked: Asked) -> list[str]:
     group = letter.dead_letter_queue[5:] if asked.application is None else asked.application
     ids = dict.fromkeys(key for key in (letter.message_id, letter.key) if key)
-    return [known((group, letter.origin, letter.tag or None, key), ":") for key in ids]
+    return [join_known((group, letter.origin, letter.tag or None, key), ":") for key in ids]
 
 
 def _state_of_consumed(case: Case) -> str:
@@ -272,7 +272,7 @@ def _words_of_coordinated(case: Case) -> str:
         "no record: its producer has nothing open" if state is None else None,
         None if failures is None else f"{failures} failed deliveries counted",
     )
-    return known(said, ", ")
+    return join_known(said, ", ")
 
 
 KINDS: Mapping[str, Kind] = {

@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from dlq.analyzers.groups.judged import Identity, Judged
-from dlq.analyzers.groups.values import highest, in_order, known, lowest, second, within
+from dlq.analyzers.groups.judged import Identity, Judged, Key, Sharing
+from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 
 MOST_COPIES = 10_000
@@ -60,7 +60,7 @@ class Node(NamedTuple):
     settles_after_ms: int = 0
     """How long after a discard a late outcome may still come: a check interval and an op batch."""
     indexed: bool = True
-    """Whether the broker finds real messages by key; without that nothing tells a rollback from a commit."""
+    """Whether real messages were looked for to the end; else nothing tells a rollback from a commit."""
 
 
 class Transaction(NamedTuple):
@@ -140,7 +140,7 @@ def resolve(unique_key: str, members: Iterable[Member], nodes: Mapping[str, Node
     return [_told(unique_key, node, case) for node, case in cases]
 
 
-def concluded(transaction: Transaction | None, record_id: str) -> Conclusion:
+def conclude(transaction: Transaction | None, record_id: str) -> Conclusion:
     """What its transaction makes of a record; None: it is an op record, which is of none.
 
     One record stands for a transaction that is open or was given up; the copies beside it, and the op
@@ -277,7 +277,7 @@ class _Case:
     @cached_property
     def skipped(self) -> bool:
         at, sent_at = self.discarded_at, self.records.sent_at
-        return at is not None and sent_at is not None and not within(at, sent_at, self.reserved)
+        return at is not None and sent_at is not None and not is_within(at, sent_at, self.reserved)
 
     @property
     def resumed(self) -> bool:
@@ -289,17 +289,19 @@ class _Case:
     def retained(self) -> bool:
         """The real message is written after the half message: while that is retained, so is the other. Only
         by its unique key could a pull look for it; brokers up to 4.9 add none."""
-        end_is_seen_in_time = within(self.records.end_seen_at, self.newest_half_at, self.reserved)
+        end_is_seen_in_time = is_within(self.records.end_seen_at, self.newest_half_at, self.reserved)
         return self.node.indexed and self.records.has_key and end_is_seen_in_time
 
     @property
     def can_change(self) -> bool:
-        return within(self.looked_at, self.discarded_at, self.node.settles_after_ms * _MILLI)
+        return is_within(self.looked_at, self.discarded_at, self.node.settles_after_ms * _MILLI)
 
     @property
     def is_lost(self) -> bool:
         looked_at, half_at = self.looked_at, self.newest_half_at
-        return looked_at is not None and half_at is not None and not within(looked_at, half_at, self.reserved)
+        return (
+            looked_at is not None and half_at is not None and not is_within(looked_at, half_at, self.reserved)
+        )
 
     @property
     def is_ended(self) -> bool:
@@ -311,7 +313,7 @@ class _Case:
 
     @cached_property
     def state(self) -> str:
-        return next(state for state, holds in STATES if holds(self))
+        return next(state for state, holds in _STATES if holds(self))
 
     @cached_property
     def letter(self) -> Member | None:
@@ -334,7 +336,7 @@ class _Case:
         return "no" if is_immune else "unknown"
 
 
-STATES: tuple[tuple[str, Callable[[_Case], bool]], ...] = (
+_STATES: tuple[tuple[str, Callable[[_Case], bool]], ...] = (
     ("committed", lambda case: case.is_committed),
     ("rolled_back", lambda case: case.is_ended and case.retained),
     ("ended", lambda case: case.is_ended),
@@ -363,7 +365,7 @@ def _told(unique_key: str, node: str, case: _Case) -> Transaction:
         copies=records.copies,
         record_ids=records.record_ids,
         real_record_id=records.real_record_id,
-        evidence=known((clause(case) for clause in _EVIDENCE), "; "),
+        evidence=join_known((clause(case) for clause in _EVIDENCE), "; "),
         letter=case.letter.record_id if case.letter else None,
         skipped=case.skipped,
     )
@@ -431,7 +433,7 @@ def _why_nothing_shows(case: _Case) -> str | None:
     if not case.is_ended:
         return "its outcome was deleted before it was seen"
     if not case.node.indexed:
-        return "its broker keeps no index to look its real message up by"
+        return "its broker keeps no index to look its real message up by, or its topic's queue did not tell"
     return None if case.records.has_key else "it has no unique key to look its real message up by"
 
 
@@ -449,6 +451,17 @@ class Resolved(NamedTuple):
     conclusions: dict[Identity, Conclusion]
 
 
+def key_of(source: str) -> Key:
+    """What all records of a source's transactions share: what pulls learn of its nodes decides on them."""
+    return "transactions", source
+
+
+def keys(letter: Sharing) -> Iterator[Key]:
+    """A record's source."""
+    if letter.role is not None:
+        yield key_of(letter.source)
+
+
 def find(letters: Iterable[Judged], nodes: Mapping[str, Mapping[str, Node]]) -> Resolved:
     """The transactions of the letters that are records of some, and what they make of them.
 
@@ -464,7 +477,7 @@ def find(letters: Iterable[Judged], nodes: Mapping[str, Mapping[str, Node]]) -> 
         ended = _ends(records)
         for one in records:
             if one.role == "finished":
-                found.conclusions[one.identity] = concluded(None, one.record_id)
+                found.conclusions[one.identity] = conclude(None, one.record_id)
             else:
                 of_key[one.unique_key or ""].append(_member(one, *ended.get(one.record_id, (None, None))))
         for key, members in of_key.items():
@@ -472,7 +485,7 @@ def find(letters: Iterable[Judged], nodes: Mapping[str, Mapping[str, Node]]) -> 
             found.transactions.extend((source, broker, one) for one in resolved)
             of_node = {one.broker_node: one for one in resolved}
             found.conclusions.update(
-                ((source, one.record_id), concluded(of_node[one.broker_node], one.record_id))
+                ((source, one.record_id), conclude(of_node[one.broker_node], one.record_id))
                 for one in members
             )
     return found

@@ -5,19 +5,19 @@ from typing import TypeVar
 
 from dlq.core import clock
 
-V = TypeVar("V", int, str)
+_V = TypeVar("_V", int, str)
 
 _SECOND, _MILLI = 1_000_000, 1_000
 
 
-def highest(one: V | None, other: V | None) -> V | None:
+def highest(one: _V | None, other: _V | None) -> _V | None:
     """The higher one, as far as they are known."""
     if one is None or other is None:
         return other if one is None else one
     return max(one, other)
 
 
-def lowest(one: V | None, other: V | None) -> V | None:
+def lowest(one: _V | None, other: _V | None) -> _V | None:
     """The lower one, as far as they are known."""
     if one is None or other is None:
         return other if one is None else one
@@ -29,7 +29,7 @@ def in_order(value: int | None) -> tuple[bool, int]:
     return (value is not None, value or 0)
 
 
-def within(later: int | None, earlier: int | None, micros: int) -> bool:
+def is_within(later: int | None, earlier: int | None, micros: int) -> bool:
     """Whether it is known that less time than this lies between the two."""
     return later is not None and earlier is not None and later - earlier < micros
 
@@ -44,6 +44,6 @@ def millisecond(at: int) -> str:
     return f"{second(at).removesuffix('Z')}.{at % _SECOND // _MILLI:03d}Z"
 
 
-def known(parts: Iterable[str | None], between: str) -> str:
+def join_known(parts: Iterable[str | None], between: str) -> str:
     """Those parts that are there."""
     return between.join(part for part in parts if part is not None)

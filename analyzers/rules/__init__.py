@@ -9,9 +9,9 @@ that go by names which nobody else writes may be in a table of their own there, 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from dlq.analyzers.rules import exceptions, former, frameworks, jms, node
+from dlq.analyzers.rules import by_hand, exceptions, frameworks, jms, node
 from dlq.analyzers.rules.letter import (
     LONGEST_EVIDENCE,
     Facts,
@@ -19,10 +19,14 @@ from dlq.analyzers.rules.letter import (
     Letter,
     Rule,
     first,
-    fitting,
+    if_fits,
     producer_of,
     whole,
 )
+from dlq.analyzers.rules.shapes import spare
+from dlq.analyzers.rules.watched import Watched, as_letter
+from dlq.analyzers.rules.way_back import find_way_back
+from dlq.analyzers.rules.whose import name_owner
 from dlq.core.brokers import kind_of, kinds
 from dlq.core.causes import proof_of
 from dlq.core.failure_headers import first_published
@@ -64,10 +68,10 @@ class Verdict(NamedTuple):
     exception_class: str | None
     exception_message: str | None
     exception_family: str | None
+    outer_exception: str | None
+    """Of a chain what its outermost exception says, class and message."""
     fingerprint: str
     fingerprint_version: int
-    former_fingerprint: str
-    """That of the version before: under it archives and people's notes know the letter's failure."""
     producer_id: str | None
     producer_seq: int | None
     consumer_id: str | None
@@ -90,7 +94,7 @@ def broken_rule(_letter: Letter, _facts: Facts) -> Finding:
 
 
 OF_ANY_BROKER: tuple[Rule, ...] = (
-    *frameworks.RULES, *node.RULES, *jms.RULES, *frameworks.BY_HAND, *frameworks.REJECTS
+    *frameworks.RULES, *node.RULES, *jms.RULES, *by_hand.RULES, *frameworks.REJECTS
 )  # fmt: skip
 """Rules for what frameworks and hands leave."""
 _UNKNOWN = Rule(unknown, "unknown", "none")
@@ -101,27 +105,44 @@ BROKEN = _BROKEN.name
 
 def judge(record: Record, facts: Facts) -> Verdict:
     """The verdict on one letter. It never raises: a rule that does is named, and the letter is `unknown`."""
-    return judged(Letter._make(record), facts)[0]
+    return judge_letter(Letter._make(record), facts, _all_for)[0]
 
 
-def judged(letter: Letter, facts: Facts) -> tuple[Verdict, str | None]:
+RulesFor = Callable[[Letter], Sequence[Rule]]
+
+
+def rules_for_letters(facts: Facts) -> RulesFor:
+    """Which rules `judged` asks of each of many letters."""
+    return spare(_asked, facts)
+
+
+def _all_for(letter: Letter) -> Sequence[Rule]:
+    return _asked(letter.broker_kind)
+
+
+def judge_letter(letter: Letter, facts: Facts, rules_for: RulesFor) -> tuple[Verdict, str | None]:
     """The verdict, and the text that the exception was read from, if any."""
     letter = frameworks.as_named(letter)
-    rule, found = _first_finding(letter, facts)
+    rule, found = _first_finding(letter, facts, rules_for(letter))
     try:
-        return _verdict(letter, rule, found), found.error_text or found.error_message
+        return _verdict(letter, rule, found, facts), found.error_text or found.error_message
     except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
-        return _verdict(letter, _BROKEN, _broken("for exceptions", error)), None
+        return _verdict(letter, _BROKEN, _broken("for exceptions", error), facts), None
 
 
-def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
+def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdict:
     told = (
         exceptions.if_class(found.error_class),
         exceptions.if_told(found.error_message),
         exceptions.if_told(found.error_text),
     )
     failure = exceptions.explain(*told)
+    published = _first_published(letter, found)
+    if found.origin is None and rule.cause == "application_error":
+        found = found._replace(origin=find_way_back(letter, *published, facts))
     where = found.origin if found.origin is not None else letter.dead_letter_queue
+    has_exception = failure.exception_class is not None or failure.place is not None
+    whom = where if has_exception else _of_whom(where, letter)
     others = rule.also_possible if found.also_possible is None else found.also_possible
     also = tuple([other for other in others if other != rule.cause])
     return Verdict(
@@ -132,35 +153,43 @@ def _verdict(letter: Letter, rule: Rule, found: Finding) -> Verdict:
         found.stale_evidence,
         proof_of(rule.cause, also),
         also,
-        fitting(found.attempts),
+        if_fits(found.attempts),
         found.origin_kind or (None if found.origin is None else "queue"),
         found.origin,
-        *_first_published(letter, found),
+        *published,
         failure.exception_class,
         failure.exception_message,
         exceptions.family_that_holds(failure),
-        exceptions.fingerprint(rule.cause, rule.mechanism, _of_whom(where, letter), failure),
+        _outer(found, failure),
+        exceptions.fingerprint(rule.cause, rule.mechanism, whom, failure),
         exceptions.FINGERPRINT_VERSION,
-        former.fingerprint(rule.cause, rule.mechanism, where, former.read(*told)),
         *_producer(letter),
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
-        whole(replayed(letter, REPLAY_LAP)) or 0,
+        whole(replay_value(letter, REPLAY_LAP)) or 0,
     )
+
+
+def _outer(found: Finding, failure: exceptions.Failure) -> str | None:
+    """What its exception is wrapped in, if it is."""
+    outer = exceptions.outermost(found.error_text) or exceptions.if_class(found.outer_error)
+    itself = (failure.exception_class, f"{failure.exception_class}: {failure.exception_message}")
+    return None if outer in itself else outer
 
 
 def _of_whom(where: str, letter: Letter) -> str:
     """Where it died, and whose failure it is, as far as the letter says without an exception."""
-    whom = frameworks.whose(letter)
+    whom = name_owner(letter)
     return where if whom is None else f"{where} {whom}"
 
 
 def _producer(letter: Letter) -> tuple[str | None, int | None]:
-    """By the message id, else by what its client or application calls itself."""
-    found, number = producer_of(letter.message_id)
-    if found is not None:
-        return found, number
+    """By its id, or the broker's, else by what its client or application calls itself."""
+    for message_id in (letter.message_id, letter.headers.get("message-id")):
+        found, number = producer_of(message_id)
+        if found is not None:
+            return found, number
     own = letter.headers.get("__HDR_PRODUCER_ID") or first(letter.properties, "app_id", "user_id")
     is_task = "task" in letter.headers and "id" in letter.headers
     return own or (letter.headers.get("origin") if is_task else None), None
@@ -172,7 +201,7 @@ def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | 
     return told if told != (None, None) else first_published(letter.headers)
 
 
-def replayed(letter: Letter, name: str) -> str | None:
+def replay_value(letter: Letter, name: str) -> str | None:
     """What a replay left on the letter (a header or a property)."""
     value = letter.headers.get(name)
     return value if value is not None else letter.properties.get(name)
@@ -193,8 +222,8 @@ def _rules_of(module: str) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     return getattr(found, "FIRST", ()), found.RULES
 
 
-def _first_finding(letter: Letter, facts: Facts) -> tuple[Rule, Finding]:
-    for rule in _asked(letter.broker_kind):
+def _first_finding(letter: Letter, facts: Facts, rules: Sequence[Rule]) -> tuple[Rule, Finding]:
+    for rule in rules:
         try:
             found = rule.find(letter, facts)
         except Exception as error:  # noqa: BLE001 - a letter cannot end an analysis
@@ -223,44 +252,12 @@ def steps(record: Record, facts: Facts) -> Iterator[Step]:
     """The rules that looked at a letter, in order, up to the one that decided."""
     letter = frameworks.as_named(Letter._make(record))
     for rule in _asked(letter.broker_kind):
-        watched = _Watched(letter)
-        found = rule.find(cast(Letter, watched), facts)
+        watched = Watched(letter)
+        found = rule.find(as_letter(watched), facts)
         yield Step(rule.name, rule.when, watched.saw, found is not None)
         if found is not None:
             return
     yield Step(_UNKNOWN.name, _UNKNOWN.when, {}, True)
-
-
-class _Watched:
-    """A letter that remembers what was read of it."""
-
-    def __init__(self, letter: Letter) -> None:
-        self._letter = letter
-        self.saw: dict[str, object] = {}
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._letter, name)
-        if isinstance(value, Mapping):
-            return _WatchedMap(name, value, self.saw)
-        self.saw[name] = value
-        return value
-
-    def once(self, ask: Callable[[Letter], Any]) -> Any:
-        """What is derived from a letter is shown as such."""
-        self.saw[ask.__name__.strip("_").replace("_", " ")] = value = self._letter.once(ask)
-        return value
-
-
-class _WatchedMap(dict[str, str]):
-    """The headers or properties of a watched letter."""
-
-    def __init__(self, name: str, values: Mapping[str, str], saw: dict[str, object]) -> None:
-        super().__init__(values)
-        self._name, self._saw = name.removesuffix("s").replace("propertie", "property"), saw
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self._saw[f"{self._name} {name}"] = value = super().get(name, default)
-        return value
 
 
 COLUMNS = ("rule", "broker", "cause", "mechanism", "proof", "also_possible", "when")

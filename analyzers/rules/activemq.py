@@ -22,7 +22,7 @@ from dlq.analyzers.rules.letter import (
 )
 from dlq.core.causes import MOVED
 
-LONGEST_TEXT = 65_536
+_LONGEST_TEXT = 65_536
 """Characters of a failure's text that are looked at."""
 
 _NAME = r"[A-Za-z_$][\w$]*(?:(?:\.|::)[A-Za-z_$][\w$]*)*"
@@ -108,7 +108,7 @@ class Failure(NamedTuple):
     is_stale: bool
 
 
-OF_OPENWIRE = "__HDR_dlqDeliveryFailureCause"
+_OF_OPENWIRE = "__HDR_dlqDeliveryFailureCause"
 """Where Artemis keeps what an OpenWire client said of a letter (OpenWireConstants)."""
 
 
@@ -133,7 +133,7 @@ def has_moved_since(letter: Letter) -> bool:
 
 def _told(letter: Letter) -> str | None:
     """The text of client or broker. On Artemis a property of the producer's may be called like Classic's."""
-    return letter.headers.get(OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
+    return letter.headers.get(_OF_OPENWIRE) if letter.broker_kind == "artemis" else letter.failure_text
 
 
 def _bare(text: str) -> str:
@@ -148,7 +148,7 @@ def _bare(text: str) -> str:
 def _unwrapped(told: str) -> str:
     """A text as the client or the broker wrote it, without what copying it has added. The exception that it
     ends in stays as it is."""
-    text = _bare(_LABEL.sub("", _bare(told[:LONGEST_TEXT]), count=1))
+    text = _bare(_LABEL.sub("", _bare(told[:_LONGEST_TEXT]), count=1))
     words, mark, cause = text.partition("cause:")
     return _LINE_ENDS.sub("\n", words.translate(_BLANKS)) + mark + cause
 

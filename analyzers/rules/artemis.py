@@ -22,7 +22,7 @@ from dlq.analyzers.rules.activemq import (
     has_moved_since,
     is_of_core,
 )
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, is_whole, whole
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, is_whole, second_of, whole
 from dlq.core.causes import MOVED
 
 
@@ -43,6 +43,8 @@ _ADDRESS = _names("_AMQ_ORIG_ADDRESS", "x-opt-ORIG-ADDRESS")
 _QUEUE = (*_names("_AMQ_ORIG_QUEUE", "x-opt-ORIG-QUEUE"), "_HQ_ORIG_QUEUE")
 _MESSAGE_ID = _names("_AMQ_ORIG_MESSAGE_ID", "x-opt-ORIG-MESSAGE-ID")
 _EXPIRY = (*_names("_AMQ_ACTUAL_EXPIRY", "x-opt-ACTUAL-EXPIRY"), "_HQ_ACTUAL_EXPIRY")
+_CLOCKS_DIFFER = 600_000_000
+"""Microseconds by which a producer's clock may be ahead of ours."""
 _OWN_ERRORS = ("errorReason", "errorMessage", "failureReason", "exceptionMessage", "lastError")
 """Properties in which applications say what failed; JMS allows no hyphens."""
 
@@ -76,14 +78,20 @@ def artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
 
 
 def artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
-    """a divert put it here, or it was brought here out of a dead-letter queue: it did not die of that"""
+    """a divert put it here, or it was brought here out of a dead-letter queue, or to where its address sends
+    neither the dead nor the expired: it did not die of that"""
     queue, address = _queue(letter), _address(letter)
     if queue is not None and queue in facts.diverts.get(letter.source, ()):
         return _died(letter, facts, f"the divert {queue} put it here")
-    lies_with_dead = _DEAD_LETTERS.search(letter.dead_letter_queue)
-    if not lies_with_dead and any(_DEAD_LETTERS.search(name or "") for name in (queue, address)):
+    if _DEAD_LETTERS.search(letter.dead_letter_queue):
+        return None
+    if any(_DEAD_LETTERS.search(name or "") for name in (queue, address)):
         return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: it was brought here from there")
-    return None
+    places = facts.places_of_the_dead.get(letter.source, {}).get(address or "")
+    lies_at = letter.headers.get("destination")
+    if places is None or lies_at is None or lies_at in places:
+        return None
+    return _died(letter, facts, f"the dead of {address} go to {places[0]}: it was brought here")
 
 
 def artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
@@ -139,6 +147,29 @@ def artemis_forged(letter: Letter, _: Facts) -> Finding | None:
     return Finding(f"{names}, without _AMQ_ORIG_MESSAGE_ID")
 
 
+def artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
+    """its queue has sent nothing to where the dead go since before it was published, by the broker's own
+    count: no consumer failed on it, somebody moved it here"""
+    names = _told(letter, *_QUEUE)
+    since = facts.killed_none.get(letter.source, {}).get(_queue(letter) or "")
+    if not names or since is None or (letter.published_at or 0) < since + _CLOCKS_DIFFER:
+        return None
+    return _died(letter, facts, f"{names}, where none died since {second_of(since)}: somebody moved it")
+
+
+def artemis_refused(letter: Letter, facts: Facts) -> Finding | None:
+    """the settings of its address never give up (max-delivery-attempts below 1): its consumer rejected it, or
+    an operator put it here"""
+    names, most = _told(letter, *_ADDRESS, *_QUEUE), _most_attempts(letter, facts)
+    if not names or most is None or most > 0:
+        return None
+    return _died(letter, facts, f"{names}, max-delivery-attempts {most}: no failures are too many")
+
+
+def _most_attempts(letter: Letter, facts: Facts) -> int | None:
+    return facts.most_attempts.get(letter.source, {}).get(_address(letter) or "")
+
+
 def artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
     """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it, or
     an operator or a divert put it here"""
@@ -146,7 +177,8 @@ def artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
     if not names:
         return None
     is_old = first(letter.headers, *_EXPIRY) is not None
-    return _died(letter, facts, names)._replace(stale_evidence=is_old)
+    only = ", max-delivery-attempts 1: one failure is enough" if _most_attempts(letter, facts) == 1 else ""
+    return _died(letter, facts, names + only)._replace(stale_evidence=is_old)
 
 
 RULES: tuple[Rule, ...] = (
@@ -158,5 +190,7 @@ RULES: tuple[Rule, ...] = (
     Rule(artemis_parked, "application_error", "framework", ("poison_ack", MOVED)),
     Rule(artemis_forged, "unknown", "none"),
     Rule(artemis_no_route, "unroutable", "none", OF_ANY_DEATH),
+    Rule(artemis_moved, "unknown", "none"),
+    Rule(artemis_refused, "poison_ack", "nack", (MOVED,)),
     Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy", ("poison_ack", MOVED)),
 )

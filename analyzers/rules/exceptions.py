@@ -4,9 +4,8 @@ How one reads a stack trace: go to the root cause (`Caused by:`, nested exceptio
 traceback's last line), leave out its frames, and what stays is `class: message`, or some words. The
 first frame that is neither the platform's nor a library's says where (`dlq.analyzers.rules.stack`).
 
-Fingerprints stand in people's archives and notes: what goes into one changes only with its version, and a
-letter keeps the one that the version before gave (`dlq.analyzers.rules.former`). In the patterns of
-families `\\w`, `\\d`, `\\s` are ASCII's, while `\\b` (`(?u:\\b)`) knows all letters.
+Fingerprints stand in people's archives and notes: what goes into one changes only with its version.
+In the patterns of families `\\w`, `\\d`, `\\s` are ASCII's, while `\\b` (`(?u:\\b)`) knows all letters.
 Texts are cut first, and no pattern costs a hostile text more than its length times a few hundred.
 """
 
@@ -21,12 +20,12 @@ from dlq.analyzers.rules import stack
 
 FINGERPRINT_VERSION = 2
 LONGEST_TEXT = 65_536
-LONGEST_MESSAGE = 2_000
-LONGEST_HINT = 300
+_LONGEST_MESSAGE = 2_000
+_LONGEST_HINT = 300
 _LONGEST_ROOT = 8_192
 _LONGEST_HEAD = 4_096
 
-ENDINGS = (
+_ENDINGS = (
     "Exception", "Error", "Throwable", "Timeout", "Failure", "Fault", "Interrupt", "Warning", "Abort",
     "Rejected", "Exit", "Panic",
 )  # fmt: skip
@@ -90,29 +89,59 @@ def if_class(name: str | None) -> str | None:
     return None if "\ufffd" in name or "\n" in name else name
 
 
-def said(error_text: str | None, error_message: str | None) -> str | None:
+def _text_to_read(error_text: str | None, error_message: str | None) -> str | None:
     """What there is to read, cut and without blanks around; a text of spaces says nothing."""
     text = (error_text and error_text.strip(" ")) or error_message
     return None if text is None else text.strip(" \n\r\t")[:LONGEST_TEXT]
 
 
+_INNER_FOLLOWS = re.compile(r" ---> | nested exception is ")
+
+
+def outermost(error_text: str | None) -> str | None:
+    """What the outermost exception of a chain says, in any language; None where there is no chain."""
+    text = _text_to_read(error_text, None)
+    if text is None or not any(mark in text for mark in _CHAINS):
+        return None
+    return _outermost(text) if len(text) > LONGEST_TEXT // 8 else _known_outermost(text)
+
+
+def _outermost(text: str) -> str | None:
+    trace = stack.parts(stack.tidy(text))
+    last = _end_of_traceback(trace[-1]) if stack.TRACEBACK in trace[-1] else trace[-1]
+    begin, *inner = _INNER_FOLLOWS.split(last[:_LONGEST_ROOT], maxsplit=1)
+    is_chain = len(trace) > 1 or inner
+    return (stack.before_frames(begin).strip(" \n\r\t;")[:_LONGEST_MESSAGE] or None) if is_chain else None
+
+
+_known_outermost = lru_cache(maxsize=512)(_outermost)
+_CHAINS = (" --->", "nested exception is ", *stack.CHAINS)
+"""What stands between the exceptions of a chain."""
+
+
 def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
     """The story in one piece: root cause, head, class and message, family, place."""
-    text = said(error_text, error_message)
-    text = None if text is None else stack.tidied(text)
+    text = _text_to_read(error_text, error_message)
+    text = None if text is None else stack.tidy(text)
     trace = [] if text is None else stack.parts(text)
     first = _head(_root_of(trace[0])) if trace else None
-    name = None if first is None or text is None else _class_of(first, text)
+    name = None if first is None or text is None else _class_of(first, text, len(trace) > 1)
     if first is not None and name is not None:
-        message = message_of(first, name)
+        message = _message_of(first, name)
     else:
         name, message = error_class or None, error_message or first
-    message = None if message is None else message[:LONGEST_MESSAGE]
-    hint = None if message is None else message[:LONGEST_HINT]
-    return Failure(name, message, family(name, hint), stack.place(trace) or template(message))
+    message = None if message is None else message[:_LONGEST_MESSAGE]
+    hint = None if message is None else message[:_LONGEST_HINT]
+    place = stack.place(trace) or template(message)
+    if message is not None and message.endswith("]") and _IN_BRACKETS in (text or ""):
+        message = message[:-1]
+    return Failure(name, message, family(name, hint), place)
 
 
 _remembered = lru_cache(maxsize=512)(_explained)
+_IN_BRACKETS = "Caused by: ["
+"""How Camel tells of a cause, up to a bracket at the end that is not the cause's
+(CamelExchangeException.createExceptionMessage); fingerprints were made with it."""
 
 
 # --- From the root cause to its class and message ---
@@ -123,14 +152,14 @@ _INNER_NUMBER = re.compile(r"\(Inner\ Exception\ \#\d++\)\ ", _VERBOSE)  # of an
 def _root_of(part: str) -> str:
     """The text from the root cause on, in the innermost part of a trace."""
     if stack.TRACEBACK in part:
-        return end_of_traceback(part)
+        return _end_of_traceback(part)
     part = part.rpartition("nested exception is ")[2]
     inner = part.rpartition(" ---> ")[2]
     number = _INNER_NUMBER.match(inner)
     return inner[number.end() :] if number else inner
 
 
-def end_of_traceback(text: str) -> str:
+def _end_of_traceback(text: str) -> str:
     """What follows the last indented line: a Python traceback says its exception last."""
     lines = text.split("\n")
     for number in range(len(lines) - 1, 1, -1):
@@ -146,7 +175,7 @@ _NAMED = re.compile(rf"\A {_CLASS} {_CODE} (?: : | \n? \Z )", _VERBOSE)
 _FOUND_INSIDE = re.compile(
     rf"""
     (?<! [^\s:(] )      # at the beginning, or after a blank, a colon, a parenthesis
-    [A-Za-z_$] [\w$.+\\]{{0,250}} (?:{"|".join(ENDINGS)}) :[ ]
+    [A-Za-z_$] [\w$.+\\]{{0,250}} (?:{"|".join(_ENDINGS)}) :[ ]
     """,
     _VERBOSE,
 )
@@ -159,6 +188,10 @@ _RUBY_HEAD = re.compile(
     """,
     _VERBOSE,
 )
+_CAMEL_HEAD = re.compile(
+    rf"\A \[ (?P<name> {_CLASS} ) [ ]-[ ] (?P<message> .* ) \] \s*+ \Z", _VERBOSE | re.DOTALL
+)
+"""CamelExchangeException.createExceptionMessage."""
 _PHP_FILE = re.compile(r"[ ]in[ ] (?: / | [A-Za-z]:\\ ) [^\n]{0,300}? \.php : \d+ \Z", _VERBOSE)
 
 
@@ -168,22 +201,40 @@ def _head(root: str) -> str:
     root = _PHP_FILE.sub("", root)
     if ruby := _RUBY_HEAD.match(root):
         return f"{ruby['name']}: {ruby['message']}"
+    camel = _CAMEL_HEAD.match(root)
+    if camel and not _FOUND_INSIDE.search(root):
+        return f"{camel['name']}: {camel['message']}".removesuffix(": null")
     if _NAMED.match(root) or ": " not in root:
         return root
     inside = _FOUND_INSIDE.search(root)
     return root[inside.start() :] if inside else root
 
 
-def _class_of(first: str, text: str) -> str | None:
-    """The class that a head begins with: named like an exception, or dotted and with a stack below."""
+def _class_of(first: str, text: str, is_cause: bool) -> str | None:
+    """The class that a head begins with: named like an exception, dotted and with a stack below, or what a
+    chain names as its cause."""
     found = _HEAD_CLASS.match(first)
     name = found["name"] if found else ""
-    if name.endswith(ENDINGS) or ("." in name and _STACK.search(text)):
+    has_stack = bool(_STACK.search(text))
+    if name.endswith(_ENDINGS) or ("." in name and has_stack):
         return name
-    return None
+    return name if is_cause and _is_thrown(name, text, has_stack) else None
 
 
-def message_of(first: str, name: str) -> str | None:
+def _is_thrown(name: str, text: str, has_stack: bool) -> bool:
+    """Whether what follows a chain's `Caused by: ` is a class. One word may also be people's (`Database: it
+    is down`): its line must be the chain's own, and it has a stack, or a name like NoStock."""
+    packages, dot, simple = name.rpartition(".")
+    if not simple[:1].isupper():
+        return False
+    if dot and packages:
+        return True
+    is_told = any(f"\n{line}" in f"\n{text}" for line in (f"Caused by: {name}", f"caused by: {name}"))
+    is_told |= f"[cause]: {name}" in text or f"{_IN_BRACKETS}{name} - " in text
+    return is_told and (has_stack or len(re.findall("[A-Z]", name)) > 1)
+
+
+def _message_of(first: str, name: str) -> str | None:
     """What follows the class."""
     rest = first[len(name) :]
     return rest.partition(":")[2].lstrip(" ") or None
@@ -264,11 +315,11 @@ def family(name: str | None, hint: str | None) -> str | None:
 
 
 def _family_of_class(name: str) -> str | None:
-    return _family_of(name[:LONGEST_TEXT]) if len(name) > LONGEST_HINT else _family_of_known(name)
+    return _family_of(name[:LONGEST_TEXT]) if len(name) > _LONGEST_HINT else _family_of_known(name)
 
 
 def _family_of(text: str) -> str | None:
-    lowered = simplified(text).lower()
+    lowered = _simplify(text).lower()
     return next((name for name, pattern in FAMILIES.items() if pattern.search(lowered)), None)
 
 
@@ -310,20 +361,20 @@ def family_that_holds(failure: Failure) -> str | None:
     whose goods are unavailable, too; a panic is a fault in the code, whatever it says.
     """
     name, message, found = failure[:3]
-    hint = (message or "")[:LONGEST_HINT]
+    hint = (message or "")[:_LONGEST_HINT]
     if name is None and _PANIC.match(hint):
         return "bug"
     of_class = name and name.rpartition(".")[2]
     if found not in _AWAY or (of_class and _CLASS_OF_NETWORKS.search(of_class.lower())):
         return found
-    lowered = simplified(hint).lower()
+    lowered = _simplify(hint).lower()
     if _OF_NETWORKS.search(lowered):
         return found
     others = (kind for kind, pattern in FAMILIES.items() if kind not in _AWAY and pattern.search(lowered))
     return next(others, "other" if name is None or "." not in name else "business")
 
 
-def simplified(text: str) -> str:
+def _simplify(text: str) -> str:
     """The text with é for all letters and digits that are not ASCII, and marks on them; ¤ for all the rest.
 
     So words end where they did for Java, which takes `²` for no digit and an accent for its letter's part,
@@ -361,5 +412,5 @@ def template(message: str | None) -> str | None:
     """The first line of a message without what varies: quoted text, addresses, ids, times, numbers."""
     if message is None:
         return None
-    line = message[:LONGEST_HINT].partition("\n")[0]
+    line = message[:_LONGEST_HINT].partition("\n")[0]
     return _VARIABLE.sub(lambda found: found[0] if found[0].startswith(_TELLING) else "?", line)

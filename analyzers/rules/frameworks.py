@@ -5,7 +5,7 @@ Framework evidence wins over an older death history, which then still gives atte
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from urllib.parse import unquote_plus
 
@@ -19,23 +19,23 @@ from dlq.analyzers.rules.letter import (
     body_text,
     derived,
     first,
+    join_all,
     part,
     plus,
-    said,
     whole,
     whole_characters,
 )
 from dlq.analyzers.rules.stack import STACK_FOLLOWS
-from dlq.core.causes import MOVED
 from dlq.core.clock import to_micros
-from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, Failure, by_hand, decoded
+from dlq.core.failure_headers import decode_name
 
-_RETRY_COUNTS = (
-    "x-retry-count", "x-retries", "x-retry", "x-retry-attempts", "x-retry-attempt", "x-retrycount"
-)  # fmt: skip
 _MASSTRANSIT_QUEUE = re.compile(r"^(.+)_(?:error|skipped)$")
 _MASSTRANSIT_FAULT = ("MT-Fault-Message", "MT-Fault-ExceptionType")
 _NSERVICEBUS = ("NServiceBus.ExceptionInfo.Message", "NServiceBus.ExceptionInfo.ExceptionType")
+_NO_ENVELOPE = re.compile(r"\boccurr?ed while deserializing the message")
+"""What MassTransit says of a body that it could not read (its message deserializers)."""
+_NO_LOGICAL_MESSAGE = re.compile(r"\bwhile attempting to extract logical messages from\b")
+"""The same of NServiceBus (DeserializeMessageConnector; ExtractLogicalMessagesBehavior before 5)."""
 _UNMARSHALLED = re.compile(r"\b(?:cannot|can't|failed to|could not|error) unmarshal|^(?:json|proto|xml): ")
 _SNEAKERS = {"error", "num_attempts", "failed_at"}
 _SNEAKERS_QUEUE = re.compile(r"^(.+)-error$")
@@ -48,9 +48,9 @@ _SYMFONY_QUEUE = "failed"
 
 def as_named(letter: Letter) -> Letter:
     """The letter with its headers called as they were before Camel sent it over JMS."""
-    if all(decoded(name) is name for name in letter.headers):
+    if all(decode_name(name) is name for name in letter.headers):
         return letter
-    named = letter._replace(headers={decoded(name): value for name, value in letter.headers.items()})
+    named = letter._replace(headers={decode_name(name): value for name, value in letter.headers.items()})
     named.fetch_body = letter.fetch_body
     return named
 
@@ -63,12 +63,6 @@ _TIMES: Mapping[str, Callable[[str], datetime]] = {
     "MT-Fault-Timestamp": datetime.fromisoformat,
     "NServiceBus.TimeOfFailure": _nservicebus_time,
 }
-
-
-@derived
-def retries(letter: Letter) -> int | None:
-    """The number in the first of the usual retry headers."""
-    return whole(first(letter.headers, *_RETRY_COUNTS))
 
 
 def counted_deaths(letter: Letter) -> int | None:
@@ -92,7 +86,7 @@ def failed_at(letter: Letter) -> int | None:
 
 
 @derived
-def superseded(letter: Letter) -> bool:
+def is_superseded(letter: Letter) -> bool:
     """A consumer refused it after the framework had parked it (and someone had sent it back): the framework's
     headers are then the older evidence. Only the first death of a pair has its time."""
     last = history(letter).last
@@ -104,13 +98,7 @@ def superseded(letter: Letter) -> bool:
     return parked_at is not None and last.time > parked_at + 1_000_000
 
 
-@derived
-def written_by_hand(letter: Letter) -> Failure | None:
-    """What hands wrote of a failure; RocketMQ's users write properties."""
-    return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
-
-
-def parked(
+def parked_finding(
     letter: Letter,
     evidence: str | None,
     attempts: int | None = None,
@@ -155,12 +143,21 @@ def _shown(letter: Letter, *names: str) -> str | None:
     )
 
 
-_DELIVERY_ATTEMPT = re.compile(r"\bdeliveryAttempt=(\d{1,9})\b")
+_DELIVERY_ATTEMPT = re.compile(r"deliveryAttempt=(\d{1,9})\b")
 """In the text of the failed message; retry-count counts how often the binder has parked it."""
-_CONSUMED = re.compile(r"\bamqp_consumerQueue=([^\s,;{}\[\]]{1,255})")
+_CONSUMED = re.compile(r"amqp_consumerQueue=([^\s,;{}\[\]]{1,255})")
 """In the text of the failed message: the queue that it was consumed from."""
-_UNCONVERTED = ("MessageConversionException", "Failed to convert message", "Cannot convert from [")
+READS_FOR_FUNCTION = "FunctionInvocationWrapper.convertInput"
+"""The frames in which Spring Cloud Function makes of a message what a function takes, before it is called."""
+_UNCONVERTED = (
+    "MessageConversionException", "Failed to convert message", "Cannot convert from [", READS_FOR_FUNCTION,
+)  # fmt: skip
 _WHOLE_MESSAGE = " for GenericMessage ["
+
+
+def attempts_of_binder(letter: Letter) -> int | None:
+    """How often a binder of Spring Cloud Stream had called its function, by the trace that it leaves."""
+    return whole(part(_DELIVERY_ATTEMPT, letter.headers.get("x-exception-stacktrace")))
 
 
 def _spring_origin(letter: Letter) -> str | None:
@@ -200,10 +197,10 @@ def spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
 
 def _of_stream(letter: Letter) -> Finding:
     headers = letter.headers
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, "x-exception-message", "x-exception-stacktrace"),
-        attempts=whole(part(_DELIVERY_ATTEMPT, headers.get("x-exception-stacktrace"))),
+        attempts=attempts_of_binder(letter),
         origin=_stream_queue(letter) or _spring_origin(letter),
         error_message=headers.get("x-exception-message"),
         error_text=headers.get("x-exception-stacktrace"),
@@ -214,11 +211,11 @@ def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-message or x-exception-stacktrace with x-original-exchange and x-original-routingKey
     (Spring AMQP's RepublishMessageRecoverer)"""
     headers = letter.headers
-    if first(headers, "x-exception-message", "x-exception-stacktrace") is None:
+    if not any(headers.get(name) for name in ("x-exception-message", "x-exception-stacktrace")):
         return None
     if first(headers, "x-original-exchange", "x-original-routingKey") is None or _is_unconverted(letter):
         return None
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, "x-exception-message", "x-exception-stacktrace"),
         origin=_spring_origin(letter),
@@ -228,15 +225,15 @@ def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
 
 
 def spring_unread(letter: Letter, _: Facts) -> Finding | None:
-    """x-exception-* of Spring with a MessageConversionException: the listener was not called, since it could
-    not make of the message what it takes"""
+    """x-exception-* of Spring with a MessageConversionException or a frame of a function's conversion: the
+    listener was not called, since it could not make of the message what it takes"""
     if _of_spring(letter) is None or not _is_unconverted(letter):
         return None
     found = _of_stream(letter)
     return found._replace(error_text=(found.error_text or "").partition(_WHOLE_MESSAGE)[0] or None)
 
 
-def whole_trace(text: str | None) -> str | None:
+def _whole_trace(text: str | None) -> str | None:
     """A stack trace that says something; people cut it to its first frame, or to dots."""
     first_line = (text or "").lstrip().partition("\n")[0]
     return None if first_line.startswith(("at ", "...", "\u2026")) and ": " not in first_line else text
@@ -251,7 +248,7 @@ def _masstransit_origin(letter: Letter) -> str | None:
 def masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
     """MT-Reason is dead-letter: the endpoint has no consumer for this message type, and nothing failed
     (MassTransit's DeadLetterTransportFilter); on ActiveMQ the same headers are properties"""
-    if letter.headers.get("MT-Reason") != "dead-letter" or superseded(letter):
+    if letter.headers.get("MT-Reason") != "dead-letter" or is_superseded(letter):
         return None
     # What a fault left before is copied along: its exception and its attempts are not this death's.
     queue = part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue) or _masstransit_origin(letter)
@@ -264,34 +261,49 @@ def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
     headers = letter.headers
     if headers.get("MT-Reason") != "fault" and first(headers, *_MASSTRANSIT_FAULT) is None:
         return None
-    if superseded(letter):
+    if is_superseded(letter):
         return None
     # MT-Fault-RetryCount is there only above 0, and each redelivery went through all retries again.
     retried = (whole(headers.get("MT-Fault-RetryCount")) or 0) + 1
     rounds = (whole(headers.get("MT-Redelivery-Count")) or 0) + 1
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, "MT-Fault-Message", "MT-Fault-ExceptionType", "MT-Reason"),
         attempts=retried * rounds,
         origin=_masstransit_origin(letter),
         error_class=headers.get("MT-Fault-ExceptionType"),
         error_message=headers.get("MT-Fault-Message"),
-        error_text=whole_trace(headers.get("MT-Fault-StackTrace")),
+        error_text=_whole_trace(headers.get("MT-Fault-StackTrace")),
     )
+
+
+def masstransit_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """the MT-Fault-Message says that the message could not be deserialized: no consumer was called"""
+    is_unread = _NO_ENVELOPE.search(letter.headers.get("MT-Fault-Message") or "")
+    return masstransit_fault(letter, facts) if is_unread else None
+
+
+def nservicebus_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """a MessageDeserializationException of NServiceBus, or its text: no handler was called"""
+    headers = letter.headers
+    of_class = headers.get("NServiceBus.ExceptionInfo.ExceptionType") or ""
+    text = headers.get("NServiceBus.ExceptionInfo.Message") or ""
+    is_unread = of_class.endswith(".MessageDeserializationException") or _NO_LOGICAL_MESSAGE.search(text)
+    return nservicebus(letter, facts) if is_unread else None
 
 
 def nservicebus(letter: Letter, _: Facts) -> Finding | None:
     """NServiceBus.FailedQ or NServiceBus.ExceptionInfo.* (FaultsHeaderKeys)"""
     headers = letter.headers
-    if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or superseded(letter):
+    if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or is_superseded(letter):
         return None
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, *_NSERVICEBUS, "NServiceBus.FailedQ"),
         origin=(headers.get("NServiceBus.FailedQ") or "").partition("@")[0],
         error_class=headers.get("NServiceBus.ExceptionInfo.ExceptionType"),
         error_message=headers.get("NServiceBus.ExceptionInfo.Message"),
-        error_text=whole_trace(headers.get("NServiceBus.ExceptionInfo.StackTrace")),
+        error_text=_whole_trace(headers.get("NServiceBus.ExceptionInfo.StackTrace")),
     )
 
 
@@ -309,7 +321,7 @@ def easynetq(letter: Letter, _: Facts) -> Finding | None:
     key, exchange = body_field(letter, "RoutingKey"), body_field(letter, "Exchange")
     queue = body_field(letter, "Queue") or (key if exchange == "" else None)
     place = f"published to {exchange}/{key}: " if exchange and key and not queue else ""
-    found = parked(letter, f"{place}{error}", origin=queue, error_text=error)
+    found = parked_finding(letter, f"{place}{error}", origin=queue, error_text=error)
     return found._replace(origin_exchange=exchange, origin_routing_key=key)
 
 
@@ -318,7 +330,7 @@ def rebus(letter: Letter, _: Facts) -> Finding | None:
     headers = letter.headers
     if headers.get("rbs2-error-details") is None:
         return None
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, "rbs2-error-details"),
         attempts=plus(whole(headers.get("rbs2-delivery-count")), 1),
@@ -333,7 +345,7 @@ def wolverine(letter: Letter, _: Facts) -> Finding | None:
     if headers.get("exception-type") is None or headers.get("exception-message") is None:
         return None
     address = (headers.get("original-destination") or "").partition("?")[0]
-    return parked(
+    return parked_finding(
         letter,
         _shown(letter, "exception-message"),
         attempts=whole(headers.get("attempts")),
@@ -356,7 +368,7 @@ def watermill(letter: Letter, _: Facts) -> Finding | None:
     reason, topic = headers.get("reason_poisoned"), headers.get("topic_poisoned")
     if reason is None or first(headers, "topic_poisoned", "handler_poisoned") is None:
         return None
-    found = parked(
+    found = parked_finding(
         letter,
         _shown(letter, "reason_poisoned"),
         origin=topic,
@@ -384,14 +396,14 @@ def _last_stamp(letter: Letter, name: str, field: str) -> str | None:
 def symfony(letter: Letter, _: Facts) -> Finding | None:
     """a SentToFailureTransportStamp of Symfony Messenger, or an ErrorDetailsStamp in a queue called failed;
     each retry has the stamp of an error, too"""
-    is_failed = letter.dead_letter_queue == _SYMFONY_QUEUE and _stamps(letter, "ErrorDetailsStamp")
+    is_failed = _stamps(letter, "ErrorDetailsStamp") and letter.dead_letter_queue == _SYMFONY_QUEUE
     if not is_failed and not _stamps(letter, "SentToFailureTransportStamp"):
         return None
     message = _last_stamp(letter, "ErrorDetailsStamp", "exceptionMessage")
     # The last stamp is that of the parking, and counts from 0 again.
     counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
     retried = max((count for count in counts if isinstance(count, int)), default=None)
-    return parked(
+    return parked_finding(
         letter,
         f"Symfony's failure transport, {message or 'no message'}",
         attempts=plus(retried, 1),
@@ -419,9 +431,9 @@ def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
     """Its error queue is called `<queue>-error`, where no option says otherwise."""
     said_of = {name: whole_characters(text) for name, text in failure.items() if isinstance(text, str)}
     attempts = failure["num_attempts"]
-    return parked(
+    return parked_finding(
         letter,
-        said("retry_info: ", said_of.get("error", "no error")),
+        join_all("retry_info: ", said_of.get("error", "no error")),
         attempts=attempts if isinstance(attempts, int) else None,
         origin=part(_SNEAKERS_QUEUE, letter.dead_letter_queue),
         error_class=said_of.get("error_class"),
@@ -449,9 +461,9 @@ def brighter(letter: Letter, _: Facts) -> Finding | None:
     reason, topic = properties.get("rejectionReason"), properties.get("originalTopic")
     if reason is None or topic is None:
         return None
-    found = parked(
+    found = parked_finding(
         letter,
-        said("rejectionReason: ", reason),
+        join_all("rejectionReason: ", reason),
         attempts=plus(whole(properties.get("HandledCount")), 1),
         origin=topic,
         error_message=properties.get("rejectionMessage"),
@@ -478,7 +490,7 @@ def dramatiq(letter: Letter, _: Facts) -> Finding | None:
     trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
     if trace is None:
         return None
-    found = parked(
+    found = parked_finding(
         letter,
         f"traceback of the attempt before the last: {trace}",
         attempts=_dramatiq_attempts(letter),
@@ -493,62 +505,7 @@ def camel(letter: Letter, _: Facts) -> Finding | None:
     shown = _shown(letter, "CamelExceptionCaught", "CamelFailureEndpoint", "CamelFailureRouteId")
     if shown is None:
         return None
-    return parked(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
-
-
-def _of_parts(failure: Failure, parts: Sequence[str]) -> str | None:
-    return next((value for part in parts if (value := failure.errors.get(part, ("", ""))[1])), None)
-
-
-def _error_text(failure: Failure) -> str | None:
-    """The text that class and message are read from. A reason beside a message is the exception's class, or
-    another word for it."""
-    trace, whole_text = _of_parts(failure, STACKS), _of_parts(failure, ("",))
-    reason, message = _of_parts(failure, ("reason",)), _of_parts(failure, ("message",))
-    if trace or whole_text or not reason or not message:
-        return trace or whole_text
-    return f"{reason}: {message}"
-
-
-def _origin_by_hand(letter: Letter, places: Mapping[str, str]) -> str | None:
-    queue = places.get("queue") or places.get("address") or first(letter.headers, "x-error-queue")
-    return queue or (letter.origin if letter.broker_kind in ("activemq", "artemis") else None)
-
-
-def _hand_written(letter: Letter, failure: Failure) -> Finding:
-    name, value = next(iter(failure.errors.values()))
-    topic = failure.origins.get("topic") or failure.origins.get("channel")
-    counted = plus(retries(letter), 1)
-    found = parked(
-        letter,
-        said(name, ": ", value),
-        attempts=whole(failure.attempts) if counted is None else counted,
-        origin=_origin_by_hand(letter, failure.origins) or topic,
-        error_class=_of_parts(failure, CLASSES),
-        error_message=_of_parts(failure, MESSAGES) or _of_parts(failure, ("",)),
-        error_text=_error_text(failure),
-    )
-    return found._replace(origin_kind="topic") if topic and found.origin == topic else found
-
-
-def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
-    """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, dlq-reason; of names
-    that a business may use, too (errorMessage), two, or an exception's class or stack, which prove it"""
-    failure = written_by_hand(letter)
-    if failure is None or not failure.errors:
-        return None
-    return _hand_written(letter, failure)._replace(also_possible=() if failure.is_proven else None)
-
-
-def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
-    """a count of retries above 0 beside where it came from (x-original-queue, …), and no death since: the
-    application gave up and parked it"""
-    failure = written_by_hand(letter)
-    count = whole(failure.attempts) if failure and not failure.errors else None
-    if failure is None or not count or count < 0 or letter.deaths:
-        return None
-    evidence = f"x-retry-count: {count}" if "x-retry-count" in letter.headers else f"retries: {count}"
-    return parked(letter, evidence, attempts=count + 1, origin=failure.origins.get("queue"))
+    return parked_finding(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
 
 
 def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -573,7 +530,7 @@ def celery_reject(letter: Letter, _: Facts) -> Finding | None:
     attempts = plus(whole(headers.get("retries")), 1)
     return _rejected(
         letter,
-        said("Celery task ", headers["task"], ", ", death_text(letter)),
+        join_all("Celery task ", headers["task"], ", ", death_text(letter)),
         attempts=attempts if attempts is not None else _last_count(letter),
     )
 
@@ -593,7 +550,7 @@ def laravel_reject(letter: Letter, _: Facts) -> Finding | None:
     attempts = _laravel_attempts(letter)
     if attempts is None or not _is_rejected(letter):
         return None
-    return _rejected(letter, said("Laravel job, ", death_text(letter)), attempts=attempts)
+    return _rejected(letter, join_all("Laravel job, ", death_text(letter)), attempts=attempts)
 
 
 def brighter_reject(letter: Letter, _: Facts) -> Finding | None:
@@ -607,18 +564,7 @@ def brighter_reject(letter: Letter, _: Facts) -> Finding | None:
         or not _is_rejected(letter)
     ):
         return None
-    return _rejected(letter, said("Brighter message, ", death_text(letter)), attempts=handled + 1)
-
-
-def whose(letter: Letter) -> str | None:
-    """Whose failure it is, where no exception says it: a consumer group of RocketMQ's, a task of Celery's, an
-    actor of Dramatiq's. Others of the same queue are not mended with it."""
-    headers = letter.headers
-    if letter.dead_letter_queue.startswith("%DLQ%"):
-        return letter.dead_letter_queue.removeprefix("%DLQ%")
-    if headers.get("task") is not None and headers.get("id") is not None:
-        return headers["task"]
-    return body_field(letter, "actor_name") if _is_dramatiq(letter) else None
+    return _rejected(letter, join_all("Brighter message, ", death_text(letter)), attempts=handled + 1)
 
 
 def _is_shine(letter: Letter) -> bool:
@@ -630,10 +576,10 @@ def shine_mq(letter: Letter, _: Facts) -> Finding | None:
     (DistributedTransAspect)"""
     if not _is_shine(letter) or not _is_rejected(letter):
         return None
-    return _rejected(letter, said("shine-mq EventMessage, ", death_text(letter)))
+    return _rejected(letter, join_all("shine-mq EventMessage, ", death_text(letter)))
 
 
-def coordinated(letter: Letter) -> tuple[str | None, str | None] | None:
+def find_coordinator(letter: Letter) -> tuple[str | None, str | None] | None:
     """Of a shine-mq message: its producer's coordinator, and the work (checkBackId) that it told of."""
     if not _is_shine(letter):
         return None
@@ -646,7 +592,9 @@ RULES: tuple[Rule, ...] = (
     Rule(spring_amqp, "application_error", "framework"),
     Rule(spring_unread, "unreadable", "deserialization"),
     Rule(masstransit_skipped, "unroutable", "framework"),
+    Rule(masstransit_unread, "unreadable", "deserialization"),
     Rule(masstransit_fault, "application_error", "framework"),
+    Rule(nservicebus_unread, "unreadable", "deserialization"),
     Rule(nservicebus, "application_error", "framework"),
     Rule(easynetq, "application_error", "framework"),
     Rule(rebus, "application_error", "framework"),
@@ -659,11 +607,6 @@ RULES: tuple[Rule, ...] = (
     Rule(brighter, "application_error", "framework"),
     Rule(dramatiq, "application_error", "framework"),
     Rule(camel, "application_error", "framework"),
-)
-
-BY_HAND: tuple[Rule, ...] = (
-    Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
-    Rule(hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
 )
 
 REJECTS: tuple[Rule, ...] = (

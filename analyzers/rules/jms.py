@@ -6,7 +6,7 @@ redelivery handling); SmallRye's names are those of its JMS connector's dead-let
 
 import re
 
-from dlq.analyzers.rules.frameworks import parked
+from dlq.analyzers.rules.frameworks import parked_finding
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, part, whole
 
 _OF_MATS = re.compile(r"^DLQ\.(.+)$")
@@ -25,7 +25,7 @@ def _mats(letter: Letter) -> Finding | None:
         ),
         None,
     )
-    return parked(
+    return parked_finding(
         letter,
         evidence,
         attempts=whole(count),
@@ -57,13 +57,13 @@ def smallrye_jms(letter: Letter, _: Facts) -> Finding | None:
     told = next((f"{name}: {headers[name]}" for name in names if headers.get(name)), None)
     if told is None or first(headers, *names[:2]) is None:
         return None
-    return parked(
+    return parked_finding(
         letter,
         told,
         origin=letter.origin,
         error_class=first(headers, "dead_letter_cause_class_name", "dead_letter_exception_class_name"),
         error_message=first(headers, "dead_letter_cause", "dead_letter_reason"),
-    )
+    )._replace(outer_error=headers.get("dead_letter_exception_class_name"))
 
 
 RULES: tuple[Rule, ...] = (

@@ -11,8 +11,10 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from dlq.analyzers.rules.frameworks import hand_written_error
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, first, plus, said, whole
+from dlq.analyzers.rules.by_hand import hand_written_error, hand_written_unread
+from dlq.analyzers.rules.frameworks import READS_FOR_FUNCTION, attempts_of_binder
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, first, join_all, plus, whole
+from dlq.core.causes import MOVED
 from dlq.core.kafka_headers import (
     BRIGHTER,
     BY_HAND,
@@ -26,6 +28,7 @@ from dlq.core.kafka_headers import (
     SPRING_CLOUD_STREAM,
     SPRING_RETRY,
     STREAMS,
+    TRACE_OF_BINDER,
     WOLVERINE,
     WOLVERINE_RETRY,
     Origin,
@@ -41,6 +44,7 @@ them: what serializes throws it, too."""
 _UNCONVERTED = (
     "ConversionException: Failed to convert from JSON",
     "MessageConversionException: Cannot convert from [",
+    READS_FOR_FUNCTION,
 )
 """In a trace of Spring's: the listener was not called, since the record was nothing that it takes."""
 _WHOLE_MESSAGE = " for GenericMessage ["
@@ -84,7 +88,7 @@ def _smallrye(origin: OriginHeaders, prefix: str) -> _Framework:
 _SPRING = _spring(SPRING, "kafka_dlt-")
 _SPRING_RETRY = _spring(SPRING_RETRY, "kafka_")
 _SPRING_CLOUD_STREAM = _Framework(
-    SPRING_CLOUD_STREAM, ("x-exception-fqcn",), ("x-exception-message",), ("x-exception-stacktrace",)
+    SPRING_CLOUD_STREAM, ("x-exception-fqcn",), ("x-exception-message",), (TRACE_OF_BINDER,)
 )
 _CONNECT = _Framework(
     CONNECT,
@@ -126,7 +130,12 @@ def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Find
     if was is None:
         return Finding(told, attempts=attempts)
     partition, offset = whole(was.partition), whole(was.offset, 64)
-    parts = (was.topic, said("partition ", partition), said("offset ", offset), said("group ", was.group))
+    parts = (
+        was.topic,
+        join_all("partition ", partition),
+        join_all("offset ", offset),
+        join_all("group ", was.group),
+    )
     place = ", ".join(part for part in parts if part is not None)
     evidence = f"{place}: {told}" if told else place
     return Finding(evidence, attempts=attempts, origin=was.topic, origin_kind="topic")
@@ -143,7 +152,14 @@ def _failed(letter: Letter, framework: _Framework, attempts: int | None = None) 
         error_class=_filled(headers, framework.classes),
         error_message=_filled(headers, framework.messages),
         error_text=_filled(headers, framework.traces),
+        outer_error=_outer_class(headers, framework.classes),
     )
+
+
+def _outer_class(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
+    """What wraps the root cause, where that has a header of its own."""
+    is_told = len(names) > 1 and "cause" in names[0] and bool(headers.get(names[0]))
+    return headers.get(names[1]) if is_told else None
 
 
 def _filled(headers: Mapping[str, str], names: tuple[str, ...]) -> str | None:
@@ -284,19 +300,22 @@ def smallrye_retry(letter: Letter, _: Facts) -> Finding | None:
 
 
 def spring_binder_unread(letter: Letter, _: Facts) -> Finding | None:
-    """x-original-topic with x-exception-fqcn of a DeserializationException"""
-    return _unread(letter, _SPRING_CLOUD_STREAM) if _is_of_binder(letter) else None
+    """x-original-topic with x-exception-fqcn of a DeserializationException, or a conversion in the trace"""
+    return (
+        _unread(letter, _SPRING_CLOUD_STREAM, attempts_of_binder(letter)) if _is_of_binder(letter) else None
+    )
 
 
 def spring_binder(letter: Letter, _: Facts) -> Finding | None:
     """x-original-topic with x-exception-fqcn or x-exception-stacktrace (Spring Cloud Stream's
-    KafkaMessageChannelBinder)"""
-    return _failed(letter, _SPRING_CLOUD_STREAM) if _is_of_binder(letter) else None
+    KafkaMessageChannelBinder); how often it had tried deliveryAttempt in the trace says"""
+    is_told = _is_of_binder(letter)
+    return _failed(letter, _SPRING_CLOUD_STREAM, attempts_of_binder(letter)) if is_told else None
 
 
 def _is_of_binder(letter: Letter) -> bool:
     headers = letter.headers
-    failed = first(headers, "x-exception-fqcn", "x-exception-stacktrace")
+    failed = first(headers, "x-exception-fqcn", TRACE_OF_BINDER)
     return None not in (headers.get("x-original-topic"), failed)
 
 
@@ -345,6 +364,27 @@ def karafka(letter: Letter, _: Facts) -> Finding | None:
     return None if (attempts or 0) <= 1 else _died(letter, f"{attempts} attempts", attempts)
 
 
+def clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
+    """x-dlq-reason lamport-clock-duplicate: the client library had seen a later clock, and did not call the
+    handler (kafka-client's deduplication)"""
+    headers = letter.headers
+    if headers.get("x-dlq-reason") != "lamport-clock-duplicate":
+        return None
+    clocks = (headers.get(f"x-dlq-duplicate-{which}-clock") for which in ("incoming", "last-processed"))
+    return _died(
+        letter, join_all("lamport-clock-duplicate: ", " after ".join(clock or "?" for clock in clocks))
+    )
+
+
+def parked_unread(letter: Letter, facts: Facts) -> Finding | None:
+    """the same as parked-by-hand, and the reason is a word for a body that was not read: deserialization"""
+    found = hand_written_unread(letter, facts)
+    if found is None or origin(letter) is None:
+        return None
+    place = _died(letter, found.evidence)
+    return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
+
+
 def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     """an error in an application's own headers: dlq.error*, or beside original-topic and the like x-error*,
     error-message, dead-letter-reason, …"""
@@ -387,6 +427,8 @@ FIRST: tuple[Rule, ...] = (
     Rule(brighter_error, "application_error", "framework"),
     Rule(wolverine_topic, "application_error", "framework"),
     Rule(karafka, "redelivery_exhausted", "framework"),
+    Rule(clock_duplicate, "suppressed_duplicate", "audit"),
+    Rule(parked_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
     Rule(parked_by_hand, "application_error", "framework"),
 )
 

@@ -17,10 +17,10 @@ from dlq.core.record import Record
 
 LONGEST_EVIDENCE = 500
 """Characters of the text that a verdict quotes."""
-LONGEST_BODY = 16 << 20
+_LONGEST_BODY = 16 << 20
 """Bytes up to which a body is read for what a framework wrote into it."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _NUMBERED_ID = re.compile(r"^(.+-\d+-\d+-\d+:\d+:-?\d+:-?\d+):(\d+)\Z", re.ASCII)
 """`ID:<host>-<port>-<time>-<n>:<connection>:<session>:<producer>:<seq>` (OpenWire's MessageId)."""
 _WHOLE = re.compile(r"\s{0,9}[+-]?[0-9]{1,19}\s{0,9}")
@@ -31,19 +31,19 @@ class Letter(Record):
 
     fetch_body: Callable[[], bytes] | None = None
 
-    def once(self, ask: "Callable[[Letter], T]") -> T:
+    def once(self, ask: "Callable[[Letter], _T]") -> _T:
         """What `ask` says of this letter; it is asked once."""
         known: dict[Any, Any] = self.__dict__
         if ask not in known:
             known[ask] = ask(self)
-        answer: T = known[ask]
+        answer: _T = known[ask]
         return answer
 
 
-def derived(ask: Callable[[Letter], T]) -> Callable[[Letter], T]:
+def derived(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
     """A question to a letter that several rules have."""
 
-    def answer(letter: Letter) -> T:
+    def answer(letter: Letter) -> _T:
         return letter.once(ask)
 
     answer.__doc__ = ask.__doc__
@@ -60,12 +60,20 @@ class Facts:
     """Source -> the alternate exchanges that its queue is bound to."""
     dead_letter_exchanges: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Source -> queue -> where it dead-letters to."""
+    dead_letter_keys: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Source -> queue -> the key with which it does."""
+    routes: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
+    """Source -> exchange -> pattern of keys -> the queues that it routes to."""
     diverts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Source -> the names of its broker's diverts (Artemis)."""
     places_of_the_dead: Mapping[str, Mapping[str, tuple[str | None, str | None]]] = field(
         default_factory=dict
     )
     """Source -> address -> where Artemis' settings send what dies there, and what expires there."""
+    most_attempts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source -> address -> Artemis' max-delivery-attempts, where they are configured."""
+    killed_none: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Source -> queue of Artemis' -> since when it has sent nothing to where the dead go, in microseconds."""
 
 
 class Finding(NamedTuple):
@@ -86,6 +94,8 @@ class Finding(NamedTuple):
     error_class: str | None = None
     error_message: str | None = None
     error_text: str | None = None
+    outer_error: str | None = None
+    """What wraps the exception, where a name of its own says so."""
     consumer_id: str | None = None
     connection_id: str | None = None
     transaction_state: str | None = None
@@ -128,7 +138,7 @@ class Rule(NamedTuple):
 def body_text(letter: Letter) -> str:
     """The body as text, whatever is in it."""
     body = letter.body or (letter.fetch_body() if letter.fetch_body else b"")
-    return body[:LONGEST_BODY].decode(errors="replace")
+    return body[:_LONGEST_BODY].decode(errors="replace")
 
 
 @derived
@@ -174,7 +184,7 @@ def whole(text: str | None, bits: int = 32) -> int | None:
     """A text as a whole number of so many bits; None where it is none."""
     if text is None or not _WHOLE.fullmatch(text):
         return None
-    return fitting(int(text), bits)
+    return if_fits(int(text), bits)
 
 
 def part(pattern: re.Pattern[str], text: str | None, group: int = 1) -> str | None:
@@ -183,7 +193,7 @@ def part(pattern: re.Pattern[str], text: str | None, group: int = 1) -> str | No
     return (found[group] or None) if found else None
 
 
-def fitting(number: int | None, bits: int = 32) -> int | None:
+def if_fits(number: int | None, bits: int = 32) -> int | None:
     """A number that the archive has room for; None for any other."""
     return number if number is not None and -(1 << bits - 1) <= number < 1 << bits - 1 else None
 
@@ -193,7 +203,7 @@ def plus(number: int | None, more: int) -> int | None:
     return None if number is None else number + more
 
 
-def said(*parts: object) -> str | None:
+def join_all(*parts: object) -> str | None:
     """The parts in one text; None where one of them is missing."""
     return None if None in parts else "".join(map(str, parts))
 

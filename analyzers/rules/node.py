@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dlq.analyzers.rules.frameworks import parked
+from dlq.analyzers.rules.frameworks import parked_finding
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, plus, whole, whole_characters
 
 
@@ -40,7 +40,7 @@ def rascal(letter: Letter, _: Facts) -> Finding | None:
     republished = _dict(recovery.get(queue or "")).get("republished")
     message, code = _text(error.get("message")), _text(error.get("code"))
     parts = (f"rascal: {message or 'no message'}", f"code {code}" if code else None)
-    found = parked(
+    found = parked_finding(
         letter,
         ", ".join(text for text in parts if text),
         attempts=plus(republished, 1) if type(republished) is int else None,
@@ -61,7 +61,7 @@ def moleculer(letter: Letter, _: Facts) -> Finding | None:
         return None
     is_queue = letter.broker_kind == "rabbitmq"
     message = headers.get("x-error-message")
-    found = parked(
+    found = parked_finding(
         letter,
         f"x-error-message: {message}" if message else f"x-original-channel: {channel}",
         attempts=plus(whole(headers.get("x-redelivered-count")), 1),

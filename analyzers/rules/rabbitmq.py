@@ -7,8 +7,9 @@ tells why.
 from collections.abc import Mapping
 
 from dlq.analyzers.rules.deaths import death_text, history
-from dlq.analyzers.rules.frameworks import counted_deaths, retries, superseded
+from dlq.analyzers.rules.frameworks import counted_deaths, is_superseded
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, plus
+from dlq.core.failure_headers import attempts_of_retries
 from dlq.core.record import Death
 
 _NOTHING: Mapping[str, str] = {}
@@ -86,9 +87,9 @@ def reject(letter: Letter, _: Facts) -> Finding | None:
     last = history(letter).last
     if last is None or last.reason != "rejected":
         return None
-    counts = [n for n in (last.count, plus(retries(letter), 1)) if n is not None]
+    counts = [n for n in (last.count, attempts_of_retries(letter.headers)) if n is not None]
     attempts = max(counts, default=counted_deaths(letter))
-    return Finding(death_text(letter), superseded(letter), attempts, last.queue)
+    return Finding(death_text(letter), is_superseded(letter), attempts, last.queue)
 
 
 def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
@@ -102,7 +103,7 @@ def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
         return None
     queue = (limited.queue if limited else None) or last.queue
     limit = facts.delivery_limits.get(letter.source, {}).get(queue or "")
-    return Finding(death_text(letter), superseded(letter), plus(limit, 1), queue)
+    return Finding(death_text(letter), is_superseded(letter), plus(limit, 1), queue)
 
 
 def ttl(letter: Letter, _: Facts) -> Finding | None:

@@ -19,7 +19,7 @@ from dlq.analyzers.rules.letter import (
     body_text,
     derived,
     first,
-    said,
+    join_all,
     whole,
 )
 from dlq.core.clock import iso
@@ -27,7 +27,7 @@ from dlq.core.provenance import REPLAY_ID
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY, origin_of
 
 DEFAULT_RESERVED_HOURS = 72
-DEFAULT_RETRIES = 16
+_DEFAULT_RETRIES = 16
 """Of a group and of a push consumer. A dead letter counts one more."""
 _HOUR = 3_600_000_000
 _COMMITTED = 8
@@ -58,7 +58,7 @@ class Stored(NamedTuple):
     """Of an op record: the offsets of the half messages that have ended."""
 
 
-def stored(letter: Letter) -> Stored | None:
+def read_stored(letter: Letter) -> Stored | None:
     """None for letters of other brokers."""
     if letter.broker_kind != "rocketmq":
         return None
@@ -119,7 +119,7 @@ def pop(letter: Letter, _: Facts) -> Finding | None:
     is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(RETRY)
     if not _is_dead(letter) or not is_pop:
         return None
-    return _died(letter, said("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
+    return _died(letter, join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
 
 
 def client_fallback(letter: Letter, _: Facts) -> Finding | None:
@@ -141,8 +141,8 @@ def send_back(letter: Letter, _: Facts) -> Finding | None:
     count = _reconsumed(letter)
     if not _is_dead(letter) or (traced is None and (count or 0) <= 0):
         return None
-    found = _died(letter, said("reconsumeTimes ", count))
-    return found._replace(also_possible=() if count == DEFAULT_RETRIES + 1 else None)
+    found = _died(letter, join_all("reconsumeTimes ", count))
+    return found._replace(also_possible=() if count == _DEFAULT_RETRIES + 1 else None)
 
 
 def check_skipped(letter: Letter, _: Facts) -> Finding | None:
@@ -160,7 +160,7 @@ def check_max(letter: Letter, _: Facts) -> Finding | None:
     if letter.dead_letter_queue != DISCARDED:
         return None
     checks = whole(letter.properties.get("TRANSACTION_CHECK_TIMES"))
-    return _found(letter, said("TRANSACTION_CHECK_TIMES ", checks))
+    return _found(letter, join_all("TRANSACTION_CHECK_TIMES ", checks))
 
 
 def half(letter: Letter, _: Facts) -> Finding | None:

@@ -7,10 +7,11 @@ runtime and in another language.
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-LONGEST_LINE = 1_000
+_LONGEST_LINE = 1_000
 _MOST_PARTS = 50
 _VERBOSE = re.VERBOSE | re.ASCII
 
@@ -73,7 +74,7 @@ _DIRECT_CAUSE = "\n\nThe above exception was the direct cause of the following e
 _ANOTHER = "\n\nDuring handling of the above exception, another exception occurred:\n\n"
 
 
-def tidied(text: str) -> str:
+def tidy(text: str) -> str:
     """A trace whose line breaks are some, without what failed beside it (Java's Suppressed), and of a group
     of exceptions (Python's) the last one."""
     if "\n" not in text and _ESCAPED.search(text):
@@ -86,14 +87,20 @@ def tidied(text: str) -> str:
     return text
 
 
+_WRAPPERS_FOLLOW = ("\nWrapped by: ", "\n\nNext ")  # Logback's %rEx, PHP
+_CAUSES_FOLLOW = ("Caused by: ", "[cause]: ", "\ncaused by: ")  # Java, Node, its loggers
+CHAINS = (_DIRECT_CAUSE.strip(), *_WRAPPERS_FOLLOW, *_CAUSES_FOLLOW)
+"""What stands between the exceptions of a chain."""
+
+
 def parts(text: str) -> list[str]:
     """A tidied trace's exceptions with their frames, the root cause first, what wraps it after it."""
     if TRACEBACK in text:
         return text.rpartition(_ANOTHER)[2].split(_DIRECT_CAUSE, _MOST_PARTS)
-    for mark in ("\nWrapped by: ", "\n\nNext "):  # Logback's %rEx, PHP
+    for mark in _WRAPPERS_FOLLOW:
         if mark in text:
             return text.split(mark, _MOST_PARTS)
-    for mark in ("Caused by: ", "[cause]: "):  # Java, Node
+    for mark in _CAUSES_FOLLOW:
         if mark in text:
             return text.rsplit(mark, _MOST_PARTS)[::-1]
     return [text]
@@ -162,16 +169,21 @@ _NODE_ADDRESS = re.compile(rf"\A (?P<name>) (?P<where> (?: {_NODE_PATH} ) [^\s()
 
 def _at(lines: Sequence[str]) -> Iterator[Frame]:
     """Java and its kin, .NET, Node."""
-    for line in lines:
-        found = _AT.match(line[:LONGEST_LINE])
-        if not found:
-            continue
-        call = found["call"].rstrip()
-        may_be_node = " (" in call or call[-1:].isdigit()
-        if may_be_node and (node := _NODE_ADDRESS.match(call) or _NODE_CALL.match(call)):
-            yield _node(node["name"], node["where"])
-        elif named := _CALL.match(call):
-            yield _named(named["name"])
+    return (found for line in lines if (found := _frame_at(line[:_LONGEST_LINE])))
+
+
+@lru_cache(4096)
+def _frame_at(line: str) -> Frame | None:
+    """Traces differ in their first lines, and share most of the others."""
+    found = _AT.match(line)
+    if not found:
+        return None
+    call = found["call"].rstrip()
+    may_be_node = " (" in call or call[-1:].isdigit()
+    if may_be_node and (node := _NODE_ADDRESS.match(call) or _NODE_CALL.match(call)):
+        return _node(node["name"], node["where"])
+    named = _CALL.match(call)
+    return _named(named["name"]) if named else None
 
 
 _NODE_LIBRARIES = re.compile(
@@ -298,7 +310,7 @@ _COMPREHENSIONS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>")
 
 def _python(lines: Sequence[str]) -> Iterator[Frame]:
     for line in reversed(lines):
-        found = _PYTHON.match(line[:LONGEST_LINE])
+        found = _PYTHON.match(line[:_LONGEST_LINE])
         if found and (file := _file(found["path"])):
             is_library = _PYTHON_LIBRARIES.search(found["path"]) or found["function"] in _COMPREHENSIONS
             yield Frame(f"{file} {found['function']}".rstrip(":"), not is_library)
@@ -317,7 +329,7 @@ _RUBY_LIBRARIES = re.compile(r"/gems/ | /lib/ruby/ | \A <", re.VERBOSE)
 
 def _ruby(lines: Sequence[str]) -> Iterator[Frame]:
     for line in lines:
-        if found := _RUBY.match(line[:LONGEST_LINE]):
+        if found := _RUBY.match(line[:_LONGEST_LINE]):
             name = f"{_file(found['path'])} {found['function']}"
             yield Frame(name, not _RUBY_LIBRARIES.search(found["path"]))
 
@@ -339,10 +351,10 @@ _GO_CLUTTER = re.compile(
 def _go(lines: Sequence[str]) -> Iterator[Frame]:
     """A line names the function, the one below it where it is."""
     for line, below in pairwise(lines):
-        found = _GO.match(below[:LONGEST_LINE])
+        found = _GO.match(below[:_LONGEST_LINE])
         if found and line and not line[0].isspace():
             is_library = _GO_LIBRARIES.search(found["path"]) or line.startswith(("panic(", "runtime"))
-            yield Frame(_GO_CLUTTER.sub("", line[:LONGEST_LINE]), not is_library)
+            yield Frame(_GO_CLUTTER.sub("", line[:_LONGEST_LINE]), not is_library)
 
 
 _PHP = re.compile(r"\A \# \d++ [ ] (?P<path> [^\s(]++ ) \( \d++ \):[ ] (?P<called> [^\s(]++ )", re.VERBOSE)
@@ -354,8 +366,10 @@ _PHP_NAMES = re.compile(r"-> | :: | \\", re.VERBOSE)
 
 def _php(lines: Sequence[str]) -> Iterator[Frame]:
     """A line names where something was called; in which function that is, the next line tells."""
-    calls = [(found["path"], found["called"]) for line in lines if (found := _PHP.match(line[:LONGEST_LINE]))]
-    if thrown := next(filter(None, (_PHP_THROWN.match(line[:LONGEST_LINE]) for line in lines[:20])), None):
+    calls = [
+        (found["path"], found["called"]) for line in lines if (found := _PHP.match(line[:_LONGEST_LINE]))
+    ]
+    if thrown := next(filter(None, (_PHP_THROWN.match(line[:_LONGEST_LINE]) for line in lines[:20])), None):
         calls.insert(0, (thrown["path"], ""))
     for (path, _), (_, function) in pairwise([*calls, ("", "")]):
         name = f"{_file(path)} {_PHP_NAMES.split(function)[-1]}"

@@ -1,24 +1,18 @@
-"""Consumers' logs, read by Spark piece by piece; `groups.client_log` says what a line holds."""
+"""Consumers' logs: Spark reads them piece by piece and brings lines and letters of one message together,
+`groups.client_log` says what a line holds."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from dlq.analyzers.groups.client_log import (
-    ACKED,
-    BEFORE_USER_TEXT,
-    CONSUMER_ID,
-    CUT_SHORT,
-    DESTINATION,
-    DISPATCH,
-    FAILED,
-    MESSAGE_ID,
-    OUT_TIMES,
-    RECONNECTED,
-    STATES,
-)
+import pyarrow as pa
+
+from dlq.analyzers.groups import client_log
+from dlq.analyzers.groups.client_log import ACKED, CUT_SHORT, FAILED, RECONNECTED, STATES, Line
+from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.spark.files import literal, read_files, save, spark_url
-from dlq.archive.analyses import CLIENT_LOG, written
+from dlq.analyzers.spark.rows import Row, by_group, judged_of
+from dlq.archive.analyses import CLIENT_LOG, list_written
 from dlq.archive.store import Store
 from dlq.core.errors import UsageError
 
@@ -27,91 +21,52 @@ if TYPE_CHECKING:
 
 _UNREADABLE = re.compile(r"error while reading file (?:file://)?(\S+?)\.?(?:\s|$)")
 """Spark's FAILED_READ_FILE."""
+_LINES = pa.schema([(name, pa.int64() if name == "at_ms" else pa.string()) for name in Line._fields])
+_TOLD_BY = ("record_id", "message_id", "consumer_id", "cause")
+"""Columns of the letters that `client_log.join` looks at."""
+_judged = judged_of(_TOLD_BY)
 
 
 def lines(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
-    """One row a poison ack: log_message_id, log_consumer_id, log_destination, log_time (last dispatch), and
-    the addresses of the failed transport and of the reconnect before it in its file, where it has them."""
+    """The poison acks of the logs, each with the fields of `Line`. Only the few lines that tell something are
+    sorted; the logs themselves are read in parallel, piece by piece."""
     from pyspark.sql import functions as F
 
-    found = _relevant(spark, paths)
-    dispatch = F.regexp_extract("value", DISPATCH, 1)
-    known = F.regexp_extract(dispatch, BEFORE_USER_TEXT, 1)
-    out_times = [
-        F.regexp_extract(text, pattern, 1) for text, pattern in zip((known, dispatch), OUT_TIMES, strict=True)
-    ]
-    fields = found.filter("is_ack").select(
-        F.regexp_extract(known, MESSAGE_ID, 1).alias("log_message_id"),
-        F.regexp_extract(known, CONSUMER_ID, 1).alias("log_consumer_id"),
-        F.regexp_extract(known, DESTINATION, 1).alias("log_destination"),
-        F.coalesce(*[time.try_cast("bigint") for time in out_times]).alias("out_ms"),
-        "failed",
-        "reconnected",
+    text, tells = spark.read.text([literal(spark_url(path)) for path in paths]), F.col("value").rlike
+    place = F.struct("_metadata.file_block_start", F.monotonically_increasing_id())
+    told = text.select(F.col("_metadata.file_path").alias("file"), "value", place.alias("place")).filter(
+        tells(ACKED) | tells(FAILED) | tells(RECONNECTED)
     )
-    grouped = fields.filter(F.col("log_message_id") != "").groupBy("log_message_id", "log_consumer_id")
-    return grouped.agg(
-        F.first("log_destination").alias("log_destination"),
-        F.timestamp_millis(F.max("out_ms")).alias("log_time"),
-        F.max_by("failed", "out_ms").alias("log_failed"),
-        F.max_by("reconnected", "out_ms").alias("log_reconnected"),
-    )
+    return by_group(told, ("file",), ("place",), _lines_of, _LINES)
 
 
-def _relevant(spark: "SparkSession", paths: Sequence[str]) -> "DataFrame":
-    """The lines that tell something (value, is_ack), each with what its file said last before it (failed,
-    reconnected). Only these few are sorted; the logs themselves are read in parallel, piece by piece."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    text = spark.read.text([literal(spark_url(path)) for path in paths])
-    is_ack = F.col("value").contains("MessageDispatch") & F.col("value").rlike(ACKED)
-    told = text.select(
-        "value",
-        is_ack.alias("is_ack"),
-        *(
-            F.when(~is_ack, F.nullif(F.regexp_extract("value", pattern, 1), F.lit(""))).alias(name)
-            for name, pattern in {"failed_here": FAILED, "reconnected_here": RECONNECTED}.items()
-        ),
-        F.col("_metadata.file_path").alias("file"),
-        F.struct("_metadata.file_block_start", F.monotonically_increasing_id()).alias("place"),
-    ).filter(F.col("is_ack") | F.col("failed_here").isNotNull() | F.col("reconnected_here").isNotNull())
-    before = Window.partitionBy("file").orderBy("place")
-    return told.withColumns(
-        {
-            "failed": F.last("failed_here", ignorenulls=True).over(before),
-            "reconnected": F.last("reconnected_here", ignorenulls=True).over(before),
-        }
-    )
+def _lines_of(_file: Row, group: Iterator[Row]) -> Iterator[Row]:
+    return client_log.read(row[1] for row in group)
 
 
 def join(judged: "DataFrame", found: "DataFrame") -> "DataFrame":
-    """Letters and lines side by side: state, record_id, message_id, consumer_id, destination, time (the
-    broker's, of the last dispatch), failed_transport, reconnected_to."""
+    """Letters and lines side by side: CLIENT_LOG."""
     from pyspark.sql import functions as F
 
     suppressed = judged.filter(F.col("cause") == "suppressed_duplicate")
-    letters = suppressed.select("record_id", "message_id", "consumer_id")
-    same = (F.col("message_id") == F.col("log_message_id")) & (
-        F.col("consumer_id").isNull() | (F.col("consumer_id") == F.col("log_consumer_id"))
-    )
-    state = (
-        F.when(F.col("log_message_id").isNull(), "letters_without_line")
-        .when(F.col("record_id").isNull(), "lines_without_letter")
-        .otherwise("explained")
-    )
-    return letters.join(found, same, "full_outer").select(
-        state.alias("state"),
-        "record_id",
-        F.coalesce("message_id", "log_message_id").alias("message_id"),
-        F.coalesce("consumer_id", "log_consumer_id").alias("consumer_id"),
-        F.col("log_destination").alias("destination"),
-        F.col("log_time").alias("time"),
-        F.col("log_failed").alias("failed_transport"),
-        F.col("log_reconnected").alias("reconnected_to"),
-    )
+    letters = suppressed.select(F.col("message_id").alias("of_message"), *_TOLD_BY)
+    of_lines = found.select(F.col("message_id").alias("of_message"), F.struct(*Line._fields).alias("line"))
+    both = letters.unionByName(of_lines, allowMissingColumns=True)
+    return by_group(both, ("of_message",), (), _joined, CLIENT_LOG)
 
 
-def counts(joined: "DataFrame") -> dict[str, int]:
+def _joined(_message: Row, group: Iterator[Row]) -> Iterator[Row]:
+    letters: list[Judged] = []
+    told: list[Line] = []
+    for _, *columns, line in group:
+        if line is None:
+            letters.append(_judged(columns))
+        else:
+            told.append(Line(**line))
+    return iter(client_log.join(letters, told))
+
+
+def _counts(joined: "DataFrame") -> dict[str, int]:
     """How many letters and lines have each state."""
     found = {row["state"]: int(row["count"]) for row in joined.groupBy("state").count().collect()}
     return {state: found.get(state, 0) for state in STATES}
@@ -133,9 +88,9 @@ def write(
         if broken is None:
             raise
         raise UsageError(f"--client-log {broken[1]}: {CUT_SHORT}") from error
-    return counts(read(spark, store, folder))
+    return _counts(read(spark, store, folder))
 
 
 def read(spark: "SparkSession", store: Store, folder: str) -> "DataFrame":
     """What `write` has written."""
-    return read_files(spark, store, written(store, f"{folder}/"), CLIENT_LOG)
+    return read_files(spark, store, list_written(store, f"{folder}/"), CLIENT_LOG)

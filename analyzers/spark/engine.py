@@ -22,7 +22,7 @@ from dlq.analyzers.spark import (
 from dlq.analyzers.spark.files import files_of, kept_in_memory, lent, read_files, spark_schema, write_table
 from dlq.analyzers.spark.rows import rows
 from dlq.analyzers.spark.session import session
-from dlq.archive.analyses import BURSTS, INCIDENTS, VERDICTS, written
+from dlq.archive.analyses import BURSTS, INCIDENTS, SLOTS, VERDICTS, list_written
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.core.errors import ArchiveError
@@ -40,12 +40,12 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = N
         files = files_of(
             asked.store, {**s3a.configuration(asked.store.location, settings.conf), **settings.conf}
         )
-        fresh = judge_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/judged")
+        fresh = _judge_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/judged")
         parts = [*kept, *fresh]
         return Done(parts, _look_between(spark, asked, parts))
 
 
-def judge_segments(
+def _judge_segments(
     spark: "SparkSession", files: Files, terms: Terms, committed: Sequence[Manifest], folder: str
 ) -> list[Part]:
     """Judge the letters of these segments into files below `folder` of the archive. Raises ArchiveError for a
@@ -76,18 +76,19 @@ def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) ->
     )
     standing = _standing(spark, asked, letters) if is_burst else None
     found = verdicts.Found(
-        shared=duplicates.shared(letters),
+        shared=kept_in_memory(duplicates.find_shared(letters)),
         concluded=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
         told=stores.answers(spark, asked.store, letters, asked.settings, asked.snapshots)
         if asked.snapshots
         else None,
-        standing=None if standing is None else bursts.places(standing),
+        standing=None if standing is None else standing.drop("burst"),
     )
     changed = verdicts.changes(letters, found, asked.settings.rules, asked.settings.replay.max_laps)
-    judged = incidents.placed(verdicts.applied(letters, kept_in_memory(changed)))
+    judged = incidents.add_place(verdicts.apply_changes(letters, kept_in_memory(changed)))
     looked_at = topology.last_look(asked.store, asked.segments)
     slots = kept_in_memory(incidents.find_in(judged, span_of(parts), looked_at))
     _write_incidents(asked, slots, standing)
+    write_table(asked.store, slots, SLOTS, f"{asked.folder}/slots")
     write_table(asked.store, incidents.mark(judged, slots), VERDICTS, f"{asked.folder}/verdicts")
     spark.catalog.clearCache()
     return log_counts
@@ -103,28 +104,28 @@ def _letters(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> "Dat
     if not asked.settings.rules:
         return letters.withColumn("user_rule", F.lit(None).cast("string"))
     records = read_files(spark, asked.store, [m.segment for m in asked.chosen], SEGMENT)
-    return user_rules.applied(letters, records, asked.settings.rules)
+    return user_rules.apply_rules(letters, records, asked.settings.rules)
 
 
 def _transactions(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
     """RocketMQ's transactions, written as a table of their own, and what they make of their records."""
     folder = f"{asked.folder}/transactions"
-    resolved = transactions.resolved(letters, topology.node_facts(asked.store))
+    resolved = transactions.resolve_transactions(letters, topology.node_facts(asked.store))
     write_table(asked.store, resolved, transactions.RESOLVED, folder)
-    there = read_files(spark, asked.store, written(asked.store, f"{folder}/"), transactions.RESOLVED)
+    there = read_files(spark, asked.store, list_written(asked.store, f"{folder}/"), transactions.RESOLVED)
     return transactions.concluded_letters(letters, there)
 
 
 def _standing(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
     """Suppressed duplicates of one reconnect are one burst; its letters are told what their place shows."""
     log = client_log.read(spark, asked.store, f"{asked.folder}/client_log") if asked.logs else None
-    standing = kept_in_memory(bursts.standing(letters, log))
-    write_table(asked.store, bursts.table(standing), BURSTS, f"{asked.folder}/bursts")
+    standing = kept_in_memory(bursts.place_in_bursts(letters, log))
+    write_table(asked.store, bursts.rows(standing), BURSTS, f"{asked.folder}/bursts")
     return standing
 
 
 def _write_incidents(asked: Asked, slots: "DataFrame", standing: "DataFrame | None") -> None:
     """Letters that died together, and bursts, in one table."""
     table = incidents.table(slots)
-    every = table if standing is None else table.unionByName(bursts.incidents(standing))
+    every = table if standing is None else table.unionByName(bursts.rows(standing).select(*INCIDENTS.names))
     write_table(asked.store, every, INCIDENTS, f"{asked.folder}/incidents")

@@ -54,7 +54,7 @@ class Files(NamedTuple):
                 yield stream
 
 
-class LentStore(LocalStore):
+class _LentStore(LocalStore):
     """An archive in a folder, whose files another process of this machine opens as what they were when it was
     told of them, whatever lies there by then."""
 
@@ -70,7 +70,7 @@ class LentStore(LocalStore):
 def lent(spark: "SparkSession", store: Store) -> Iterator[Store]:
     """The archive as Spark opens it until the end: where both are here, by descriptors of this process."""
     with ExitStack() as held:
-        yield LentStore(store.location, held) if _folder_here(spark, store) else store
+        yield _LentStore(store.location, held) if _folder_here(spark, store) else store
 
 
 def _folder_here(spark: "SparkSession", store: Store) -> Folder | None:

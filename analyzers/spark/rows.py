@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from dlq.analyzers.groups.judged import Judged
+from dlq.analyzers.rules.rocketmq import Stored
 from dlq.analyzers.spark.files import spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-BATCH = 10_000
+IDENTITY = ("source", "record_id")
+"""A letter that was imported under a second source is there twice."""
+_BATCH = 10_000
 """Rows that go back to Spark at once."""
 
 T = TypeVar("T")
@@ -40,7 +44,7 @@ def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
 def batches(found: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows as batches of a schema."""
     stream = iter(found)
-    while part := list(islice(stream, BATCH)):
+    while part := list(islice(stream, _BATCH)):
         columns = zip(*part, strict=True)
         arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -71,3 +75,19 @@ def by_group(
     is_one = frame.sparkSession.conf.get("spark.sql.shuffle.partitions") == "1"
     together = frame.coalesce(1) if is_one else frame.repartition(*keys)
     return through_python(together.sortWithinPartitions(*keys, *order), step, schema)
+
+
+def judged_of(told_by: Sequence[str]) -> Callable[[Iterable[Any]], Judged]:
+    """The function that makes a `Judged` of these columns; of the others it knows nothing."""
+    places = [Judged._fields.index(name) for name in told_by]
+    rocket_at, width = Judged._fields.index("rocket"), len(Judged._fields)
+
+    def judged(columns: Iterable[Any]) -> Judged:
+        row: list[Any] = [None] * width
+        for place, value in zip(places, columns, strict=True):
+            row[place] = value
+        if row[rocket_at]:
+            row[rocket_at] = Stored(**row[rocket_at])
+        return Judged._make(row)
+
+    return judged

@@ -39,6 +39,8 @@ _BASE: Mapping[str, str] = {
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
+    # One more pull copies the files in which a verdict changed.
+    "spark.sql.files.maxRecordsPerFile": "100000",
     # An analysis counts only when its analysis.json is there, so its files need no second rename.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -64,6 +66,12 @@ _CLUSTER: Mapping[str, str] = {
     "spark.executor.extraJavaOptions": _DEEP_STACKS,
 }
 _OF_FAULTS = ("ERROR", "Error:", "Exception", "Error occurred")
+_WITHOUT_REASON = (
+    "Error: Could not create the Java Virtual Machine",
+    "Error: A fatal exception has occurred",
+    "Error occurred during initialization of",
+)
+"""Lines of a JVM's beside which another one says why."""
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
 # can read; all the rest (an object store's secret key among it) is handed over inside the process.
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
@@ -195,7 +203,8 @@ def _require_java() -> None:
 def _fault(log: IO[bytes]) -> str:
     """The line of the JVM's output that names the fault, else its last one; empty where it wrote nothing."""
     log.seek(0)
-    lines = [line.strip()[:300] for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    said = [line.strip()[:300] for line in log.read().decode(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in said if not line.startswith(_WITHOUT_REASON)] or said
     naming = (line for line in lines if any(sign in line for sign in _OF_FAULTS))
     return next(naming, lines[-1] if lines else "")
 

@@ -48,13 +48,13 @@ def told(master: str, python: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        lack = lacking(f"{error}\n{getattr(error, '_stackTrace', '')}", master, python)
+        lack = name_what_lacks(f"{error}\n{getattr(error, '_stackTrace', '')}", master, python)
         if lack is None:
             raise
         raise UsageError(lack) from error
 
 
-def lacking(said: str, master: str, python: str) -> str | None:
+def name_what_lacks(said: str, master: str, python: str) -> str | None:
     """What a worker lacks, where and how to mend it, by what Spark said; None when it is something else."""
     matches = ((pattern.search(said), text) for pattern, text in _MISSING)
     found = next((text.format(*match.groups(), python=python) for match, text in matches if match), None)

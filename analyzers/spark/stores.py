@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dlq.analyzers.groups.stores import KINDS, Answer, Asked, Letter, answer, asked, is_asked, together
+from dlq.analyzers.groups.stores import (
+    KINDS,
+    Answer,
+    Asked,
+    Letter,
+    answer,
+    describe_store,
+    is_asked,
+    together,
+)
 from dlq.analyzers.spark.files import read_files, spark_schema
 from dlq.analyzers.spark.rows import Meaning, Row, Step, by_group, through_python
 from dlq.archive.schema import SEGMENT
@@ -27,7 +36,7 @@ _S = pa.string()
 _IDENTITY = [("source", _S), ("record_id", _S)]
 _LETTER = [(name, SEGMENT.field("dead_at").type if name == "died_at" else _S) for name in Letter._fields]
 _KEYED = pa.schema([*_IDENTITY, *_LETTER, ("key_there", _S)])
-ANSWERS = pa.schema([*_IDENTITY, *((name, _S) for name in Answer._fields)])
+_ANSWERS = pa.schema([*_IDENTITY, *((name, _S) for name in Answer._fields)])
 
 
 def answers(
@@ -36,7 +45,7 @@ def answers(
     """Letters after step 1 -> ANSWERS, a row for each letter that a store may know. There is a snapshot."""
     each = [_of_store(spark, store, letters, settings.evidence[one.name], one) for one in taken]
     every = reduce(lambda one, other: one.unionByName(other), each)
-    return by_group(every, ("source", "record_id"), ("told",), _together, ANSWERS)
+    return by_group(every, ("source", "record_id"), ("told",), _together, _ANSWERS)
 
 
 def _together(key: Row, group: Iterator[Row]) -> Iterator[Row]:
@@ -48,15 +57,15 @@ def _of_store(
 ) -> "DataFrame":
     from pyspark.sql import functions as F
 
-    mine, asking = _letters(letters, settings), asked(settings, taken.taken_at)
+    mine, asking = _letters(letters, settings), describe_store(settings, taken.taken_at)
     if taken.error is not None:
-        return through_python(mine, _unanswered(settings, asking), ANSWERS)
+        return through_python(mine, _unanswered(settings, asking), _ANSWERS)
     shape = spark_schema(FACTS)
     facts = read_files(spark, store, taken.files, FACTS) if taken.files else spark.createDataFrame([], shape)
     there = facts.select(F.col("key").alias("key_there"), "state", "until", "number")
     keyed = through_python(mine, _each_key(settings, asking), _KEYED)
     met = keyed.join(there, on="key_there", how="left").select(*_KEYED.names, "state", "until", "number")
-    return by_group(met, ("source", "record_id"), (), _answered(settings, asking), ANSWERS)
+    return by_group(met, ("source", "record_id"), (), _answered(settings, asking), _ANSWERS)
 
 
 def _letters(letters: "DataFrame", settings: Evidence) -> "DataFrame":

@@ -10,7 +10,7 @@ from dlq.analyzers.groups.transactions import (
     Member,
     Node,
     Transaction,
-    concluded,
+    conclude,
     ended_copies,
     offsets,
     resolve,
@@ -33,7 +33,7 @@ _OP_OFFSET = pa.schema(
 )
 RESOLVED = pa.schema([*TRANSACTIONS, ("broker", _S), ("letter", _S), ("skipped", pa.bool_())])
 """The archive's table, and what `concluded_letters` needs."""
-CONCLUDED = pa.schema(
+_CONCLUDED = pa.schema(
     [
         ("source", _S),
         ("record_id", _S),
@@ -46,7 +46,7 @@ CONCLUDED = pa.schema(
 )
 
 
-def members(letters: "DataFrame") -> "DataFrame":
+def _members(letters: "DataFrame") -> "DataFrame":
     """The records of transactions, op records among them; a missing node is one like any other."""
     from pyspark.sql import functions as F
 
@@ -54,11 +54,11 @@ def members(letters: "DataFrame") -> "DataFrame":
     return named.withColumn("broker_node", F.coalesce("broker_node", F.lit("")))
 
 
-def resolved(letters: "DataFrame", nodes: Mapping[str, Mapping[str, Node]]) -> "DataFrame":
+def resolve_transactions(letters: "DataFrame", nodes: Mapping[str, Mapping[str, Node]]) -> "DataFrame":
     """Letters after step 1 -> RESOLVED, a row for each transaction."""
     from pyspark.sql import functions as F
 
-    parts = members(letters)
+    parts = _members(letters)
     ended = parts.filter(F.col("role") != "finished").join(
         _ends(parts), on=["source", "record_id"], how="left"
     )
@@ -108,10 +108,10 @@ def concluded_letters(letters: "DataFrame", transactions: "DataFrame") -> "DataF
     """Letters, and RESOLVED -> CONCLUDED, a row for each record of a transaction and each op record."""
     from pyspark.sql import functions as F
 
-    parts = members(letters).select("role", "record_id", *_NODE)
+    parts = _members(letters).select("role", "record_id", *_NODE)
     of_op = F.when(F.col("role") != "finished", F.col("unique_key"))
     joined = parts.withColumn("unique_key", of_op).join(transactions, on=list(_NODE), how="left")
-    return through_python(joined.select("record_id", *RESOLVED.names), _concluded, CONCLUDED)
+    return through_python(joined.select("record_id", *RESOLVED.names), _concluded, _CONCLUDED)
 
 
 def _concluded(rows: Iterator[Row]) -> Iterator[Row]:
@@ -119,5 +119,5 @@ def _concluded(rows: Iterator[Row]) -> Iterator[Row]:
         said = dict(zip(RESOLVED.names, row, strict=True))
         source, state = said.pop("source"), said["state"]
         del said["broker"]
-        made = concluded(None if state is None else Transaction(**said), record_id)
+        made = conclude(None if state is None else Transaction(**said), record_id)
         yield (source, record_id, *made)

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dlq.analyzers.conditions import condition
-from dlq.analyzers.spark.duplicates import IDENTITY
+from dlq.analyzers.spark.rows import IDENTITY
+from dlq.analyzers.user_rules import check_rules
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
+def apply_rules(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
     """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause.
 
     `records`: the same letters as they lie in the archive. Raises ConfigError naming the rule whose condition
@@ -20,6 +21,7 @@ def applied(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -
     """
     from pyspark.sql import functions as F
 
+    check_rules(rules)
     asked = _asked(letters, records)
     conditions = [_checked(asked, rule) for rule in rules]
     holding = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))

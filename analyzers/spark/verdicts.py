@@ -15,20 +15,19 @@ from dlq.analyzers.groups import bursts, duplicates, stores, transactions
 from dlq.analyzers.groups.conclusions import Change, conclude
 from dlq.analyzers.groups.conclusions import Found as OfLetter
 from dlq.analyzers.groups.judged import Judged
-from dlq.analyzers.rules.rocketmq import Stored
-from dlq.analyzers.spark.duplicates import IDENTITY
-from dlq.analyzers.spark.rows import Row, Step, through_python
+from dlq.analyzers.spark.rows import IDENTITY, Row, Step, judged_of, through_python
 from dlq.archive.analyses import VERDICTS
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-Struct = dict[str, Any] | None
-CHANGED = Change._fields
+_Struct = dict[str, Any] | None
+_judged = judged_of(Judged._fields)
+_CHANGED = Change._fields
 """What is not as the letter by itself said."""
 _CHANGE = pa.schema(
-    [*((name, pa.string()) for name in IDENTITY), *(VERDICTS.field(name) for name in CHANGED)]
+    [*((name, pa.string()) for name in IDENTITY), *(VERDICTS.field(name) for name in _CHANGED)]
 )
 
 
@@ -68,14 +67,14 @@ def _with(letters: "DataFrame", name: str, frame: "DataFrame") -> "DataFrame":
     return letters.join(packed, on=list(IDENTITY), how="left")
 
 
-def applied(letters: "DataFrame", changed: "DataFrame") -> "DataFrame":
+def apply_changes(letters: "DataFrame", changed: "DataFrame") -> "DataFrame":
     """Letters, and `changes` -> verdicts, and what they were told by."""
     from pyspark.sql import functions as F
 
-    packed = changed.select(*IDENTITY, F.struct(*CHANGED).alias("change"))
+    packed = changed.select(*IDENTITY, F.struct(*_CHANGED).alias("change"))
     joined = letters.join(packed, on=list(IDENTITY), how="left")
     before = {
-        name: F.col(name) if name in letters.columns else F.lit(None).cast("string") for name in CHANGED
+        name: F.col(name) if name in letters.columns else F.lit(None).cast("string") for name in _CHANGED
     }
     now = {
         name: F.when(F.col("change").isNotNull(), F.col(f"change.{name}")).otherwise(column)
@@ -87,20 +86,19 @@ def applied(letters: "DataFrame", changed: "DataFrame") -> "DataFrame":
 def _finish(rules: Sequence[Rule], max_laps: int) -> Step:
     def step(rows: Iterator[Row]) -> Iterator[Row]:
         for *columns, shared, concluded, told, standing in rows:
-            letter = Judged(*columns)
-            letter = letter._replace(rocket=letter.rocket and Stored(**letter.rocket))  # type: ignore[arg-type]
+            letter = _judged(columns)
             of_letter = _found(letter, shared, concluded, told, standing)
             yield (*letter.identity, *conclude(letter, of_letter, rules, max_laps))
 
     return step
 
 
-def _found(letter: Judged, shared: Struct, concluded: Struct, told: Struct, standing: Struct) -> OfLetter:
-    match_keys = shared and [
-        duplicates.Shared(*(one[n] for n in duplicates.Shared._fields)) for one in shared["shared"]
+def _found(letter: Judged, shared: _Struct, concluded: _Struct, told: _Struct, standing: _Struct) -> OfLetter:
+    keys = shared and [
+        duplicates.Shared(*(one[name] for name in duplicates.Shared._fields)) for one in shared["shared"]
     ]
     return OfLetter(
-        duplicates.conclude(letter, match_keys) if match_keys else None,
+        duplicates.conclude(letter, keys) if keys else None,
         transactions.Conclusion(**concluded) if concluded else None,
         stores.Answer(**told) if told else None,
         bursts.Standing(*(standing[name] for name in bursts.Standing._fields)) if standing else None,

@@ -1,0 +1,368 @@
+"""One more pull in an archive of many letters: only what the new ones touch is concluded anew, without Spark.
+
+What is concluded of a letter follows from the letters that share a key with it (`groups.relations`). So
+those that share one with a new letter are found in the files of judged letters, and so are those that share
+one with these, which their conclusions need. All other verdicts stay: their files are those of the analysis
+before, or are copied but for the rows that changed. Incidents add up (`groups.incidents.merge`): the slots
+that were counted before are kept. The result is that of a whole analysis, row by row.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dlq.analyzers import topology, user_rules
+from dlq.analyzers.asked import Asked, Done, span_of
+from dlq.analyzers.groups import bursts, incidents, transactions
+from dlq.analyzers.groups.incidents import SLOT, Counted, Place, Slot
+from dlq.analyzers.groups.judged import Identity, Judged
+from dlq.analyzers.groups.relations import text_of
+from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
+from dlq.analyzers.plain import (
+    Compared,
+    as_row,
+    compare,
+    make_table,
+    make_verdicts,
+    read_letters,
+    slots_table,
+    transaction_row,
+    write,
+)
+from dlq.archive import analyses, parquet
+from dlq.archive.analyses import BURSTS, INCIDENTS, KEPT, SLOTS, TABLES, TRANSACTIONS, VERDICTS, Analysis
+from dlq.archive.manifests import Manifest
+from dlq.core.interpreter import rare_garbage_collection
+
+_SECOND = 1_000_000
+
+
+class _TooMany(Exception):
+    """The new letters touch so many that a whole analysis is for them."""
+
+
+class _Group(NamedTuple):
+    """The new letters and those that they touch, and what is said of them together."""
+
+    table: pa.Table
+    """As step 1 left them."""
+    found: Compared
+    """Of the same letters, in the same order."""
+    new: Set[Identity]
+    concluded: Set[Identity]
+    """Whose verdicts are made anew; the others only say what these share with them."""
+
+    @property
+    def anew(self) -> list[Judged]:
+        return [one for one in self.found.letters if one.identity in self.concluded]
+
+
+class _Counts(NamedTuple):
+    """Slots by now, and what that changes."""
+
+    slots: pa.Table
+    incident_at: Mapping[Place, str]
+    rows: Sequence[incidents.Incident]
+    kinds: Set[str]
+    """Of reasons, in which anything may have changed."""
+    moved: Mapping[Place, tuple[str | None, str | None]]
+    """Places whose letters are of another incident than before: of which, and of which now."""
+
+
+def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> Done | None:
+    """Steps 2 to 4 for an archive whose other letters the last analysis has judged under the same terms, and
+    all tables. None: so many letters are touched that a whole analysis is for them. Raises ArchiveError where
+    what was kept cannot be read, ConfigError for a bad user rule."""
+    with rare_garbage_collection():
+        try:
+            group = _gather(asked, last, kept, fresh)
+            parts = [*kept, *fresh]
+            counts = _count(asked, last, group, parts, span_of(kept))
+            return Done(parts, None, {"verdicts": _write(asked, last, kept, group, counts)})
+        except _TooMany:
+            return None
+
+
+def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> _Group:
+    new = pa.concat_tables([JUDGED.empty_table(), *(_table(asked, part.file, JUDGED) for part in fresh)])
+    new = user_rules.apply_rules(
+        new, asked, _segments(asked, {stem for part in fresh for stem in part.stems})
+    )
+    letters = read_letters(new)
+    touching = {*_keys_of(letters), *map(_key_of_transactions, _sources_seen(asked, last))}
+    touched = read_letters(_find(asked, kept, touching))
+    others = _find(asked, kept, touching.union(_keys_of(touched)))
+    table = pa.concat_tables([new, others])
+    found = compare(asked, read_letters(table), {})
+    concluded = {one.identity for one in (*letters, *touched)}
+    if len(concluded) < len(letters) + len(touched):
+        raise _TooMany
+    return _Group(table, found, {one.identity for one in letters}, concluded)
+
+
+def _keys_of(letters: Iterable[Judged]) -> set[str]:
+    return {key for letter in letters for key in letter.keys}
+
+
+def _key_of_transactions(source: str) -> str:
+    return text_of(transactions.key_of(source))
+
+
+def _sources_seen(asked: Asked, last: Analysis) -> set[str]:
+    """Sources of whose nodes pulls have learned something since: their transactions may stand otherwise."""
+    before, now = last.extra.get("nodes", {}), topology.digests(asked.store)
+    return {source for source in {*before, *now} if before.get(source) != now.get(source)}
+
+
+def _segments(asked: Asked, stems: Set[str]) -> list[Manifest]:
+    return [m for m in asked.segments if m.stem in stems]
+
+
+def _table(asked: Asked, name: str, schema: pa.Schema) -> pa.Table:
+    return analyses.table(asked.store, name, schema)
+
+
+def _find(asked: Asked, kept: Sequence[Part], keys: Set[str]) -> pa.Table:
+    """Letters of the parts that have one of these keys, with what the user's rules say of them."""
+    most = asked.settings.analysis.spark_from
+    tables: list[pa.Table] = []
+    stems: set[str] = set()
+    for part in kept:
+        with parquet.readable(part.file):
+            for rows, table in _match(asked, part.file, _texts(keys)):
+                tables.append(table)
+                stems.update(_find_stems(asked, part, rows) if asked.settings.rules else ())
+        if sum(map(len, tables)) > most:
+            raise _TooMany
+    table = pa.concat_tables([JUDGED.empty_table(), *tables])
+    return user_rules.apply_rules(table, asked, _segments(asked, stems))
+
+
+def _match(asked: Asked, name: str, keys: pa.Array) -> Iterator[tuple[list[int], pa.Table]]:
+    """Of each row group the letters that have one of these keys, and their rows in the file."""
+    file = analyses.open_table(asked.store, name, JUDGED, {"keys"})
+    whole = None
+    for number, first in enumerate(_starts(file)):
+        column = file.read_row_group(number, columns=["keys"])["keys"]
+        has = pc.is_in(pc.list_flatten(column), value_set=keys)
+        rows = pc.unique(pc.list_parent_indices(column).filter(has))
+        if len(rows):
+            whole = whole or analyses.open_table(asked.store, name, JUDGED)
+            table = whole.read_row_group(number, columns=JUDGED.names).cast(JUDGED)
+            yield [first + row for row in rows.to_pylist()], table.take(rows)
+
+
+def _starts(file: Any) -> list[int]:
+    """The row with which each row group begins."""
+    counts = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    return [sum(counts[:number]) for number in range(len(counts))]
+
+
+def _find_stems(asked: Asked, part: Part, rows: Sequence[int]) -> Iterator[str]:
+    """The segments that these rows of a part are of: it has their letters one segment after the other."""
+    letters_in = {m.stem: m.rows for m in asked.segments}
+    wanted_rows = sorted(rows, reverse=True)
+    end = 0
+    for stem in part.stems:
+        end += letters_in[stem]
+        if wanted_rows and wanted_rows[-1] < end:
+            yield stem
+        while wanted_rows and wanted_rows[-1] < end:
+            wanted_rows.pop()
+
+
+def _count(asked: Asked, last: Analysis, group: _Group, parts: Sequence[Part], span_before: int) -> _Counts:
+    before = _complete(_tables(asked, last, "slots"), SLOTS.names[:9])
+    sources = {one.source for one in group.anew if one.role is not None}
+    of_anew = pc.fill_null(pc.is_in(before["transactions_of"], value_set=_texts(sources)), False)
+    counted = incidents.count(
+        one
+        for one in group.found.letters
+        if (one.identity in group.new if one.role is None else one.source in sources)
+    )
+    span = span_of(parts)
+    kinds = {place[0] for place in map(incidents.place_of, group.anew) if place}
+    kinds |= {place[0] for place, _ in counted} | set(pc.unique(before["kind"].filter(of_anew)).to_pylist())
+    if incidents.history_of(span) != incidents.history_of(span_before):
+        kinds |= set(pc.unique(before["kind"]).to_pylist())
+    is_of_kinds = pc.is_in(before["kind"], value_set=_texts(kinds))
+    old, was = _as_counted(before.filter(pc.and_not(is_of_kinds, of_anew)))
+    every = {
+        key: incidents.merge([one[key] for one in (old, counted) if key in one]) for key in {**old, **counted}
+    }
+    looked_at = topology.last_look(asked.store, asked.segments)
+    incident_at, rows = incidents.find_all(every, span, looked_at)
+    slots = pa.concat_tables([before.filter(pc.invert(is_of_kinds)), slots_table(every, incident_at)])
+    moved = {at: (was[at], incident_at.get(at)) for at in was if was[at] != incident_at.get(at)}
+    return _Counts(slots, incident_at, rows, kinds, moved)
+
+
+def _complete(table: pa.Table, columns: Iterable[str]) -> pa.Table:
+    """The table, of which these columns are never without a value. Raises Damaged."""
+    for name in columns:
+        column = table[name]
+        inside = pc.list_flatten(column).null_count if pa.types.is_list(column.type) else 0
+        if column.null_count or inside:
+            raise analyses.Damaged(f"what the last analysis has kept is without {name}")
+    return table
+
+
+def _texts(values: Iterable[str]) -> pa.Array:
+    return pa.array(sorted(values), pa.string())
+
+
+def _as_counted(slots: pa.Table) -> tuple[Counted, dict[Place, str | None]]:
+    """Slots of the archive, and the incident that each place was of."""
+    counted: dict[tuple[Place, str | None], Slot] = {}
+    was: dict[Place, str | None] = {}
+    for row in _rows(slots):
+        place = (row["kind"], row["fingerprint"], row["slot"])
+        counted[place, row["transactions_of"]] = Slot(*(row[name] for name in Slot._fields))
+        was[place] = row["incident_id"]
+    return counted, was
+
+
+def _tables(asked: Asked, last: Analysis, name: str) -> pa.Table:
+    schema = {**TABLES, **KEPT}[name]
+    files = last.tables.get(name, ())
+    return pa.concat_tables([schema.empty_table(), *(_table(asked, file, schema) for file in files)])
+
+
+def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, counts: _Counts) -> list[str]:
+    """All tables; returns the files of verdicts that are taken over."""
+    verdicts = make_verdicts(group.table, group.found, counts.incident_at)
+    is_anew = pa.array([one.identity in group.concluded for one in group.found.letters], pa.bool_())
+    anew = [verdicts.filter(is_anew)]
+    taken_over: list[str] = []
+    letters = 0
+    for number, name in enumerate(last.tables["verdicts"], 1):
+        rows, changed = _replace_rows(asked, name, group, counts.moved, _times(asked, kept, counts.moved))
+        letters += rows
+        if changed is None and rows >= ROW_GROUP:
+            taken_over.append(name)
+        elif changed is None or len(changed) < ROW_GROUP:
+            anew.append(_table(asked, name, VERDICTS) if changed is None else changed)
+        else:
+            write(asked, "verdicts", changed, number)
+    if letters != sum(m.rows for m in _segments(asked, {stem for part in kept for stem in part.stems})):
+        raise analyses.Damaged("the last analysis has kept another number of verdicts than of letters")
+    write(asked, "verdicts", pa.concat_tables(anew))
+    write(asked, "slots", counts.slots)
+    _write_incidents(asked, last, group, counts)
+    _write_transactions(asked, last, group)
+    return taken_over
+
+
+def _times(
+    asked: Asked, kept: Sequence[Part], moved: Mapping[Place, tuple[str | None, str | None]]
+) -> dict[Identity, int]:
+    """The slots in which letters count that may be of these places."""
+    if not moved:
+        return {}
+    failures = _texts({failure for _, failure, _ in moved})
+    # Arrow rounds towards zero.
+    near = pa.array(sorted({at for _, _, slot in moved for at in (slot, slot + 1)}), pa.int64())
+    found: dict[Identity, int] = {}
+    for part in kept:
+        with parquet.readable(part.file):
+            columns = ("source", "record_id", "fingerprint", "dead_at", "published_at")
+            look = analyses.open_table(asked.store, part.file, JUDGED, columns).read(columns=list(columns))
+        at = pc.coalesce(look["dead_at"], look["published_at"]).cast(pa.int64())
+        may_be = pc.and_(
+            pc.is_in(look["fingerprint"], value_set=failures),
+            pc.is_in(pc.divide(at, SLOT * _SECOND), value_set=near),
+        )
+        names = look.select(["source", "record_id"]).filter(may_be).columns
+        rows = zip(*(column.to_pylist() for column in names), at.filter(may_be).to_pylist(), strict=True)
+        found.update(((source, record_id), micros // (SLOT * _SECOND)) for source, record_id, micros in rows)
+        if len(found) > asked.settings.analysis.spark_from:
+            raise _TooMany
+    return found
+
+
+def _replace_rows(
+    asked: Asked,
+    name: str,
+    group: _Group,
+    moved: Mapping[Place, tuple[str | None, str | None]],
+    slots: Mapping[Identity, int],
+) -> tuple[int, pa.Table | None]:
+    """How many verdicts a file has; and those that stay, where some do not or are of another incident."""
+    columns = ("source", "record_id")
+    ids = _texts({record_id for _, record_id in (*group.concluded, *slots)})
+    with parquet.readable(name):
+        file = analyses.open_table(asked.store, name, VERDICTS, columns)
+        look = file.read(columns=list(columns))
+    if not pc.any(pc.is_in(look["record_id"], value_set=ids)).as_py():
+        return len(look), None
+    names = list(zip(*(look[column].to_pylist() for column in columns), strict=True))
+    if not group.new.isdisjoint(names):
+        raise _TooMany
+    table = _table(asked, name, VERDICTS)
+    table = _move(table, names, moved, slots)
+    return len(look), table.filter(pa.array([one not in group.concluded for one in names], pa.bool_()))
+
+
+def _move(
+    table: pa.Table,
+    names: Sequence[Identity],
+    moved: Mapping[Place, tuple[str | None, str | None]],
+    slots: Mapping[Identity, int],
+) -> pa.Table:
+    """Verdicts with the incidents that their letters are of by now."""
+    if not moved:
+        return table
+    told = (table[name].to_pylist() for name in ("exception_family", "cause", "fingerprint", "incident_id"))
+    of_now: list[str | None] = []
+    for name, family, cause, failure, incident_id in zip(names, *told, strict=True):
+        slot = slots.get(name)
+        place = None if slot is None or cause is None else (incidents.kind_of(family, cause), failure, slot)
+        was, now = moved.get(place, (None, None)) if place else (None, None)
+        # A suppressed duplicate is of its burst.
+        of_now.append(now if place in moved and incident_id == was else incident_id)
+    column = table.column_names.index("incident_id")
+    return table.set_column(column, "incident_id", pa.array(of_now, pa.string()))
+
+
+def _write_incidents(asked: Asked, last: Analysis, group: _Group, counts: _Counts) -> None:
+    """Bursts, and incidents, which they are among."""
+    connections = {(one.broker, one.connection_id) for one in group.anew if one.is_of_burst}
+    members = [
+        one for one in group.found.standing if (one.letter.broker, one.letter.connection_id) in connections
+    ]
+    found = bursts.bursts(members)
+    before = _tables(asked, last, "bursts")
+    every = _texts(before["incident_id"].to_pylist())
+    places = zip(*(before[name].to_pylist() for name in ("broker", "connection_id")), strict=True)
+    stay = before.filter(pa.array([place not in connections for place in places], pa.bool_()))
+    write(asked, "bursts", pa.concat_tables([stay, make_table(BURSTS, map(as_row, found))]))
+    looked_at = topology.last_look(asked.store, asked.segments)
+    rows = _tables(asked, last, "incidents")
+    is_burst = pc.is_in(rows["incident_id"], value_set=every)
+    of_slots = [
+        {**row, "ongoing": incidents.is_ongoing(row["end"], looked_at)}
+        for row in _rows(_complete(rows.filter(pc.invert(is_burst)), ("incident_id", "end")))
+        if incidents.kind_in(row["incident_id"]) not in counts.kinds
+    ]
+    anew = [*of_slots, *map(as_row, counts.rows), *map(bursts.incident_of, found)]
+    kept = rows.filter(pc.is_in(rows["incident_id"], value_set=stay["incident_id"].combine_chunks()))
+    write(asked, "incidents", pa.concat_tables([kept, make_table(INCIDENTS, anew)]))
+
+
+def _write_transactions(asked: Asked, last: Analysis, group: _Group) -> None:
+    sources = {one.source for one in group.anew if one.role is not None}
+    before = _tables(asked, last, "transactions")
+    stay = before.filter(pc.invert(pc.is_in(before["source"], value_set=_texts(sources))))
+    anew = (transaction_row(one) for one in group.found.transactions if one[0] in sources)
+    write(asked, "transactions", pa.concat_tables([stay, make_table(TRANSACTIONS, anew)]))
+
+
+def _rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows of a table; times are microseconds since the epoch."""
+    for number, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type):
+            table = table.set_column(number, field.name, table[field.name].cast(pa.int64()))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows

@@ -1,0 +1,63 @@
+"""A letter that remembers what was read of it: to show people what a rule saw, and to spare letters rules."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+from dlq.analyzers.rules.letter import Letter
+
+
+class Watched:
+    """Behaves like the letter."""
+
+    def __init__(self, letter: Letter) -> None:
+        self._letter = letter
+        self.saw: dict[str, object] = {}
+        """What was asked for by name, in words, and the values that were there (None: nothing)."""
+        self.read: set[str] = set()
+        """The columns of which a value was read; of headers and properties names alone are no value."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._letter, name)
+        if isinstance(value, Mapping):
+            return _WatchedMap(value, name, self)
+        self.saw[name] = value
+        self.read.add(name)
+        return value
+
+    def once(self, ask: Callable[[Letter], Any]) -> Any:
+        """What is derived from a letter is shown as such, and reads it, too."""
+        inner = Watched(self._letter)
+        self.saw[ask.__name__.strip("_").replace("_", " ")] = value = ask(as_letter(inner))
+        self.read |= inner.read
+        return value
+
+
+def as_letter(watched: Watched) -> Letter:
+    """What a rule is given."""
+    return cast(Letter, watched)
+
+
+class _WatchedMap(Mapping[str, str]):
+    """Headers or properties; all that `Mapping` gives of their values comes by `__getitem__`."""
+
+    def __init__(self, values: Mapping[str, str], column: str, of: Watched) -> None:
+        self._values, self._column, self._of = values, column, of
+
+    def __getitem__(self, name: str) -> str:
+        value = self._values[name]
+        self._of.read.add(self._column)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        one = "header" if self._column == "headers" else "property"
+        self._of.saw[f"{one} {name}"] = value = super().get(name, default)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)

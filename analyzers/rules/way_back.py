@@ -1,0 +1,69 @@
+"""The queue of a letter that no rule names, by what the broker's bindings tell: RabbitMQ.
+
+Frameworks that park a letter by themselves often note only the exchange and the key with which it was first
+published. Where one queue alone gets such messages, it died there. One that waited in a retry queue comes
+from where that sends it on.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from dlq.analyzers.rules.deaths import history
+from dlq.analyzers.rules.letter import Facts, Letter
+
+_NOTHING: Mapping[str, str] = {}
+
+
+def find_way_back(letter: Letter, exchange: str | None, key: str | None, facts: Facts) -> str | None:
+    """The queue that it died in; `exchange` and `key` are those of its first publishing. None where bindings
+    tell none, or several."""
+    if letter.broker_kind != "rabbitmq":
+        return None
+    routes = facts.routes.get(letter.source, {})
+    ways = ((exchange, key), _sent_on(letter, facts))
+    found = (find_one_queue(routes, *way) for way in ways)
+    return next((queue for queue in found if queue not in (None, letter.dead_letter_queue)), None)
+
+
+def _sent_on(letter: Letter, facts: Facts) -> tuple[str | None, str | None]:
+    """Exchange and key by which the retry queue that it waited in sends it on."""
+    last = history(letter).last
+    if last is None or last.reason != "expired" or last.queue is None:
+        return None, None
+    exchange = facts.dead_letter_exchanges.get(letter.source, _NOTHING).get(last.queue)
+    key = facts.dead_letter_keys.get(letter.source, _NOTHING).get(last.queue)
+    return exchange, key or next(iter(last.routing_keys), None)
+
+
+def find_one_queue(
+    routes: Mapping[str, Mapping[str, Sequence[str]]], exchange: str | None, key: str | None
+) -> str | None:
+    """The only queue that gets messages of an exchange and a key."""
+    if exchange is None or key is None:
+        return None
+    if exchange == "":
+        return key or None
+    patterns = routes.get(exchange, {})
+    queues = {queue for pattern, bound in patterns.items() if _is_met(pattern, key) for queue in bound}
+    return next(iter(queues)) if len(queues) == 1 else None
+
+
+def _is_met(pattern: str, key: str) -> bool:
+    return pattern == key or bool({"*", "#"} & set(pattern) and _compile(pattern).fullmatch(f".{key}"))
+
+
+@lru_cache(1024)
+def _compile(pattern: str) -> re.Pattern[str]:
+    """`*` is one word, `#` any number of them."""
+    words = {"*": r"\.[^.]*", "#": r"(?:\.[^.]*)*"}
+    return re.compile("".join(words.get(word) or rf"\.{re.escape(word)}" for word in _squeezed(pattern)))
+
+
+def _squeezed(pattern: str) -> list[str]:
+    """Its words; of several `#` in a row one, for their matches would be tried in all combinations."""
+    found: list[str] = []
+    for word in pattern.split("."):
+        if word != "#" or found[-1:] != ["#"]:
+            found.append(word)
+    return found
