@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import UNSENT_SECONDS, Connector, Outgoing, Sent, Target
+from dlq.connectors.base import UNSENT_SECONDS, Checkpoint, Connector, Outgoing, Search, Sent, Target
 from dlq.core.clock import now
-from dlq.core.errors import BrokerError, DlqError, UsageError
+from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
 from dlq.core.record import Record
 from dlq.core.settings import Settings
@@ -21,7 +22,7 @@ from dlq.replay.brokers import Brokers
 from dlq.replay.destinations import Destination, is_allowed, target_named
 from dlq.replay.edits import Edits
 from dlq.replay.ledger.claims import UNSENT_SHARE, Claims
-from dlq.replay.ledger.contract import Ledger
+from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.location import is_server
 from dlq.replay.letters import Letter, provenance
 from dlq.replay.load import Loader
@@ -35,7 +36,16 @@ connector's, for letters in flight."""
 _BOUNDED_AT_ONCE = 1000
 _UNKNOWN = "the run ended before the broker answered"
 _NOT_ALLOWED = "[replay] targets does not let letters go there"
+_DEADLY = "the connection ended both times that it was sent, and the broker has not kept it"
+_MOST_NAMED = 20
+_UNPROVEN: Sequence[State] = ("sending", "in_doubt")
+"""States that bounds may be asked about."""
 _CHANGED = "the archive holds something else than what was planned"
+_NO_BOUNDS = (
+    "plan {0} has {1} letter(s) in doubt on {2}, and plans/{0}.{2}.bounds.json, which says where its targets "
+    "ended before they were sent, is gone: what would be noted now proves nothing of them. Look whether they "
+    "are there, and say so first: dlq replay reconcile {0} (--sent ID, --not-sent ID, --hold ID)"
+)
 
 
 @dataclass
@@ -55,6 +65,8 @@ class Run:
     stopped: bool = False
     changed: list[str] = field(default_factory=list)
     """Record ids of letters that are not what was planned any more: refused, nothing of them was sent."""
+    refused: list[str] = field(default_factory=list)
+    """The first of those that the broker does not take, each with the reason."""
     lost: list[str] = field(default_factory=list)
     """Brokers that failed in the middle, and why."""
     notes: list[str] = field(default_factory=list)
@@ -101,19 +113,10 @@ def applying(
     Raises UsageError for a plan that lacks a consent, or for a plan or an archive that was changed, Busy
     when the plan is being applied, and from `send` BrokerError when a broker can't be reached at all.
     """
-    header = planfile.checked(store, plan)
-    if settings.replay.approval and not status.has_ended(store, ledger, header):
-        approvals.check(header, ledger.events(), settings.replay, now())
-    for target in header.targets:
-        if not is_allowed(target_named(target), settings.replay.targets):
-            raise UsageError(
-                f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
-                f"{', '.join(settings.replay.targets)} alone"
-            )
+    header = check_plan(store, settings, plan, ledger)
     loader = Loader(store, lean=header.edits is None)
     loader.check(header.segments, plan)
     changes = edits.load(store, header)
-    _check_bound(store, plan)
     mark = marks.Mark(store, plan, ledger.owner, header.letters)
 
     def send(at_most: int | None) -> Run:
@@ -125,12 +128,12 @@ def applying(
         for broker in header.brokers:
             connector = brokers.get(broker)
             lease = seconds(settings.ledger.lease)
-            claims = Claims(plan, ledger, lease, mark)
+            claims = partial(Claims, plan, ledger, lease, mark)
             # By a ledger of this host alone nobody takes over what an apply holds: its lock outlives a lease.
             unsent = UNSENT_SHARE * lease if is_server(settings.ledger) else UNSENT_SECONDS
             window = settings.replay.window or connector.window
             targets = settings.replay.targets
-            sender = _Sender(header, window, claims, loader, changes, run, stop, targets, unsent)
+            sender = _Sender(header, window, ledger, claims, loader, changes, run, stop, targets, unsent)
             sender.send(store, broker, connector, progress)
         run.seconds = time.monotonic() - started
         if status.has_ended(store, ledger, header):
@@ -141,6 +144,24 @@ def applying(
         stop.forget_old_requests()
         marks.expire(store, ledger, plan)
         yield send
+
+
+def check_plan(store: Store, settings: Settings, plan: str, ledger: Ledger | None) -> Header:
+    """The header of a plan that may be applied. Raises UsageError for one that lacks a consent, sends where
+    nothing may go, or was changed. Without a ledger nothing was ever sent, and nobody consented."""
+    header = planfile.load_checked(store, plan)
+    if approvals.is_needed(header, settings.replay) and not (
+        ledger and status.has_ended(store, ledger, header)
+    ):
+        approvals.check(header, ledger.events() if ledger else (), settings.replay, now())
+    for target in header.targets:
+        if not is_allowed(target_named(target), settings.replay.targets):
+            raise UsageError(
+                f"plan {plan} sends to {target}, and [replay] targets lets letters go to "
+                f"{', '.join(settings.replay.targets)} alone"
+            )
+    _check_bound(store, plan)
+    return header
 
 
 def _check_bound(store: Store, plan: str) -> None:
@@ -165,7 +186,7 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     return failed
 
 
-def outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
+def make_outgoing(header: Header, letter: Letter, record: Record) -> Outgoing:
     """A letter of the plan as the connector gets it."""
     sent_along = provenance(letter.key, letter.lap, letter.record_id)
     return Outgoing(letter.number, record, letter.target, sent_along, header.keep_headers)
@@ -188,7 +209,8 @@ class _Sender:
         self,
         header: Header,
         window: int,
-        claims: Claims,
+        ledger: Ledger,
+        claims: Callable[[], Claims],
         loader: Loader,
         changes: Edits,
         run: Run,
@@ -198,7 +220,11 @@ class _Sender:
     ) -> None:
         self._targets, self._unsent_seconds = targets, unsent_seconds
         self._header, self._loader, self._changes, self._run = header, loader, changes, run
-        self._claims = claims
+        self._ledger, self._new_claims, self._claims = ledger, claims, claims()
+        self._deaths: Counter[int] = Counter()
+        self._answered_before = -1
+        """How many letters were answered when a connection ended last with one that nobody can tell of."""
+        self._given_at = 0
         self._pace = Pace(header.rate, stop)
         self._failure: DlqError | None = None
         window = max(3, window)
@@ -207,31 +233,117 @@ class _Sender:
         self._in_flight = window - 2 * self._chunk
 
     def send(self, store: Store, broker: str, connector: Connector, progress: Progress) -> None:
-        """Send the plan's letters for `broker`; whatever ends it, the ledger knows."""
+        """Send the plan's letters for `broker`; whatever ends it, the ledger knows.
+
+        Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
+        letter is sent once more; when the connection ends with it again it is refused, and the rest goes.
+        Where nobody tells, it stays in doubt, and the rest goes.
+        """
         plan = self._header.plan
         own = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
-        letters = _with_bounds(
-            own, lambda targets: planfile.keep_bounds(store, plan, broker, connector.bounds(targets))
-        )
+        letters = _with_bounds(own, lambda targets: self._keep_bounds(store, broker, connector, targets))
+        while lost := self._send_some(letters, broker, connector, progress):
+            again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)
+            if again is None:
+                self._run.lost.append(f"{broker}: {lost}")
+                return
+            letters = chain(again, self._claims.given_back, letters)
+            self._claims = self._new_claims()
+
+    def _keep_bounds(self, store: Store, broker: str, connector: Connector, targets: set[Target]) -> None:
+        """Raises UsageError where letters that are in doubt were sent before these bounds."""
+        plan, bounds = self._header.plan, connector.bounds(targets)
+        if bounds and not planfile.bounds_of(store, plan, broker):
+            entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
+            doubtful = {entry.number for entry in entries}
+            letters = planfile.letters(store, plan) if doubtful else ()
+            if lost := sum(one.broker == broker and one.number in doubtful for one in letters):
+                raise UsageError(_NO_BOUNDS.format(plan, lost, broker))
+        planfile.keep_bounds(store, plan, broker, bounds)
+
+    def _send_some(
+        self, letters: Iterator[Letter], broker: str, connector: Connector, progress: Progress
+    ) -> BrokerError | None:
+        """Over one connection; returns what ended it too early."""
+        lost: BrokerError | None = None
         witness = self._header.leaves_witness(broker)
-        publisher = connector.publisher(plan, self._in_flight, witness, self._unsent_seconds)
         try:
-            for sent in publisher.publish(self._outgoing(letters, progress), self._claims.writing):
-                self._run.sent -= self._answered(sent) == "planned"
+            publisher = connector.publisher(self._header.plan, self._in_flight, witness, self._unsent_seconds)
         except BrokerError as error:
-            self._run.lost.append(f"{broker}: {error}")
+            if self._answered_before < 0:
+                raise
+            return error
+        try:
+            for sent in publisher.publish(self._outgoing(letters, progress), self._claims.note_writing):
+                letter, state = self._answered(sent)
+                self._run.sent -= state == "planned"
+                if state == "refused":
+                    self._name_refused(letter, sent.detail or "")
+        except BrokerError as error:
+            lost = error
         finally:
             self._claims.end(_UNKNOWN)
             publisher.close()
             progress(self._run)
         if self._failure is not None:
             raise self._failure
+        return lost
+
+    def _not_kept(
+        self, lost: BrokerError, before: Checkpoint, broker: str, connector: Connector
+    ) -> Sequence[Letter] | None:
+        """What is to be sent again of what was in doubt when the connection ended; None where that was not
+        one letter, or the rest must not go."""
+        is_one = isinstance(lost, ConnectionLost) and len(self._claims.doubtful) == 1
+        if not is_one or self._claims.is_over or self._run.stopped:
+            return None
+        [letter] = self._claims.doubtful
+        [record] = self._loader.records([letter])
+        sent = make_outgoing(self._header, letter, self._changes.apply(record))
+        try:
+            proof = connector.find(Search(self._header.plan, [sent], self._given_at, before))
+        except BrokerError:
+            return None
+        presence = proof.shown[letter.number]
+        if presence == "sent":
+            self._settle(letter, "confirmed", "the broker shows that it was sent")
+            return []
+        if presence == "unknown":
+            return self._leave_in_doubt(letter, f"{broker}: {lost}")
+        self._deaths[letter.number] += 1
+        if self._deaths[letter.number] == 1:
+            self._settle(letter, "planned", "the broker shows that it was not sent")
+            self._run.sent -= 1
+            return [letter]
+        self._settle(letter, "refused", _DEADLY)
+        return []
+
+    def _leave_in_doubt(self, letter: Letter, lost: str) -> Sequence[Letter] | None:
+        """Nothing is sent again, and the rest goes; unless nothing was answered since the last time: then the
+        letters are not what ends the connections."""
+        answered = sum(self._run.outcomes.values()) - self._run.outcomes.get("in_doubt", 0)
+        if answered == self._answered_before:
+            return None
+        self._answered_before = answered
+        self._run.lost.append(f"{lost}; letter {letter.record_id} may have been taken: it stays in doubt")
+        return []
+
+    def _settle(self, letter: Letter, state: State, why: str) -> None:
+        """Say what became of a letter that was in doubt."""
+        if state == "refused":
+            self._ledger.record_results([Result(letter.key, state, why)])
+            self._name_refused(letter, why)
+        else:
+            self._ledger.resolve([letter.key], state, why)
+        if self._run.outcomes.get("in_doubt"):
+            self._run.outcomes["in_doubt"] -= 1
+        self._count(state)
 
     def _outgoing(self, letters: Iterator[Letter], progress: Progress) -> Iterator[Outgoing]:
         """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
         try:
             self._ask(letters, 0)
-            while not self._run.stopped and (found := self._claims.claimed()) is not None:
+            while not self._run.stopped and (found := self._claims.take_claimed()) is not None:
                 asked, claimed = found
                 self._run.skipped += asked - len(claimed)
                 progress(self._run)
@@ -254,7 +366,7 @@ class _Sender:
                 return
             if not self._claims.take(letter):
                 continue
-            planned = content.unchanged(letter, record, letter.record_id in self._changes.changed)
+            planned = content.restore_planned(letter, record, letter.record_id in self._changes.changed)
             if planned is None:
                 self._answered(Sent(letter.number, "refused", _CHANGED))
                 self._run.changed.append(letter.record_id)
@@ -263,10 +375,18 @@ class _Sender:
                 self._answered(Sent(letter.number, "refused", _NOT_ALLOWED))
                 continue
             self._run.sent += 1
+            self._given_at = now()
             self._run.places[letter.broker, letter.target] += 1
-            yield outgoing(self._header, letter, self._changes.apply(planned))
+            yield make_outgoing(self._header, letter, self._changes.apply(planned))
 
-    def _answered(self, sent: Sent) -> State:
-        state = self._claims.answered(sent)
+    def _answered(self, sent: Sent) -> tuple[Letter, State]:
+        letter, state = self._claims.take_answer(sent)
+        self._count(state)
+        return letter, state
+
+    def _count(self, state: State) -> None:
         self._run.outcomes[state] = self._run.outcomes.get(state, 0) + 1
-        return state
+
+    def _name_refused(self, letter: Letter, why: str) -> None:
+        if len(self._run.refused) < _MOST_NAMED:
+            self._run.refused.append(f"letter {letter.record_id} is refused: {why}")

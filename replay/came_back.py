@@ -41,7 +41,7 @@ def newest(connection: "duckdb.DuckDBPyConnection", plan: str, most: int) -> lis
     return [record_id for (record_id,) in connection.execute(_NEWEST, [plan, most]).fetchall()]
 
 
-def among(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
+def find_among(store: Store, replay_ids: Collection[str], since: int) -> set[str]:
     """Those of the replay ids that were sent: a letter captured after `since` (microseconds since the
     epoch) carries them. Raises UsageError where the archive can't be searched."""
     import duckdb

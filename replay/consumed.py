@@ -22,7 +22,7 @@ MISSING: Collection[Consumed] = ("held", "waiting")
 """What stops a ramp."""
 
 
-def standing(brokers: Brokers, places: Collection[Destination]) -> Standing:
+def read_standing(brokers: Brokers, places: Collection[Destination]) -> Standing:
     """Ask the brokers how far the consumers of these places are. Raises BrokerError."""
     targets: dict[str, list[Target]] = defaultdict(list)
     for broker, target in places:

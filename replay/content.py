@@ -36,7 +36,7 @@ def digest(record: Record, target: Target, edited: bool) -> str:
     return made.hexdigest()
 
 
-def unchanged(letter: Letter, record: Record, edited: bool) -> Record | None:
+def restore_planned(letter: Letter, record: Record, edited: bool) -> Record | None:
     """The record with what its plan has bound and nothing else; None where that is not what was planned."""
     if digest(record, letter.target, edited) != letter.content:
         return None

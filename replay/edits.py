@@ -95,12 +95,11 @@ def _with_headers(record: Record, block: bytes | None, wanted: Mapping[str, Any]
     changed = {
         name: value for name, value in wanted.items() if value is None or known.get(name) != to_text(value)
     }
-    if not edit or block is None:
-        _only_texts("header", changed)
-        return None
-    with suppress(ValueError):  # damaged
-        edited: bytes = resolve(edit)(block, lambda name: name not in wanted, changed)
-        return edited
+    if edit and block is not None:
+        with suppress(ValueError):  # damaged, or another protocol's
+            edited: bytes = resolve(edit)(block, lambda name: name not in wanted, changed)
+            return edited
+    _only_texts("header", changed)
     return None
 
 

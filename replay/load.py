@@ -32,7 +32,7 @@ class Loader:
 
     def _look(self) -> None:
         """Which segment holds the letters of which stem now, and which stems were written again."""
-        committed = list(manifests.every(self._store))
+        committed = list(manifests.list_committed(self._store))
         self._manifests = {stem: manifest for manifest in committed for stem in manifest.replaces}
         self._rewritten = set(self._manifests)
         self._manifests |= {manifest.stem: manifest for manifest in committed}
@@ -97,7 +97,7 @@ class Loader:
 
     def _read(self, manifest: Manifest) -> pa.Table:
         with parquet.readable(manifest.segment):
-            file = segments.opened(self._store, manifest, self._columns)
+            file = segments.open_segment(self._store, manifest, self._columns)
             table = (_read_lean(file) if self._lean else None) or file.read(columns=self._columns)
             check_cells(table)
             return table

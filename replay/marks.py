@@ -67,14 +67,14 @@ class Mark:
                 self._folder.delete(self._name)
                 raise
 
-    def writing(self, numbers: Sequence[int]) -> None:
+    def note_writing(self, numbers: Sequence[int]) -> None:
         """The letters of these numbers may reach the broker from now on."""
         if self._reached is not None:
             for number in numbers:
                 self._reached[_OWNER_BYTES + number] = _WRITTEN
 
     def confirm(self, number: int) -> None:
-        """The broker has it."""
+        """The broker has confirmed this letter."""
         if self._reached is not None:
             self._reached[_OWNER_BYTES + number] = _CONFIRMED
 

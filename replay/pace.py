@@ -1,6 +1,7 @@
 """How fast a plan is sent, and when it is stopped."""
 
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,17 +13,17 @@ from dlq.core.errors import UsageError
 
 _LOOK_SECONDS = 0.5
 _NAP_SECONDS = 0.2
-BURST_SECONDS = 0.1
+_BURST_SECONDS = 0.1
 
 
-def stop_name(plan: str) -> str:
+def _stop_name(plan: str) -> str:
     """The file whose presence asks a running apply to stop."""
     return f"plans/{plan}.stop"
 
 
 def request_stop(store: Store, plan: str) -> None:
     """Ask whoever applies `plan`, on any host that shares the archive, to stop."""
-    store.put(stop_name(plan), iso(now()).encode())
+    store.put(_stop_name(plan), iso(now()).encode())
 
 
 class Stop:
@@ -36,7 +37,7 @@ class Stop:
 
     def forget_old_requests(self) -> None:
         """A request that was made before this run is void."""
-        self._store.delete(stop_name(self._plan))
+        self._store.delete(_stop_name(self._plan))
 
     def __call__(self) -> bool:
         """Looks into the archive twice a second at most."""
@@ -47,7 +48,7 @@ class Stop:
 
     def _is_asked(self) -> bool:
         try:
-            self._store.open(stop_name(self._plan)).close()
+            self._store.open(_stop_name(self._plan)).close()
         except UsageError:
             return False
         return True
@@ -55,7 +56,11 @@ class Stop:
 
 @contextmanager
 def stopping_on_signals(stop: Stop) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM lets what is in flight be answered; the second interrupts."""
+    """The first Ctrl-C or SIGTERM lets what is in flight be answered; the second interrupts. Only the main
+    thread hears signals: in another one the block just runs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def on_signal(_signal: int, _frame: FrameType | None) -> None:
         if stop.signalled:
@@ -81,7 +86,7 @@ class Pace:
         """Until the next message may go; False when the run is stopped instead."""
         if self._rate is None:
             return not self._stop()
-        self._due = max(self._due, time.monotonic() - BURST_SECONDS) + 1 / self._rate
+        self._due = max(self._due, time.monotonic() - _BURST_SECONDS) + 1 / self._rate
         while (left := self._due - 1 / self._rate - time.monotonic()) > 0:
             if self._stop():
                 return False

@@ -45,7 +45,7 @@ _NAMES_IDS = re.compile(
 )
 
 
-def named(record_ids: Iterable[str]) -> str:
+def condition_of_ids(record_ids: Iterable[str]) -> str:
     """The condition that names these letters."""
     quoted = ("'{}'".format(record_id.replace("'", "''")) for record_id in sorted(record_ids))
     return f"record_id in ({', '.join(quoted)})"
@@ -72,7 +72,7 @@ class Wanted:
         """Which letters are looked at: those of `where`, and those that are edited."""
         if not self.edits.changed:
             return self.where
-        edited = named(self.edits.changed)
+        edited = condition_of_ids(self.edits.changed)
         return edited if self.where is None else f"({self.where}\n) or {edited}"
 
     def takes(self, record_id: str) -> bool:
@@ -83,7 +83,7 @@ class Wanted:
         """The user means this letter, by its id or by editing it."""
         return record_id in self.edits.changed or bool(_NAMES_IDS.fullmatch(self.where or ""))
 
-    def unnamed(self, unless_named: Mapping[Any, str], record_id: str) -> str | None:
+    def why_unnamed(self, unless_named: Mapping[Any, str], record_id: str) -> str | None:
         """Why a letter is not sent, and what the user would have to name for it; None where that is named."""
         named = {"letter": self.names(record_id), "target": ":" in self.to}
         how = {"letter": "name it by its id", "target": "name the target with --to"}
@@ -96,14 +96,14 @@ class Wanted:
         return kind_of(record.broker_kind).default_target if self.to == DEFAULT_TARGET else self.to
 
 
-ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
-NO_VERDICT = "no_verdict"
-NOT_THERE = "not_there"
-NOT_ALLOWED = "not_allowed"
-TEMPORARY = "temporary"
+_ADVICE_LEFT_OUT = ("check_first", "fix_first", "never", "hold")
+_NO_VERDICT = "no_verdict"
+_NOT_THERE = "not_there"
+_NOT_ALLOWED = "not_allowed"
+_TEMPORARY = "temporary"
 _MAY_GO_AGAIN: Collection[State | None] = ("returned", "refused")
 """States of letters that the broker did not keep."""
-LEFT_OUT_BY_STATE: Mapping[State, str] = {
+_LEFT_OUT_BY_STATE: Mapping[State, str] = {
     "confirmed": "replayed",
     "sending": "sending",
     "in_doubt": "in_doubt",
@@ -114,7 +114,7 @@ LEFT_OUT_BY_STATE: Mapping[State, str] = {
 """What the ledger knows of a letter -> why it is left out. `planned` is known, and was never sent."""
 FIX_FIRST = "advice is fix_first: mend the cause before you apply this plan"
 """Said of letters that were taken in without the word that it is mended."""
-KNOWN = "known to the ledger: apply sends only what the broker did not take before"
+_KNOWN = "known to the ledger: apply sends only what the broker did not take before"
 _DAMAGED = "left out as risky: its body is not what was captured; dlq verify shows the damage"
 _ORIGIN = ("origin_kind", "origin", "origin_exchange", "origin_routing_key")
 _CHOSEN = ("record_id", "advice", *_ORIGIN, "replay_state")
@@ -151,7 +151,7 @@ class _Candidate:
         self.record, self.advice, self.letter = record, advice, letter
 
 
-class Planner:
+class _Planner:
     """Makes one plan."""
 
     def __init__(self, store: Store, settings: Settings, brokers: Brokers, ledger: Ledger | None) -> None:
@@ -174,7 +174,7 @@ class Planner:
 
     def _letters(self, wanted: Wanted) -> Iterator[Letter]:
         replays = ledgers.as_arrow(self._settings.ledger, self._store)
-        queued = still_queued.queued(self._store, self._settings)
+        queued = still_queued.find_queued(self._store, self._settings)
         connection = views.connect(self._store, replays, queued=queued)
         loader = Loader(self._store, PLANNED_COLUMNS)
         try:
@@ -199,7 +199,7 @@ class Planner:
         self._destinations.learn([(c.letter.broker, c.letter.target) for c in candidates], wanted.to)
         states = self._ledger.states([c.letter.key for c in candidates]) if self._ledger else {}
         refused = [c.letter.key for c in candidates if states.get(c.letter.key) == "refused"]
-        self._back = came_back.among(self._store, refused, 0) if refused else set()
+        self._back = came_back.find_among(self._store, refused, 0) if refused else set()
         for candidate in candidates:
             reason = self._left_out(candidate, states.get(candidate.letter.key), wanted)
             if reason is not None:
@@ -236,10 +236,10 @@ class Planner:
 
     def _left_out(self, candidate: _Candidate, state: State | None, wanted: Wanted) -> str | None:
         insists = wanted.takes(candidate.record.record_id) and not self._died_again(candidate, state)
-        if state is not None and state in LEFT_OUT_BY_STATE and not (insists and state in _MAY_GO_AGAIN):
-            return LEFT_OUT_BY_STATE[state]
+        if state is not None and state in _LEFT_OUT_BY_STATE and not (insists and state in _MAY_GO_AGAIN):
+            return _LEFT_OUT_BY_STATE[state]
         if state in _MAY_GO_AGAIN:
-            self._tally.warn(KNOWN)
+            self._tally.warn(_KNOWN)
         against = _advised_against(candidate.record.record_id, candidate.advice, wanted)
         return (
             against
@@ -263,7 +263,7 @@ class Planner:
         if why is None or ":" in wanted.to:
             return None
         self._tally.warn(f"left out: {why}; name a target with --to")
-        return TEMPORARY
+        return _TEMPORARY
 
     def _no_room(self, candidate: _Candidate, wanted: Wanted) -> str | None:
         destination = candidate.letter.broker, candidate.letter.target
@@ -279,7 +279,7 @@ class Planner:
         if why is None:
             return None
         self._tally.warn(f"left out: {why} on {broker}; make it, or choose another target with --to")
-        return NOT_THERE
+        return _NOT_THERE
 
     def _twin(self, candidate: _Candidate) -> str | None:
         """Two letters of one business message or transaction: the first goes back, the other does not."""
@@ -307,7 +307,7 @@ class Planner:
             self._tally.warn(f"left out as risky: {preview.problem}")
             return "risky"
         unless_named = {**preview.unless_named, **self._deadlines(record, preview, wanted)}
-        unnamed = wanted.unnamed(unless_named, record.record_id)
+        unnamed = wanted.why_unnamed(unless_named, record.record_id)
         if unnamed is not None:
             self._tally.warn(f"left out as risky: {unnamed}")
             return "risky"
@@ -390,11 +390,11 @@ class Planner:
         """What would keep one from proving anything; None where none is needed, or nobody can be asked."""
         connector = self._brokers.get(broker)
         with suppress(BrokerError):  # who sends will hear of it
-            return connector.obstacles(True) if connector.obstacles(False) else None
+            return connector.check_witness()
         return None
 
     def _segments(self, draft: Draft) -> Mapping[str, str]:
-        return {m.stem: m.digest for m in manifests.every(self._store) if m.stem in draft.segments}
+        return {m.stem: m.digest for m in manifests.list_committed(self._store) if m.stem in draft.segments}
 
     def _consumers(self) -> Mapping[str, tuple[str, ...]]:
         """Who receives it, as far as each broker can prove; an unreachable broker proves nothing."""
@@ -414,7 +414,7 @@ def _not_allowed(wanted: Wanted, patterns: Sequence[str]) -> str:
     """Raises UsageError where the user has named the target."""
     if ":" in wanted.to:
         raise UsageError(f"--to {wanted.to}: [replay] targets lets letters go to {', '.join(patterns)} alone")
-    return NOT_ALLOWED
+    return _NOT_ALLOWED
 
 
 def _by_segment(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -436,7 +436,7 @@ def _as_judged(record: Record, origin: Sequence[str | None]) -> Record:
 def _advised_against(record_id: str, advice: str | None, wanted: Wanted) -> str | None:
     if wanted.takes(record_id) or (wanted.fixed and advice == "fix_first"):
         return None
-    return NO_VERDICT if advice is None else advice if advice in ADVICE_LEFT_OUT else None
+    return _NO_VERDICT if advice is None else advice if advice in _ADVICE_LEFT_OUT else None
 
 
 _COMPACT = str.maketrans("", "", "-:")
@@ -447,4 +447,4 @@ def make(store: Store, settings: Settings, wanted: Wanted, brokers: Brokers) -> 
     if wanted.rate is not None and not 0 < wanted.rate < math.inf:
         raise UsageError(f"--rate {wanted.rate:g}: a rate is a positive number of messages a second")
     with ledgers.opened_if_any(settings.ledger, store) as ledger:
-        return Planner(store, settings, brokers, ledger).make(wanted)
+        return _Planner(store, settings, brokers, ledger).make(wanted)

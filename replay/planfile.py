@@ -17,7 +17,7 @@ from typing import IO, Any
 
 from dlq.archive.bounded_json import LARGEST
 from dlq.archive.schema import FORMAT_VERSION
-from dlq.archive.store import Store, built
+from dlq.archive.store import Store, build
 from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Target
 from dlq.core import documents
 from dlq.core.clock import from_iso
@@ -30,6 +30,7 @@ _FOLDER = "plans/"
 _SUFFIX = ".jsonl"
 _EDITS_SUFFIX = ".edits.jsonl"
 _BOUNDS_SUFFIX = ".bounds.json"
+_RAMP_SUFFIX = ".ramp.json"
 _COPY_BYTES = 2**20
 # Both run once per letter: json.loads and keyword arguments cost three times as much.
 _scan = json.JSONDecoder().raw_decode
@@ -135,10 +136,38 @@ def bounds_of(store: Store, plan: str, broker: str) -> Checkpoint:
         content = store.get(name)
     except UsageError:
         return NO_CHECKPOINT
-    found: Checkpoint = built(
+    found: Checkpoint = build(
         name, content, lambda document: documents.value(Mapping[str, int], document["bounds"], "bounds")
     )
     return found
+
+
+def keep_ramp(store: Store, plan: str, steps: Sequence[Mapping[str, Any]], stopped_by: str | None) -> None:
+    """Remember how far a ramp of a plan is, for those who follow it from elsewhere."""
+    document = {"format": FORMAT_VERSION, "steps": steps, "stopped_by": stopped_by}
+    store.put(f"{_FOLDER}{plan}{_RAMP_SUFFIX}", json.dumps(document).encode())
+
+
+def ramp_of(store: Store, plan: str) -> dict[str, Any]:
+    """What `keep_ramp` has remembered last: `steps` and `stopped_by`; nothing where no ramp was ever begun.
+    Raises ArchiveError, FormatTooNew."""
+    name = f"{_FOLDER}{plan}{_RAMP_SUFFIX}"
+    try:
+        content = store.get(name)
+    except UsageError:
+        return {}
+    return build(name, content, _ramp)
+
+
+def _ramp(found: dict[str, Any]) -> dict[str, Any]:
+    steps = documents.value(tuple[Mapping[str, Any], ...], found["steps"], "steps")
+    stopped_by = documents.value(str | None, found["stopped_by"], "stopped_by")
+    return {"steps": list(map(_step, steps)), "stopped_by": stopped_by}
+
+
+def _step(found: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = {"sent": int, "came_back": int, "evidence": str}
+    return {name: documents.value(kind, found[name], name) for name, kind in kinds.items()}
 
 
 class Draft:
@@ -181,7 +210,7 @@ def load(store: Store, plan: str) -> Header:
         return _header(plan, file.readline(LARGEST))
 
 
-def checked(store: Store, plan: str) -> Header:
+def load_checked(store: Store, plan: str) -> Header:
     """The header of a plan that nobody has changed; raises UsageError when somebody has."""
     with store.open(name_of(plan)) as file:
         header = _header(plan, file.readline(LARGEST))
@@ -193,7 +222,7 @@ def checked(store: Store, plan: str) -> Header:
     return header
 
 
-def made(store: Store) -> Iterator[Event]:
+def list_makers(store: Store) -> Iterator[Event]:
     """Who made which plan and why, of those that can be read and say it."""
     for plan in ids(store):
         with suppress(DlqError):
@@ -235,4 +264,4 @@ def _digest(header: Header, lines: Any) -> str:
 
 
 def _header(plan: str, line: bytes) -> Header:
-    return built(name_of(plan), line, partial(documents.built, Header))
+    return build(name_of(plan), line, partial(documents.build, Header))

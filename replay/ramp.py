@@ -61,6 +61,8 @@ class Watch:
     stop: Callable[[], bool]
     tell: Callable[[str], None] = lambda _text: None
     """What is waited for, again and again."""
+    note: Callable[["Ramp"], None] = lambda _done: None
+    """How far it is, after each step."""
 
 
 def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Destination]) -> Ramp:
@@ -81,6 +83,7 @@ def ramp(send: Send, watch: Watch, plan: str, total: int, places: Collection[Des
             watched.run()
             _judge(done, watched, watch)
             known = watched.known
+            watch.note(done)
         done.run.stopped = step.stopped or watch.stop()
         over = bool(done.stopped_by or done.run.stopped or step.lost) or step.sent < size
         size *= _GROWTH
@@ -204,6 +207,7 @@ def _add(whole: Run, step: Run, first: bool) -> None:
     whole.skipped += step.skipped if first else 0
     whole.seconds += step.seconds
     whole.lost += step.lost
+    whole.refused += step.refused
     whole.notes += step.notes
     for outcome, count in step.outcomes.items():
         whole.outcomes[outcome] = whole.outcomes.get(outcome, 0) + count

@@ -5,16 +5,15 @@ our replay id (proven sent), or what the connector finds on the broker. Who said
 ledger.
 """
 
-import getpass
-import socket
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dlq.archive.store import Store
-from dlq.connectors.base import Outgoing, Presence
+from dlq.connectors.base import Outgoing, Presence, Search
 from dlq.core.errors import BrokerError, UsageError
 from dlq.replay import came_back, content, edits, marks, planfile, status
-from dlq.replay.apply import forget, outgoing
+from dlq.replay.actor import actor
+from dlq.replay.apply import forget, make_outgoing
 from dlq.replay.brokers import Brokers
 from dlq.replay.ledger.contract import Entry, Ledger
 from dlq.replay.load import Loader
@@ -36,6 +35,8 @@ class Decision:
     not_sent: tuple[str, ...] = ()
     hold: tuple[str, ...] = ()
     rest: State | None = None
+    who: str | None = None
+    """On whose behalf; None: of this process' user."""
 
     def by_state(self) -> Sequence[tuple[State, tuple[str, ...]]]:
         """What each list means for the ledger."""
@@ -65,7 +66,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
 
     A broker that can't be asked is a note of the result: the operator's decision counts without it.
     """
-    header = planfile.checked(store, plan)
+    header = planfile.load_checked(store, plan)
     with store.lock(f"plan-{plan}"):
         by_marks = marks.expire(store, ledger, plan)
         resolved = Resolved(sent=by_marks["confirmed"], not_sent=by_marks["planned"])
@@ -73,7 +74,7 @@ def reconcile(store: Store, plan: str, brokers: Brokers, ledger: Ledger, decisio
         named = _named(doubtful + ledger.entries(plan, "held"), decision)
         if doubtful:
             _by_proof(store, header, brokers, ledger, doubtful, resolved)
-        who = f"{getpass.getuser()}@{socket.gethostname()}"
+        who = decision.who or actor()
         for state, keys in named.items():
             resolved.count(state, ledger.resolve(keys, state, f"decided by {who}"))
         if decision.rest is not None:
@@ -111,13 +112,13 @@ def _by_proof(
     doubtful: Sequence[Entry],
     resolved: Resolved,
 ) -> None:
-    span = min(entry.sent_at for entry in doubtful), max(entry.sent_at for entry in doubtful)
-    back = came_back.among(store, {entry.key for entry in doubtful}, span[0])
+    since = min(entry.sent_at for entry in doubtful)
+    back = came_back.find_among(store, {entry.key for entry in doubtful}, since)
     resolved.count(
         "confirmed", ledger.resolve(sorted(back), "confirmed", "it came back to a dead-letter queue")
     )
     open_still = {entry.number for entry in doubtful if entry.key not in back}
-    found = _on_brokers(store, header, brokers, open_still, span, resolved.notes)
+    found = _on_brokers(store, header, brokers, open_still, since, resolved.notes)
     for presence, state in _SHOWN:
         keys = [entry.key for entry in doubtful if found.get(entry.number) == presence]
         resolved.count(state, ledger.resolve(keys, state, f"the broker shows that it was {presence}"))
@@ -128,30 +129,29 @@ def _on_brokers(
     header: Header,
     brokers: Brokers,
     numbers: Collection[int],
-    span: tuple[int, int],
+    since: int,
     notes: list[str],
 ) -> Mapping[int, Presence]:
-    """number -> what the letter's broker shows of it. `span`: when the first and the last were sent."""
+    """number -> what the letter's broker shows of it. `since`: when the first of them was sent."""
     letters = [x for x in planfile.letters(store, header.plan) if x.number in numbers] if numbers else []
     records, changes = Loader(store).records(letters), edits.load(store, header)
     by_broker: dict[str, list[Outgoing]] = {}
     for letter, record in zip(letters, records, strict=True):
-        planned = content.unchanged(letter, record, letter.record_id in changes.changed)
+        planned = content.restore_planned(letter, record, letter.record_id in changes.changed)
         if planned is None and letter.content:
             notes.append(f"letter {letter.record_id} is not what was planned: somebody changed the archive")
             continue
         by_broker.setdefault(letter.broker, []).append(
-            outgoing(header, letter, changes.apply(planned or record))
+            make_outgoing(header, letter, changes.apply(planned or record))
         )
     found: dict[int, Presence] = {}
     for broker, sent in by_broker.items():
         try:
-            connector = brokers.get(broker)
-            shown = connector.find(header.plan, sent, *span, planfile.bounds_of(store, header.plan, broker))
-            if "unknown" in shown.values():
-                why = connector.obstacles(header.leaves_witness(broker), header.plan, span[0]) or [_SILENT]
-                notes += [f"{broker}: {reason}" for reason in why]
-            found |= shown
+            before = planfile.bounds_of(store, header.plan, broker)
+            proof = brokers.get(broker).find(Search(header.plan, sent, since, before))
+            if "unknown" in proof.shown.values():
+                notes += [f"{broker}: {doubt}" for doubt in proof.doubts or [_SILENT]]
+            found |= proof.shown
         except BrokerError as error:
             notes.append(f"{broker} could not be asked: {error}")
     return found

@@ -6,6 +6,7 @@ recognises them, archives nothing twice, and settles their manifests. Whether so
 meanwhile, no pull has seen. Some brokers remove no letter, however it is pulled.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -29,11 +30,11 @@ def is_left(manifest: Manifest, settings: Settings) -> bool:
     return not kind_of(settings.brokers[source.broker].kind).keeps_letters
 
 
-def queued(store: Store, settings: Settings) -> Queued:
+def find_queued(store: Store, settings: Settings) -> Queued:
     """The segments with such letters, and which of their letters are out."""
     return {
         manifest.stem: frozenset(manifest.settled_ids)
-        for manifest in manifests.every(store)
+        for manifest in manifests.list_committed(store)
         if is_left(manifest, settings)
     }
 
@@ -42,7 +43,7 @@ def of_plan(store: Store, settings: Settings, header: Header) -> dict[str, int]:
     """Source -> letters of the plan that lie in its queue still."""
     gone: dict[str, frozenset[str]] = {}
     source_of: dict[str, str] = {}
-    for manifest in manifests.every(store):
+    for manifest in manifests.list_committed(store):
         if is_left(manifest, settings):
             for stem in {manifest.stem, *manifest.replaces} & header.segments.keys():
                 gone[stem], source_of[stem] = frozenset(manifest.settled_ids), manifest.source
@@ -61,4 +62,7 @@ def in_words(settings: Settings, counts: Mapping[str, int]) -> Iterator[tuple[st
     for source, count in counts.items():
         known = settings.sources.get(source)
         place = known.queue if known else f"the queue of source {source}, which is not configured any more"
-        yield f"{count:,} still lie in {place}: no pull has taken them out", f"dlq pull {source} --mode drain"
+        yield (
+            f"{count:,} still lie in {place}: no pull has taken them out",
+            f"dlq pull {shlex.quote(source)} --mode drain",
+        )

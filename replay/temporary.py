@@ -18,6 +18,7 @@ _FORMS = (
     (r"celeryev\..*|.*\.celery\.pidbox", "a queue of one Celery worker"),
     (r"easynetq\.response\..*|.*[._-]repl(?:y|ies)[._-]" + _UUID, "a reply queue"),
     (r".*_bus_[a-z0-9]{20,32}", "the queue of one MassTransit instance"),
+    (r".+_REPLY_TOPIC", "the topic of replies to RocketMQ's clients"),
     (r"console-consumer-\d+", "a group that a console generated"),
     (_UUID, "a generated name"),
 )

@@ -112,7 +112,7 @@ def _look(store: Store) -> defaultdict[str, _Found]:
     for source in set(source_of.values()):
         found[source].orphans = _orphans(store, source)
     damaged: dict[str, ArchiveError] = {}
-    for manifest in manifests.every(store, damaged=damaged):
+    for manifest in manifests.list_committed(store, damaged=damaged):
         found[manifest.source].manifests.append(manifest)
     for name, error in damaged.items():
         found[source_of.get(PurePath(name).stem, _NO_SOURCE)].damaged.append(error)
@@ -126,11 +126,11 @@ def _source(segment: str) -> str:
 
 def _orphans(store: Store, source: str) -> list[str]:
     """A run that holds the source's lock has not written the manifest yet: that is no orphan."""
-    if not segments.uncommitted(store, source):
+    if not segments.list_uncommitted(store, source):
         return []
     try:
         with store.lock(f"source-{source}"):
-            return segments.uncommitted(store, source)
+            return segments.list_uncommitted(store, source)
     except Busy:
         return []
 

@@ -1,4 +1,4 @@
-"""Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` and `redis` do it."""
+"""Opening the ledger that `[ledger]` names; `contract` says what it must do, `sql` does it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from dlq.archive.schema import REPLAYS
 from dlq.archive.store import Store
+from dlq.connectors import given
 from dlq.core.errors import Busy, UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Ledger as LedgerSettings
@@ -15,9 +16,6 @@ from dlq.core.units import seconds
 from dlq.replay.ledger import file, location
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.ledger.location import FILE, file_of, is_server, own_file
-
-_REDIS = ("redis://", "rediss://")
-"""Such `[ledger] url`s mean Redis; the second is TLS. All others are SQL."""
 
 
 def open_ledger(settings: LedgerSettings, store: Store) -> Ledger:
@@ -40,12 +38,7 @@ def _connected(settings: LedgerSettings, store: Store) -> Ledger:
         path = file_of(settings, store)
         file.make(path, lambda template: _in_file(template, settings).close())
         return _written(path, settings)
-    if settings.url.startswith(_REDIS):
-        try:
-            from dlq.replay.ledger.redis import RedisLedger
-        except ImportError as error:
-            raise UsageError("a ledger in Redis needs its client: pip install 'dlq[redis]'") from error
-        return RedisLedger(settings)
+    given.check_files_of("ledger", settings)
     from dlq.replay.ledger.sql import SqlLedger, server_url
 
     return SqlLedger(server_url(settings), seconds(settings.lease))
@@ -64,7 +57,7 @@ def _in_file(path: Path, settings: LedgerSettings, at_close: Callable[[], None] 
     return SqlLedger(file_url(path), seconds(settings.lease), at_close=at_close)
 
 
-def exists(settings: LedgerSettings, store: Store) -> bool:
+def _exists(settings: LedgerSettings, store: Store) -> bool:
     """Whether anything was ever replayed from this archive. Raises UsageError when its ledger moved away."""
     if is_server(settings):
         return True
@@ -94,7 +87,7 @@ def move(settings: LedgerSettings, store: Store, outside: str | None = None) -> 
     total = new = 0
     with closing(_written(path, settings)) as old, closing(_connected(settings, store)) as server:
         old.expire()
-        for rows in old.everything():
+        for rows in old.all_rows():
             if any("sending" in row for row in rows):
                 raise Busy("letters are being sent by this ledger; stop that first: dlq replay stop PLAN")
             total += len(rows)
@@ -115,17 +108,6 @@ def opened(settings: LedgerSettings, store: Store) -> Iterator[Ledger]:
         ledger.close()
 
 
-def warnings(settings: LedgerSettings, store: Store) -> Sequence[str]:
-    """What a server, as it is set up, may forget of what it has confirmed. Raises as `open_ledger`, and as
-    `opened_if_any`; makes no file."""
-    if not exists(settings, store):
-        location.check_none(store)
-        return ()
-    location.check(settings, store)
-    with _looked_at(settings, store) as ledger:
-        return ledger.warnings()
-
-
 @contextmanager
 def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | None]:
     """The ledger, or None when nothing was ever replayed: looking must not make one.
@@ -133,7 +115,7 @@ def opened_if_any(settings: LedgerSettings, store: Store) -> Iterator[Ledger | N
     Raises UsageError when the archive has a ledger and `[ledger]` leads to none: what was replayed would
     count as waiting.
     """
-    if not exists(settings, store):
+    if not _exists(settings, store):
         location.check_none(store)
         yield None
         return

@@ -54,6 +54,12 @@ class Claims:
         self._written: set[int] = set()
         """Numbers of those in flight that may be at the broker."""
         self._results: list[Result] = []
+        self.is_over = False
+        """Whether the lease has ended, so that nothing more may be sent."""
+        self.doubtful: list[Letter] = []
+        """Those of which nobody knows whether they are at the broker."""
+        self.given_back: list[Letter] = []
+        """Those that were ours, and are planned again."""
 
     def ask(self, letters: Sequence[Letter]) -> None:
         """Start to claim these; `claimed` says which are ours. One call at a time is open."""
@@ -64,11 +70,11 @@ class Claims:
 
     def _claim(self, letters: Sequence[Letter], results: Sequence[Result]) -> set[str]:
         """What was dismissed since the plan was made stays unsent."""
-        closed = dismissals.among(self._ledger, [letter.record_id for letter in letters])
+        closed = dismissals.find_dismissed(self._ledger, [letter.record_id for letter in letters])
         open_ = [letter for letter in letters if letter.record_id not in closed]
         return self._ledger.claim(self._plan, open_, results)
 
-    def claimed(self) -> tuple[int, list[Letter]] | None:
+    def take_claimed(self) -> tuple[int, list[Letter]] | None:
         """(how many were asked for, those of them that are ours, in their order); the others are known
         to the ledger. None when nothing was asked for. Raises ArchiveError."""
         if self._asked is None:
@@ -96,39 +102,43 @@ class Claims:
         self._in_flight[letter.number] = letter
         return True
 
-    def writing(self, numbers: Sequence[int]) -> None:
+    def note_writing(self, numbers: Sequence[int]) -> None:
         """These letters in flight may reach the broker from now on, and those before them may go on to.
         Raises ConnectionLost when that must not be, and as the ledger."""
         self._renew_in_time()
         if self._has_passed(_WRITING_SHARE):
+            self.is_over = True
             raise ConnectionLost("the lease ended while this run was stopped, so nothing more is sent")
-        self._mark.writing(numbers)
+        self._mark.note_writing(numbers)
         self._written.update(numbers)
 
-    def answered(self, sent: Sent) -> State:
-        """What became of a letter in flight; written with the next claim."""
+    def take_answer(self, sent: Sent) -> tuple[Letter, State]:
+        """A letter in flight, and what became of it; written with the next claim."""
         letter = self._in_flight.pop(sent.number)
         if sent.outcome == "confirmed":
             self._mark.confirm(sent.number)
-        state = self._unanswered(sent.number) if sent.outcome == "in_doubt" else sent.outcome
+        state = self._unanswered(letter) if sent.outcome == "in_doubt" else sent.outcome
         self._written.discard(sent.number)
         self._results.append(Result(letter.key, state, sent.detail))
-        return state
+        return letter, state
 
-    def _unanswered(self, number: int) -> State:
-        return "in_doubt" if number in self._written else "planned"
+    def _unanswered(self, letter: Letter) -> State:
+        is_written = letter.number in self._written
+        (self.doubtful if is_written else self.given_back).append(letter)
+        return "in_doubt" if is_written else "planned"
 
     def end(self, why: str) -> None:
         """Write what is known: what was not written is planned again, what was not answered is in doubt."""
         unsent = list(self._unsent.values())
         failure: DlqError | None = None
         try:
-            unsent += (self.claimed() or (0, []))[1]
+            unsent += (self.take_claimed() or (0, []))[1]
         except DlqError as error:
             failure = error
         self._writer.shutdown()
         given_back = [Result(letter.key, "planned") for letter in unsent]
-        unknown = [Result(one.key, self._unanswered(n), why) for n, one in self._in_flight.items()]
+        self.given_back += unsent
+        unknown = [Result(one.key, self._unanswered(one), why) for one in self._in_flight.values()]
         self._ledger.record_results([*self._results, *given_back, *unknown])
         self._results, self._unsent, self._in_flight, self._written = [], {}, {}, set()
         if failure is not None:
@@ -141,6 +151,7 @@ class Claims:
         since = uptime()
         ours = self._ledger.renew(held)
         if any(letter.key not in ours for letter in self._in_flight.values()):
+            self.is_over = True
             raise ConnectionLost("another run has taken over letters of this one, so nothing more is sent")
         self._since = since
         self._unsent = {number: letter for number, letter in self._unsent.items() if letter.key in ours}

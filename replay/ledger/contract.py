@@ -21,7 +21,7 @@ COLUMNS = (
     "key", "plan", "number", "record_id", "target", "lap", "state", "owner", "lease_until", "sent_at",
     "updated_at", "detail",
 )  # fmt: skip
-"""All that a ledger holds of a replay, in the order of `everything` and `adopt`."""
+"""All that a ledger holds of a replay, in the order of `all_rows` and `adopt`."""
 
 
 _OWNER = re.compile(r"(.+)/([0-9]{1,9})/[^/]*", re.DOTALL)
@@ -95,7 +95,7 @@ class Ledger(Protocol):
         """Every replay, in chunks: a sequence of values for each column of REPLAYS, in that order."""
         ...
 
-    def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
         """All replays with all they hold, in chunks that `adopt` of another ledger takes."""
         ...
 
@@ -113,10 +113,6 @@ class Ledger(Protocol):
 
     def append(self, events: Sequence[Event]) -> None:
         """Write events behind all others; those that are there stay as they are."""
-        ...
-
-    def warnings(self) -> Sequence[str]:
-        """What the store, as it is set up, may forget of what it has confirmed."""
         ...
 
     def close(self) -> None:

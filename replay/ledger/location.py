@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlq.archive.folder import Folder
-from dlq.archive.store import Store, built
+from dlq.archive.store import Store, build
 from dlq.core import documents
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Ledger
@@ -89,11 +89,11 @@ def _in_folder(store: Store) -> Path | None:
 
 def _noted(store: Store) -> _Note | None:
     found = store.get_many([_NOTE])
-    return built(_NOTE, found[_NOTE], _note_of) if found else None
+    return build(_NOTE, found[_NOTE], _note_of) if found else None
 
 
 def _note_of(document: Mapping[str, Any]) -> _Note:
-    noted = documents.built(_Note, document)
+    noted = documents.build(_Note, document)
     if noted.path and (not Path(noted.path).is_absolute() or "\0" in noted.path):
         raise ValueError("path must be a whole path")
     return noted

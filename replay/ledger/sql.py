@@ -6,10 +6,12 @@ anything is sent, and what became of it is written together with the next claim.
 """
 
 import json
+import math
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -41,8 +43,16 @@ _SQLITE_SETTINGS = (
 _PATIENCE_SECONDS = 60.0
 """How long a server may be away: a restart, not an outage."""
 _LONGEST_PAUSE = 2.0
+_ON_MARIADB = "SET @dlq = 1 /*M!100300 , SESSION idle_transaction_timeout = {:d} */"
+"""MySQL, which has no such setting, reads a comment."""
+_END_WHEN_IDLE = {
+    "postgresql": "SET idle_in_transaction_session_timeout = '{:d}s'",
+    **dict.fromkeys(("mysql", "mariadb"), _ON_MARIADB),
+}
+_ONE_ROW = re.compile(r"(?<= VALUES )\(.*?\)(?= ON CONFLICT|$)")
+"""What an insert gives one row."""
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def server_url(settings: Ledger) -> sa.URL:
@@ -55,8 +65,13 @@ def server_url(settings: Ledger) -> sa.URL:
         raise ConfigError(
             "ledger.url holds a password; put it into ledger.password_file, password_command or password_env"
         )
+    if url.drivername in ("redis", "rediss"):
+        raise ConfigError(
+            "ledger.url: Redis may lose what it acknowledged, and then letters would go twice; "
+            "use postgresql://user@host/database, mysql:// or sqlite"
+        )
     if url.drivername not in DRIVERS or url.drivername == "sqlite":
-        known = ("sqlite", *DRIVERS, "redis")
+        known = ("sqlite", *DRIVERS)
         raise ConfigError(f"ledger.url: {url.drivername!r} is unknown{suggest(url.drivername, known)}")
     return url.set(drivername=DRIVERS[url.drivername], password=password_of("ledger", settings))
 
@@ -69,12 +84,13 @@ def file_url(path: Path) -> sa.URL:
 class Database:
     """An engine, and transactions on it. Raises ArchiveError for whatever the database refuses."""
 
-    def __init__(self, url: str | sa.URL) -> None:
-        """Nothing is connected yet."""
+    def __init__(self, url: str | sa.URL, lease: float) -> None:
+        """`lease` in seconds: a server ends a transaction in which it hears nothing for so long. Nothing is
+        connected yet."""
         self.is_file = sa.make_url(url).get_backend_name() == "sqlite"
-        self.engine = _engine(url, self.is_file)
+        self.engine = _engine(url, self.is_file, math.ceil(lease))
 
-    def run(self, work: Callable[[sa.Connection], T], reading: bool = False, patient: bool = True) -> T:
+    def run(self, work: Callable[[sa.Connection], _T], reading: bool = False, patient: bool = True) -> _T:
         """`work` in one transaction; again from its start when a server has ended it."""
         until = time.monotonic() + (_PATIENCE_SECONDS if patient and not self.is_file else 0.0)
         pause = 0.05
@@ -98,14 +114,37 @@ class Database:
         return ArchiveError(f"the ledger {shown} failed: {reason}")
 
 
-def _engine(url: str | sa.URL, is_file: bool) -> sa.Engine:
+def _engine(url: str | sa.URL, is_file: bool, idle_seconds: int) -> sa.Engine:
     if not is_file:
         # Read committed: a claim must see what others committed, and takes no locks on gaps (MySQL).
-        return sa.create_engine(url, pool_pre_ping=True, isolation_level="READ COMMITTED")
+        engine = sa.create_engine(
+            url, pool_pre_ping=True, isolation_level="READ COMMITTED", paramstyle="format"
+        )
+        if engine.dialect.name == "postgresql":
+            sa.event.listen(engine, "do_connect", _speak_simply)
+        sa.event.listen(engine, "connect", _telling(_END_WHEN_IDLE[engine.dialect.name].format(idle_seconds)))
+        return engine
     engine = sa.create_engine(url, connect_args={"timeout": _SQLITE_BUSY_SECONDS})
     sa.event.listen(engine, "connect", _open_sqlite)
     sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _speak_simply(dialect: Any, _record: object, _words: object, options: dict[str, Any]) -> None:
+    """Each statement is one message. PostgreSQL takes a host that is suspended between those of the extended
+    protocol, or of a pipeline (`executemany`), for busy, not for idle, and keeps its locks for ever."""
+    options["cursor_factory"] = dialect.dbapi.ClientCursor
+
+
+def _telling(setting: str) -> Callable[[Any, object], None]:
+    """Tells a server, once connected. A host that is suspended in a transaction keeps its locks till then."""
+
+    def tell(connection: Any, _record: object) -> None:
+        with closing(connection.cursor()) as cursor:
+            cursor.execute(setting)
+        connection.commit()
+
+    return tell
 
 
 def _open_sqlite(connection: Any, _record: object) -> None:
@@ -135,8 +174,8 @@ TABLE = sa.Table(
     sa.Column("updated_at", sa.BigInteger, nullable=False),
     sa.Column("detail", sa.Text),
 )
-C = TABLE.c
-EVENTS = sa.Table(
+_C = TABLE.c
+_EVENTS = sa.Table(
     "events",
     TABLE.metadata,
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=True),
@@ -145,7 +184,7 @@ EVENTS = sa.Table(
 )
 """What people said of failures, as JSON in ASCII: a database may know fewer signs than people
 write. Rows are only ever added."""
-INSERTED = (
+_INSERTED = (
     "key",
     "plan",
     "number",
@@ -159,48 +198,48 @@ INSERTED = (
     "updated_at",
 )
 
-INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
+_INSERT_IF_NEW: Mapping[str, Callable[[sa.Table], sa.Insert]] = {
     "sqlite": lambda table: sqlite.insert(table).on_conflict_do_nothing(),
     "postgresql": lambda table: postgresql.insert(table).on_conflict_do_nothing(),
     "mysql": lambda table: sa.insert(table).prefix_with("IGNORE"),
     "mariadb": lambda table: sa.insert(table).prefix_with("IGNORE"),
 }
-CLOCKS: Mapping[str, sa.TextClause] = {
+_CLOCKS: Mapping[str, sa.TextClause] = {
     "postgresql": sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
     **dict.fromkeys(
         ("mysql", "mariadb"), sa.text("SELECT CAST(unix_timestamp(sysdate(6)) * 1000000 AS signed)")
     ),
 }
 """Dialect -> what its server's clock shows, in microseconds; a file has the clock of its host."""
-KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
-KNOWN = sa.select(C.key, C.state, C.plan, C.owner).where(C.key.in_(KEYS))
-SENDING = sa.select(C.key, C.owner, C.lease_until).where(C.state == "sending")
-OURS = sa.select(C.key).where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state == "sending")
-RENEW = (
+_KEYS: sa.BindParameter[str] = sa.bindparam("keys", expanding=True)
+_KNOWN = sa.select(_C.key, _C.state, _C.plan, _C.owner).where(_C.key.in_(_KEYS))
+_SENDING = sa.select(_C.key, _C.owner, _C.lease_until).where(_C.state == "sending")
+_OURS = sa.select(_C.key).where(_C.key.in_(_KEYS), _C.owner == sa.bindparam("me"), _C.state == "sending")
+_RENEW = (
     sa.update(TABLE)
-    .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state == "sending")
+    .where(_C.key.in_(_KEYS), _C.owner == sa.bindparam("me"), _C.state == "sending")
     .values(lease_until=sa.bindparam("until"))
 )
-RECORD_RESULTS = {
+_RECORD_RESULTS = {
     state: sa.update(TABLE)
-    .where(C.key.in_(KEYS), C.owner == sa.bindparam("me"), C.state.in_(sources))
+    .where(_C.key.in_(_KEYS), _C.owner == sa.bindparam("me"), _C.state.in_(sources))
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
     for state, sources in BY_OWNER.items()
 }
-RESOLVE = {
+_RESOLVE = {
     state: sa.update(TABLE)
-    .where(C.key.in_(KEYS), C.state.in_(sources))
+    .where(_C.key.in_(_KEYS), _C.state.in_(sources))
     .values(state=state, updated_at=sa.bindparam("moment"), detail=sa.bindparam("why"))
     for state, sources in BY_RECONCILE.items()
 }
-FORGET = sa.delete(TABLE).where(C.key.in_(KEYS), C.state == "dismissed")
-RECLAIM = (
+_FORGET = sa.delete(TABLE).where(_C.key.in_(_KEYS), _C.state == "dismissed")
+_RECLAIM = (
     sa.update(TABLE)
     .where(
-        C.key == sa.bindparam("of_key"),
+        _C.key == sa.bindparam("of_key"),
         sa.or_(
-            *(C.state == state for state in MAY_SEND),
-            *(sa.and_(C.state == state, C.plan != sa.bindparam("of")) for state in MAY_SEND_AGAIN),
+            *(_C.state == state for state in MAY_SEND),
+            *(sa.and_(_C.state == state, _C.plan != sa.bindparam("of")) for state in MAY_SEND_AGAIN),
         ),
     )
     .values(
@@ -247,12 +286,12 @@ class SqlLedger:
         self._lease = round(lease * 1_000_000)
         self._clock = clock
         self.owner = new_owner()
-        self._database = Database(url)
+        self._database = Database(url, lease)
         dialect = self._database.engine.dialect
-        insert = INSERT_IF_NEW[dialect.name](TABLE)
-        self._new = insert.compile(dialect=dialect, column_keys=list(INSERTED))
+        insert = _INSERT_IF_NEW[dialect.name](TABLE)
+        self._new = insert.compile(dialect=dialect, column_keys=list(_INSERTED))
         self._adopt = insert.compile(dialect=dialect, column_keys=list(COLUMNS))
-        self._clock_question = None if clock else CLOCKS.get(dialect.name)
+        self._clock_question = None if clock else _CLOCKS.get(dialect.name)
         self._make_table()
 
     def _now(self, connection: sa.Connection) -> int:
@@ -300,7 +339,7 @@ class SqlLedger:
         def work(connection: sa.Connection) -> set[str]:
             nonlocal mine_before
             self._record_results(connection, results)
-            rows = connection.execute(KNOWN, {"keys": keys}).all()
+            rows = connection.execute(_KNOWN, {"keys": keys}).all()
             known = {row.key for row in rows}
             mine = {row.key for row in rows if row.state == "sending" and row.owner == self.owner}
             mine_before = mine if mine_before is None else mine_before
@@ -317,8 +356,8 @@ class SqlLedger:
         mine = {"keys": keys, "me": self.owner}
 
         def work(connection: sa.Connection) -> set[str]:
-            connection.execute(RENEW, {**mine, "until": self._now(connection) + self._lease})
-            return set(connection.execute(OURS, mine).scalars())
+            connection.execute(_RENEW, {**mine, "until": self._now(connection) + self._lease})
+            return set(connection.execute(_OURS, mine).scalars())
 
         return self._database.run(work) if keys else set()
 
@@ -331,7 +370,7 @@ class SqlLedger:
 
         def work(connection: sa.Connection) -> int:
             moment = self._now(connection)
-            rows = connection.execute(SENDING).all()
+            rows = connection.execute(_SENDING).all()
             dead = {owner for owner in {row.owner for row in rows} if is_dead(owner)}
             over = {
                 "its sender died before the answer came": [row.key for row in rows if row.owner in dead],
@@ -349,21 +388,21 @@ class SqlLedger:
         def work(connection: sa.Connection) -> Mapping[str, State]:
             found: dict[str, State] = {}
             for some in _chunks(keys):
-                found.update((row.key, row.state) for row in connection.execute(KNOWN, {"keys": some}))
+                found.update((row.key, row.state) for row in connection.execute(_KNOWN, {"keys": some}))
             return found
 
         return self._database.run(work, reading=True)
 
     def counts(self, plan: str) -> Mapping[State, int]:
         """Counted by the database; states without replays are absent."""
-        wanted = sa.select(C.state, sa.func.count()).where(C.plan == plan).group_by(C.state)
+        wanted = sa.select(_C.state, sa.func.count()).where(_C.plan == plan).group_by(_C.state)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return {row[0]: row[1] for row in rows}
 
     def entries(self, plan: str, state: State) -> list[Entry]:
-        """All of them in memory: as many as are in that state."""
+        """All in memory: as many as are in that state."""
         columns = [TABLE.c[name] for name in Entry._fields]
-        wanted = sa.select(*columns).where(C.plan == plan, C.state == state).order_by(C.number)
+        wanted = sa.select(*columns).where(_C.plan == plan, _C.state == state).order_by(_C.number)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return [Entry(*row) for row in rows]
 
@@ -376,46 +415,46 @@ class SqlLedger:
         for chunk in self._paged(REPLAYS.names):
             yield tuple(zip(*chunk, strict=True))
 
-    def everything(self) -> Iterator[Sequence[tuple[Any, ...]]]:
+    def all_rows(self) -> Iterator[Sequence[tuple[Any, ...]]]:
         """Page by page, as `rows`."""
         return self._paged(COLUMNS)
 
     def adopt(self, rows: Sequence[tuple[Any, ...]]) -> int:
-        """One insert that leaves known keys alone."""
-        given = rows if self._adopt.positional else [dict(zip(COLUMNS, r, strict=True)) for r in rows]
-        return self._database.run(lambda c: c.exec_driver_sql(str(self._adopt), list(given)).rowcount)
+        """Inserts that leave known keys alone, in one transaction."""
+        text = str(self._adopt)
+        return self._database.run(lambda c: sum(_insert_together(c, text, some) for some in _chunks(rows)))
 
     def forget(self, keys: Sequence[str]) -> int:
         """Deletes rows of the state dismissed alone."""
 
         def work(connection: sa.Connection) -> int:
-            return sum(connection.execute(FORGET, {"keys": some}).rowcount for some in _chunks(keys))
+            return sum(connection.execute(_FORGET, {"keys": some}).rowcount for some in _chunks(keys))
 
         return self._database.run(work)
 
     def events(self) -> list[Event]:
         """One query, by number."""
-        wanted = sa.select(EVENTS.c.event).order_by(EVENTS.c.number)
+        wanted = sa.select(_EVENTS.c.event).order_by(_EVENTS.c.number)
         rows = self._database.run(lambda connection: connection.execute(wanted).all(), reading=True)
         return [event_of(row.event) for row in rows]
 
     def append(self, events: Sequence[Event]) -> None:
         """One transaction of inserts that leave known events alone."""
-        insert = INSERT_IF_NEW[self._database.engine.dialect.name](EVENTS)
-        rows = [{"id": event.id, "event": json.dumps(event)} for event in events]
-        if rows:
-            self._database.run(lambda connection: connection.execute(insert, rows))
+        insert = _INSERT_IF_NEW[self._database.engine.dialect.name](_EVENTS)
+
+        def work(connection: sa.Connection) -> None:
+            for event in events:  # one by one, see `_speak_simply`
+                connection.execute(insert, {"id": event.id, "event": json.dumps(event)})
+
+        if events:
+            self._database.run(work)
 
     def _paged(self, columns: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(C.key).limit(_CHUNK_OF_ROWS)
+        wanted = sa.select(*(TABLE.c[name] for name in columns)).order_by(_C.key).limit(_CHUNK_OF_ROWS)
         after = ""
-        while chunk := self._database.run(_driver_rows(wanted.where(C.key > after)), reading=True):
+        while chunk := self._database.run(_driver_rows(wanted.where(_C.key > after)), reading=True):
             yield chunk
             after = chunk[-1][columns.index("key")]
-
-    def warnings(self) -> Sequence[str]:
-        """None: what a database keeps is its own setting, durable by default."""
-        return ()
 
     def close(self) -> None:
         """Closes the pool of connections."""
@@ -427,7 +466,7 @@ class SqlLedger:
         keys = [letter.key for letter in letters]
         if self._insert(connection, plan, letters) == len(letters):
             return set(keys)
-        return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
+        return set(connection.execute(_OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _insert(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> int:
         """How many of these nobody had claimed before."""
@@ -438,12 +477,7 @@ class SqlLedger:
         rows: list[Any] = [
             (x.key, plan, x.number, x.record_id, str(x.target), x.lap, *shared) for x in letters
         ]
-        if self._database.is_file:
-            return sum(_insert_together(connection, str(self._new), some) for some in _chunks(rows))
-        if not self._new.positional:
-            rows = [dict(zip(INSERTED, row, strict=True)) for row in rows]
-        # The compiled text and plain tuples: SQLAlchemy's own executemany costs twice the insert itself.
-        return connection.exec_driver_sql(str(self._new), rows).rowcount
+        return sum(_insert_together(connection, str(self._new), some) for some in _chunks(rows))
 
     def _reclaim(self, connection: sa.Connection, plan: str, letters: Sequence[Letter]) -> set[str]:
         """They are this plan's now, under its numbers: by these reconcile asks the broker for them."""
@@ -455,9 +489,10 @@ class SqlLedger:
             {**shared, "of_key": x.key, "of_number": x.number, "of_record": x.record_id, "to": str(x.target)}
             for x in letters
         ]
-        connection.execute(RECLAIM, rows)
+        for some in [rows] if self._database.is_file else rows:  # see `_speak_simply`
+            connection.execute(_RECLAIM, some)
         keys = [letter.key for letter in letters]
-        return set(connection.execute(OURS, {"keys": keys, "me": self.owner}).scalars())
+        return set(connection.execute(_OURS, {"keys": keys, "me": self.owner}).scalars())
 
     def _record_results(self, connection: sa.Connection, results: Sequence[Result]) -> None:
         moment = self._now(connection)
@@ -466,12 +501,12 @@ class SqlLedger:
             keys = [one.key for one in group]
             values = {"me": self.owner, "moment": moment, "why": why or None}
             for some in _chunks(keys):
-                connection.execute(RECORD_RESULTS[state], {"keys": some, **values})
+                connection.execute(_RECORD_RESULTS[state], {"keys": some, **values})
 
     def _resolve(self, connection: sa.Connection, keys: Sequence[str], state: State, why: str) -> int:
         values = {"moment": self._now(connection), "why": why}
         return sum(
-            connection.execute(RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
+            connection.execute(_RESOLVE[state], {"keys": some, **values}).rowcount for some in _chunks(keys)
         )
 
 
@@ -525,9 +560,11 @@ def _first_of(table: sa.Table) -> Callable[[sa.Connection], object]:
 
 def _insert_together(connection: sa.Connection, text: str, rows: Sequence[tuple[Any, ...]]) -> int:
     """One statement for all rows: it gives up the interpreter's lock once, not at each of them, which would
-    wait every time for the thread that sends. `text` inserts one row."""
-    one = f"({', '.join('?' * len(INSERTED))})"
-    every = text.replace(one, ", ".join([one] * len(rows)))
+    wait every time for the thread that sends. `text` inserts one row.
+
+    And a server hears of them at once, see `_speak_simply`.
+    """
+    every = _ONE_ROW.sub(lambda one: ", ".join([one[0]] * len(rows)), text)
     return connection.exec_driver_sql(every, tuple(chain.from_iterable(rows))).rowcount
 
 
@@ -549,5 +586,5 @@ def _may_send(state: State, of: str, plan: str) -> bool:
     return state in MAY_SEND or (state in MAY_SEND_AGAIN and of != plan)
 
 
-def _chunks(all_of_them: Sequence[T]) -> Iterator[Sequence[T]]:
+def _chunks(all_of_them: Sequence[_T]) -> Iterator[Sequence[_T]]:
     return (all_of_them[start : start + _CHUNK] for start in range(0, len(all_of_them), _CHUNK))
