@@ -29,9 +29,11 @@ from dlq.core.text import for_terminal
 COMMANDS = (
     "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
     "report", "incidents", "failures", "replay", "dismiss", "verify", "run", "retain", "rules", "cron",
-    "demo", "ledger",
+    "demo", "ledger", "mcp", "serve",
 )  # fmt: skip
-"""Modules of dlq.cli.commands with a `register(app)`; a command is one module."""
+"""Modules of dlq.cli.commands: each has a function of its own name, which is the command."""
+_OF_SEVERAL = {"failures", "replay", "ledger"}
+"""Those that are several commands, which they `register` themselves."""
 
 _HELP = f"""Drain, explain and replay dead-letter queues of {all_named()}.
 
@@ -105,7 +107,11 @@ def command_line() -> Any:
     )
     app.callback(help=_HELP)(_common)
     for name in COMMANDS:
-        import_module(f"dlq.cli.commands.{name}").register(app)
+        module = import_module(f"dlq.cli.commands.{name}")
+        if name in _OF_SEVERAL:
+            module.register(app)
+        else:
+            app.command(name.strip("_"))(getattr(module, name))
     return typer.main.get_command(app)
 
 

@@ -5,20 +5,21 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from dlq.core.errors import ConfigError, UsageError
-from dlq.core.suggestions import suggest
+from dlq.core.errors import ConfigError
 from dlq.core.text import cell_for_terminal, for_terminal, json_for_terminal
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlq.archive.store import Store
-    from dlq.core.settings import Settings, Source
+    from dlq.core.settings import Settings
+    from dlq.operations.desk import Desk
+    from dlq.operations.progress import Line
 
 OUTPUTS = ("table", "json", "jsonl", "csv")
 DEFAULT_CONFIG = "dlq.toml"
@@ -54,14 +55,15 @@ class Context:
         """The configuration; without any file, the defaults (enough for import, analyze, report)."""
         import tomllib
 
-        from dlq.cli import profile
+        from dlq.connectors import given
         from dlq.core.configuration import parse
+        from dlq.operations import profile
 
         path = config_path(self.config)
         if path is None:
             return parse({}, os.environ)
         try:
-            settings = parse(tomllib.loads(path.read_text(encoding="utf-8")), os.environ)
+            settings = parse(tomllib.loads(given.text(path)), os.environ)
             profile.check(settings)
             return settings
         except OSError as error:
@@ -72,11 +74,18 @@ class Context:
             raise ConfigError(f"{path}: {error}") from error
 
     @cached_property
-    def store(self) -> "Store":
-        """The archive."""
-        from dlq.archive.store import open_store
+    def desk(self) -> "Desk":
+        """What operations are given; they tell people what this context writes on stderr."""
+        from dlq.operations.desk import open_desk
+        from dlq.replay.actor import PROVEN_BY
 
-        return open_store(self.settings.archive)
+        return open_desk(self.settings, self, os.environ.get(PROVEN_BY))
+
+    def desk_of(self, name: str | None) -> "Desk":
+        """`desk` on behalf of `name`; None: of this process' user. Raises UsageError."""
+        from dlq.replay.actor import check_claim
+
+        return self.desk if name is None else replace(self.desk, name=check_claim(name))
 
     @property
     def output(self) -> str:
@@ -95,16 +104,6 @@ class Context:
 
         colors: Literal["auto"] | None = None if wants_no_escapes(self.no_color) else "auto"
         return Console(color_system=colors, highlight=False, emoji=False, markup=False)
-
-    def sources(self, names: Sequence[str]) -> "list[Source]":
-        """The named sources, or all; raises UsageError for an unknown name, with the one probably meant."""
-        known = self.settings.sources
-        for name in names:
-            if name not in known:
-                raise UsageError(f"unknown source {name!r}{suggest(name, known)}; {_configured(known)}")
-        if not known:
-            raise UsageError("no sources are configured; `dlq init` writes a commented dlq.toml")
-        return [known[name] for name in dict.fromkeys(names or known)]
 
     def say(self, text: str) -> None:
         """For people, on stderr; nothing with -q."""
@@ -125,6 +124,12 @@ class Context:
     def _warned(self) -> set[str]:
         return set()
 
+    def follow(self, lines: "Sequence[Line]") -> AbstractContextManager[None]:
+        """Progress on stderr while the block runs."""
+        from dlq.cli.progress import progress
+
+        return progress(self, lines)
+
     def emit(self, document: Mapping[str, Any], render: Callable[[], None] | None = None) -> None:
         """One object on stdout: `render` draws it on a terminal, csv has a heading and one row."""
         if self.output == "table" and render is not None:
@@ -132,11 +137,20 @@ class Context:
         elif self.output == "csv":
             self.emit_rows(list(document), [list(document.values())])
         else:
-            write_json(document, indent=2 if self.output == "json" else None)
+            _write_json(document, indent=2 if self.output == "json" else None)
 
     def emit_rows(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Rows on stdout in the chosen format; control characters never reach a terminal."""
         _ROWS[self.output](self, columns, rows)
+
+
+def say_what_is_not_judged(context: Context) -> None:
+    """How many letters have no verdict, in a line for people."""
+    from dlq.operations.views import count_not_judged
+
+    if letters := count_not_judged(context.desk):
+        have = "1 letter has" if letters == 1 else f"{letters:,} letters have"
+        context.say(f"{have} no verdict yet: dlq analyze")
 
 
 def wants_no_escapes(flag: bool) -> bool:
@@ -145,12 +159,15 @@ def wants_no_escapes(flag: bool) -> bool:
 
 
 def config_path(given: str | None) -> Path | None:
-    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None."""
+    """The configuration file: the flag, DLQ_CONFIG, ./dlq.toml, or the user's own; or None. What is there by
+    one of these names is it, whatever it is: nobody wants the next one instead."""
     wanted = given or os.environ.get("DLQ_CONFIG")
     if wanted:
         return Path(wanted)
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return next((p for p in (Path(DEFAULT_CONFIG), Path(home, "dlq", DEFAULT_CONFIG)) if p.is_file()), None)
+    return next(
+        (p for p in (Path(DEFAULT_CONFIG), Path(home, "dlq", DEFAULT_CONFIG)) if os.path.lexists(p)), None
+    )
 
 
 def write_line(text: str) -> None:
@@ -159,13 +176,9 @@ def write_line(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def write_json(value: Any, indent: int | None = None) -> None:
+def _write_json(value: Any, indent: int | None = None) -> None:
     """A value as JSON on stdout."""
     write_line(json_for_terminal(json.dumps(value, indent=indent, default=str, ensure_ascii=False)))
-
-
-def _configured(known: Iterable[str]) -> str:
-    return f"configured are: {', '.join(known)}" if known else "none is configured"
 
 
 def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -179,12 +192,12 @@ def _table(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any
 
 def _json(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     objects = [dict(zip(columns, row, strict=True)) for row in rows]
-    write_json(objects, indent=2)
+    _write_json(objects, indent=2)
 
 
 def _jsonl(_context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     for row in rows:
-        write_json(dict(zip(columns, row, strict=True)))
+        _write_json(dict(zip(columns, row, strict=True)))
 
 
 def _csv(context: Context, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -2,18 +2,15 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from dlq.cli.context import Context
-from dlq.core.clock import iso, now
+from dlq.core.clock import now
 from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_seconds
 
 if TYPE_CHECKING:
-    from dlq.connectors.base import Inspection
-    from dlq.core.errors import DlqError
-    from dlq.core.settings import Source
+    from dlq.operations.sources import Finding
 
 _MODES = ("copy", "drain")
 _COLUMNS = ("source", "broker", "version", "messages", "pulled by", *_MODES)
@@ -21,35 +18,7 @@ _OLDEST = "oldest"
 """Of letters that were pulled; the column is there where any waits."""
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What is there of one source, or why nothing is known."""
-
-    source: "Source"
-    inspection: "Inspection | None" = None
-    error: "DlqError | None" = None
-    oldest: int | None = None
-    """When the first of its letters died that wait in the archive, in microseconds since the epoch."""
-
-    @property
-    def document(self) -> dict[str, Any]:
-        """As the formats for scripts show it."""
-        found = {"error": str(self.error)} if self.inspection is None else asdict(self.inspection)
-        waits = {} if self.oldest is None else {_OLDEST: iso(self.oldest)}
-        return {"source": self.source.name, **found, **waits}
-
-    @property
-    def refused(self) -> str | None:
-        """Why a pull as it is configured would be refused."""
-        return None if self.inspection is None else self.inspection.harm.get(self.source.mode)
-
-    @property
-    def left_out(self) -> str | None:
-        """What a pull as it is configured could not take, of a pattern of which it takes the rest."""
-        return None if self.inspection is None else self.inspection.leaves_out.get(self.source.mode)
-
-
-def complaints(findings: Sequence[Finding]) -> list[str]:
+def list_problems(findings: "Sequence[Finding]") -> list[str]:
     """A line for each problem, with the sources that have it."""
     problems = [(str(each.error), each) for each in findings if each.error is not None]
     problems += [
@@ -65,7 +34,7 @@ def complaints(findings: Sequence[Finding]) -> list[str]:
     return [f"{names}: {text}" for text, names in _by_text(problems).items()]
 
 
-def draw(context: Context, findings: Sequence[Finding]) -> None:
+def draw(context: Context, findings: "Sequence[Finding]") -> None:
     """The table, its explanations, and, where they are not too many, the facts."""
     rows = [_row(finding) for finding in findings]
     if any(finding.oldest is not None for finding in findings):
@@ -84,7 +53,7 @@ def draw(context: Context, findings: Sequence[Finding]) -> None:
         _facts(context, finding.source.name, finding.inspection.facts if finding.inspection else {})
 
 
-def _row(finding: Finding) -> list[Any]:
+def _row(finding: "Finding") -> list[Any]:
     source, found = finding.source, finding.inspection
     if found is None:
         return [source.name, source.broker, "not known", None, source.mode, None, None]
@@ -96,7 +65,7 @@ def _age(oldest: int | None) -> str | None:
     return None if oldest is None else human_seconds(max(0, now() - oldest) / 1_000_000)
 
 
-def _remarks(findings: Iterable[Finding]) -> Mapping[str, list[tuple[str, Finding]]]:
+def _remarks(findings: "Iterable[Finding]") -> "Mapping[str, list[tuple[str, Finding]]]":
     """Heading -> texts and the finding that each is of; a mode that is refused changes nothing."""
     remarks: defaultdict[str, list[tuple[str, Finding]]] = defaultdict(list)
     for mode in _MODES:
@@ -114,7 +83,7 @@ def _remarks(findings: Iterable[Finding]) -> Mapping[str, list[tuple[str, Findin
     return remarks
 
 
-def _by_text(remarks: Iterable[tuple[str, Finding]]) -> Mapping[str, str]:
+def _by_text(remarks: "Iterable[tuple[str, Finding]]") -> Mapping[str, str]:
     """Each text once, with the names of its sources."""
     names: defaultdict[str, list[str]] = defaultdict(list)
     for text, finding in remarks:

@@ -1,63 +1,26 @@
-"""What `dlq replay` shows to people, and the document that machines get."""
+"""What `dlq replay` shows to people."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dlq.cli import died_again
 from dlq.cli.context import Context
-from dlq.core.text import block_for_terminal, for_terminal
+from dlq.cli.died import show_came_back
+from dlq.core.clock import from_iso, now
+from dlq.core.text import block_for_terminal, for_terminal, shorten
 from dlq.core.units import human_seconds
+from dlq.operations.plans import COLUMNS, LEFT_OUT, Made
 from dlq.replay import still_queued
-from dlq.replay.planfile import Header
+from dlq.replay.states import STATES
 
 _MOST_ROWS = 20
-_REASONS = {
-    "check_first": "advice: look first; dlq show says at what",
-    "fix_first": "advice: mend the cause first, then --fixed",
-    "never": "advice: must not go back",
-    "hold": "advice: its outcome can still change",
-    "no_verdict": "not analyzed yet: dlq analyze",
-    "no_target": "nothing says where it came from: name it with --to",
-    "temporary": "its target lived with a connection: name another with --to",
-    "not_there": "the target does not exist, see below",
-    "not_allowed": "[replay] targets in the configuration does not let letters go there",
-    "no_broker": "its broker is not in the configuration",
-    "same_key": "another letter of this plan is the same business message",
-    "risky": "it would be refused or harm the others, see below",
-    "replayed": "the ledger knows: sent and confirmed",
-    "sending": "the ledger knows: being sent right now",
-    "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",
-    "held": "the ledger knows: set aside",
-    "dismissed": "closed by dlq dismiss; --undo opens them again",
-    "returned": "the ledger knows: the broker could not route it",
-    "refused": "the ledger knows: the broker refused it",
-}
+_FOR_EYES = ("plan", "age", "letters", "progress", "targets", "where")
+_LONG = 120
 
 
-def plan_document(header: Header, edited: int, still_queued: Mapping[str, int]) -> dict[str, Any]:
-    """The keys of `replay plan`; `edited` letters go back changed, `still_queued` lie in their queues too."""
-    return {
-        "plan": header.plan,
-        "digest": header.digest,
-        "selected": header.letters,
-        "edited": edited,
-        "left_out": dict(header.left_out),
-        "targets": dict(header.targets),
-        "still_queued": dict(still_queued),
-        "told_by_letters": dict(header.told_by_letters),
-        "stripped": dict(header.stripped),
-        "warnings": dict(header.warnings),
-        "actor": header.actor,
-        "reason": header.reason,
-        "audience": {target: list(receivers) for target, receivers in header.audience.items()},
-    }
-
-
-def show_plan(
-    context: Context, header: Header, differences: Sequence[str], document: Mapping[str, Any]
-) -> None:
+def show_plan(context: Context, made: Made) -> None:
     """Where the letters go, what is stripped, what stays, and the next command."""
-    edited = document["edited"]
+    header, edited = made.header, made.document["edited"]
     out = context.console.print
     pace = f" at {header.rate:g} a second" if header.rate else ""
     changed = f", {edited:,} of them edited" if edited else ""
@@ -68,12 +31,12 @@ def show_plan(
     _section(context, "goes to", header.targets, receivers)
     _section(context, "only the letters say that they came from there", header.told_by_letters, {})
     _section(context, "stripped", header.stripped, {})
-    _section(context, "left out", header.left_out, _REASONS)
+    _section(context, "left out", header.left_out, LEFT_OUT)
     _section(context, "mind", header.warnings, {})
-    _show_still_queued(context, document)
-    if differences:
+    _show_still_queued(context, made.document)
+    if made.differences:
         out("\nedited")
-        for line in differences:
+        for line in made.differences:
             out(f"  {line}")
     out("")
     if header.letters and context.settings.replay.approval:
@@ -118,7 +81,7 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
     for step in document.get("steps", ()):
         seen = _EVIDENCE[step["evidence"]]
         context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
-    died_again.show(context, document.get("came_back", ()))
+    show_came_back(context, document.get("came_back", ()))
     context.console.print("\nNext: " + "\n      ".join(_next(context, document)), soft_wrap=True)
 
 
@@ -138,7 +101,7 @@ def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:
     if states["in_doubt"]:
         return [f"dlq replay reconcile {plan}   # what became of the {states['in_doubt']:,} in doubt?"]
     again = [
-        f"dlq show {one['record_id'][:12]} --explain   # what it died of: mend that"
+        f"dlq show {shlex.quote(one['record_id'][:12])} --explain   # what it died of: mend that"
         for one in document.get("came_back", ())[:1]
     ]
     if again and left:
@@ -171,3 +134,21 @@ def show_resolved(context: Context, document: Mapping[str, Any]) -> None:
         )
     elif counts["not_sent"]:
         context.console.print(f"\nNext: dlq replay apply {document['plan']}")
+
+
+def show_plans(context: Context, plans: Sequence[Mapping[str, Any]]) -> None:
+    """A line a plan: how far it is, where its letters go, how old it is."""
+    if context.output == "table":
+        context.emit_rows(_FOR_EYES, [[_for_eyes(plan)[name] for name in _FOR_EYES] for plan in plans])
+    else:
+        context.emit_rows(COLUMNS, [[plan[name] for name in COLUMNS] for plan in plans])
+
+
+def _for_eyes(plan: Mapping[str, Any]) -> Mapping[str, Any]:
+    made, where = from_iso(plan["created_at"]), plan["where"]
+    return {
+        **plan,
+        "age": "" if made is None else human_seconds(max(0, now() - made) / 1_000_000),
+        "progress": ", ".join(f"{plan[state]:,} {state}" for state in STATES if plan[state]),
+        "where": None if where is None else shorten(" ".join(where.split()), _LONG),
+    }

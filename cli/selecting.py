@@ -1,21 +1,10 @@
 """Which letters a command is about: the options that several commands share."""
 
-import re
-import shlex
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
 from dlq.cli import completion
-from dlq.cli.context import Context
-from dlq.core.clock import from_iso, iso, now
-from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
-from dlq.core.units import seconds
-
-if TYPE_CHECKING:
-    import duckdb
 
 Where = Annotated[
     str | None,
@@ -53,102 +42,3 @@ Failure = Annotated[
         "--failure", metavar="FINGERPRINT", help="Letters that failed alike, or the fingerprint's beginning."
     ),
 ]
-
-
-class Selection(NamedTuple):
-    """The letters that fulfil all of it; all letters when nothing is given."""
-
-    where: str | None = None
-    sources: Sequence[str] | None = None
-    since: str | None = None
-    incident: str | None = None
-    failure: str | None = None
-
-    @property
-    def is_all(self) -> bool:
-        """Nothing is given, so no letter is left out."""
-        return self.where is None and not any(self[1:])
-
-    def condition(self, context: Context, connection: "duckdb.DuckDBPyConnection") -> str | None:
-        """As SQL over the columns of `letters`, with whole ids; None for all. Raises UsageError for what is
-        not there: a misspelt name must not look like "no letters"."""
-        from dlq.archive import short_ids, user_sql
-
-        if self.where is not None:
-            user_sql.condition(self.where)
-        parts = [*self._named(context, connection)]
-        if self.where is not None:
-            where = short_ids.expanded(connection, self.where)
-            parts.append(f"({where}\n)" if parts else where)
-        return " AND ".join(parts) or None
-
-    def options(self) -> str:
-        """As they are typed in a shell."""
-        given = [("where", self.where), *(("source", name) for name in self.sources or ())]
-        given += [(name, getattr(self, name)) for name in ("since", "incident", "failure")]
-        return " ".join(f"--{name} {shlex.quote(text)}" for name, text in given if text is not None)
-
-    def narrowed(self, command: str) -> str:
-        """A dlq ls or replay plan of all letters, for these letters alone; other commands stay."""
-        if not command.startswith(("dlq ls ", "dlq replay plan ")):
-            return command
-        rest = self._replace(incident=None) if " --incident " in command else self
-        if self.where is not None and ' --where "' in command:
-            where = re.sub(r'(["\\$`])', r"\\\1", self.where)
-            command = command.replace(' --where "', f' --where "({where}) and ', 1)
-            rest = rest._replace(where=None)
-        return f"{command} {rest.options()}".rstrip()
-
-    def _named(self, context: Context, connection: "duckdb.DuckDBPyConnection") -> Iterator[str]:
-        from dlq.archive import short_ids
-
-        if self.sources:
-            yield f"source IN ({', '.join(map(_literal, _known(context, self.sources)))})"
-        if self.since is not None:
-            yield f"coalesce(dead_at, captured_at) >= TIMESTAMPTZ '{iso(moment_of(self.since))}'"
-        if self.incident is not None:
-            yield f"incident_id = {_literal(short_ids.incident(connection, self.incident))}"
-        if self.failure is not None:
-            column, fingerprint = short_ids.failure(connection, self.failure)
-            yield f"{column} = {_literal(fingerprint)}"
-
-
-def chosen(
-    context: Context, connection: "duckdb.DuckDBPyConnection", ids: Sequence[str], selection: Selection
-) -> str | None:
-    """The condition of the letters that are named by `ids`, else of those selected. Raises UsageError."""
-    from dlq.archive.short_ids import record_id
-    from dlq.replay.plan import named
-
-    if not ids:
-        return selection.condition(context, connection)
-    if not selection.is_all:
-        raise UsageError(f"letters are named by id or chosen with {selection.options()}, not both")
-    return named(record_id(connection, one) for one in ids)
-
-
-def moment_of(since: str) -> int:
-    """A time, or how long ago, in microseconds since the epoch. Raises UsageError."""
-    at = from_iso(since)
-    try:
-        return at if at is not None else max(0, now() - int(seconds(since) * 1_000_000))
-    except UsageError as error:
-        raise UsageError(
-            f"--since {since}: neither a time (2026-11-02T03:00:00Z) nor a duration (24h)"
-        ) from error
-
-
-def _known(context: Context, sources: Sequence[str]) -> Sequence[str]:
-    from dlq.archive import manifests
-
-    known = {*context.settings.sources, *(manifest.source for manifest in manifests.every(context.store))}
-    for source in sources:
-        if source not in known:
-            raise UsageError(
-                f"--source {source}: neither in the archive nor in the configuration{suggest(source, known)}"
-            )
-    return sources
-
-
-def _literal(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))

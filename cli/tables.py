@@ -19,8 +19,8 @@ _LINE = 24
 """What wraps gives way first, down to this."""
 _NUMBER = re.compile(r"[-+]?[0-9.,]{0,20}%?")
 
-Cells = Mapping[str, Sequence[str]]
-Widths = Mapping[str, int]
+_Cells = Mapping[str, Sequence[str]]
+_Widths = Mapping[str, int]
 
 
 def draw(console: "Console", columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -40,7 +40,7 @@ def draw(console: "Console", columns: Sequence[str], rows: Sequence[Sequence[str
     return _unseen(wanted, widths)
 
 
-def _lines(console: "Console", row: Sequence[str], widths: Widths) -> Iterator[str]:
+def _lines(console: "Console", row: Sequence[str], widths: _Widths) -> Iterator[str]:
     """Mostly one."""
     from rich.text import Text
 
@@ -58,7 +58,7 @@ def _cell(text: str, width: int) -> str:
     return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def _fitting(cells: Cells, wanted: Widths, room: int) -> Widths:
+def _fitting(cells: _Cells, wanted: _Widths, room: int) -> _Widths:
     """A width for each column that fits."""
     least = {
         name: width
@@ -73,7 +73,7 @@ def _fitting(cells: Cells, wanted: Widths, room: int) -> Widths:
     return widths
 
 
-def _kept(cells: Cells, wanted: Widths, least: Widths, room: int) -> Sequence[str]:
+def _kept(cells: _Cells, wanted: _Widths, least: _Widths, room: int) -> Sequence[str]:
     """What is empty, or missed least, goes before anything is shortened; the last ones when that is not
     enough."""
     kept = list(wanted)
@@ -86,11 +86,11 @@ def _kept(cells: Cells, wanted: Widths, least: Widths, room: int) -> Sequence[st
     return kept
 
 
-def _total(widths: Widths) -> int:
+def _total(widths: _Widths) -> int:
     return sum(widths.values()) + _GAP * (len(widths) - 1)
 
 
-def _unseen(wanted: Widths, widths: Widths) -> str:
+def _unseen(wanted: _Widths, widths: _Widths) -> str:
     said = {
         "shortened": [name for name, width in widths.items() if width < wanted[name] and name not in _WRAPS],
         "left out": [name for name in wanted if name not in widths],

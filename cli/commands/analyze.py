@@ -6,9 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from dlq.cli import completion
-from dlq.cli.connecting import warn_of_evidence
-from dlq.cli.judging import complain
-from dlq.cli.selecting import moment_of
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
 
@@ -17,12 +14,7 @@ if TYPE_CHECKING:
     from dlq.archive.analyses import Analysis
     from dlq.cli.context import Context
 
-ENGINES = completion.ENGINES
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("analyze")(analyze)
+_ENGINES = completion.ENGINES
 
 
 def analyze(
@@ -60,33 +52,19 @@ def analyze(
 
     Example: dlq analyze --since 24h
     """
-    from dlq.analyzers.analysis import analyze as run
-    from dlq.capture import external_stores
+    from dlq.operations.judging import AnalysisWanted, analyze_archive
+    from dlq.operations.selecting import read_moment
 
     context: Context = ctx.obj
-    if engine not in ENGINES:
-        raise UsageError(f"--engine is {', '.join(ENGINES)}, not {engine!r}{suggest(engine, ENGINES)}")
-    moment = None if since is None else moment_of(since)
-    warn_of_evidence(context)
-    taken = external_stores.take(context.store, context.settings)
-    result = run(
-        context.store,
-        context.settings,
-        master=master,
-        since=moment,
-        client_logs=client_log or (),
-        snapshots=taken,
-        engine=cast("Engine", engine),
-    )
-    document = {
-        "analysis": result.analysis,
-        "records": result.records,
-        "causes": dict(result.causes),
-        "seconds": result.seconds,
-        **{name: value for name, value in result.extra.items() if name != "parts"},
-    }
-    context.emit(document, lambda: _show(context, result))
-    return complain(context, result, taken)
+    if engine not in _ENGINES:
+        raise UsageError(f"--engine is {', '.join(_ENGINES)}, not {engine!r}{suggest(engine, _ENGINES)}")
+    moment = None if since is None else read_moment(since)
+    wanted = AnalysisWanted(cast("Engine", engine), master, moment, client_log or ())
+    done = analyze_archive(context.desk, wanted)
+    context.emit(done.document, lambda: _show(context, done.analysis))
+    for problem in done.problems:
+        context.complain(problem)
+    return done.code
 
 
 def _show(context: "Context", result: "Analysis") -> None:

@@ -36,16 +36,11 @@ class _Format(NamedTuple):
         return f"{self.heading}\n{made}\n" if headed else made
 
 
-FORMATS: Mapping[str, _Format] = {
+_FORMATS: Mapping[str, _Format] = {
     "crontab": _Format(schedules.crontab, "# crontab -e"),
     "systemd": _Format(schedules.systemd, ""),
     "kubernetes": _Format(schedules.kubernetes, "# kubectl apply -f -"),
 }
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(cron)
 
 
 def cron(
@@ -59,7 +54,7 @@ def cron(
         str | None,
         typer.Option(
             "--format",
-            metavar="|".join(FORMATS),
+            metavar="|".join(_FORMATS),
             autocompletion=completion.schedules,
             help="One of them alone, as its program reads it (default: all).",
         ),
@@ -72,10 +67,10 @@ def cron(
     Example: dlq cron nightly --every 15m --format crontab
     """
     context: Context = ctx.obj
-    if format_ is not None and format_ not in FORMATS:
-        raise UsageError(f"--format is {', '.join(FORMATS)}, not {format_!r}{suggest(format_, FORMATS)}")
+    if format_ is not None and format_ not in _FORMATS:
+        raise UsageError(f"--format is {', '.join(_FORMATS)}, not {format_!r}{suggest(format_, _FORMATS)}")
     call = _call(context, profile, every)
-    wanted = FORMATS if format_ is None else {format_: FORMATS[format_]}
+    wanted = _FORMATS if format_ is None else {format_: _FORMATS[format_]}
     if context.output_flag in ("json", "jsonl"):
         context.emit({name: form.make(call) for name, form in wanted.items()})
     else:
@@ -88,9 +83,9 @@ def cron(
 def _call(context: Context, name: str, every: str) -> Call:
     from importlib.metadata import version
 
-    from dlq.cli.profile import named
+    from dlq.operations.profile import find_profile
 
-    profile = named(context.settings, name)
+    profile = find_profile(context.settings, name)
     schedules.schedule(every)
     config = config_path(context.config)
     words = [

@@ -71,11 +71,6 @@ For your own broker, in a folder of yours:
 """
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(demo)
-
-
 def demo(
     ctx: typer.Context,
     folder: Annotated[

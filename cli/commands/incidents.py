@@ -7,23 +7,6 @@ import typer
 if TYPE_CHECKING:
     from dlq.cli.context import Context
 
-_COLUMNS = ("incident_id", "start", "peak", "end", "size", "sources", "causes", "ongoing", "new")
-_MORE = (
-    "waiting",
-    "services",
-    "failures",
-    "fingerprint",
-    "exception_class",
-    "exception_message",
-    "first_record_id",
-    "state",
-)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("incidents")(incidents)
-
 
 def incidents(ctx: typer.Context) -> None:
     """List incidents: letters that died in a burst, for the same kind of reason, whatever queue they lay in.
@@ -33,26 +16,16 @@ def incidents(ctx: typer.Context) -> None:
 
     Example: dlq incidents -o json
     """
-    from dlq.archive import analyses
-    from dlq.cli.views import events, open_views
-    from dlq.core.clock import now
-    from dlq.core.errors import UsageError
-    from dlq.reports.failures import states
-    from dlq.reports.incidents import gather
+    from dlq.operations.incidents import COLUMNS, list_incidents
 
     context: Context = ctx.obj
-    if analyses.latest(context.store) is None:
-        raise UsageError("no analysis yet: run dlq analyze")
-    connection = open_views(context)
-    found = gather(connection, states=states(connection, events(context), now()))
+    found = list_incidents(context.desk)
     if context.output == "json":
-        shown = [{name: row[name] for name in (*_COLUMNS, *_MORE)} for row in found]
-        context.emit({"incidents": shown})
+        context.emit({"incidents": [{name: row[name] for name in COLUMNS} for row in found]})
     elif context.output == "table":
         _draw(context, found)
     else:
-        columns = (*_COLUMNS, *_MORE)
-        context.emit_rows(columns, ([row[name] for name in columns] for row in found))
+        context.emit_rows(COLUMNS, ([row[name] for name in COLUMNS] for row in found))
     if not found:
         context.say("no incidents: no burst stands out of what is usual; dlq report shows all letters")
 

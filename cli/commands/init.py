@@ -17,11 +17,6 @@ from dlq.core.brokers import kind_of, kinds
 from dlq.core.errors import UsageError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(init)
-
-
 def init(
     ctx: typer.Context,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
@@ -86,6 +81,6 @@ def _lines(values: Mapping[str, str]) -> str:
 
 
 def _discover(context: Context) -> int:
-    from dlq.cli.commands.discover import look_and_write
+    from dlq.cli.commands.discover import look_around
 
-    return look_and_write(context)
+    return look_around(context)

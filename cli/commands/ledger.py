@@ -32,11 +32,11 @@ def move(ctx: typer.Context, outside: _OUTSIDE = None) -> None:
 
     Example: dlq ledger move
     """
-    from dlq.cli.connecting import warn_of_ledger
-    from dlq.replay.ledger import move as move_ledger
+    from dlq.operations.housekeeping import move_ledger
 
     context: Context = ctx.obj
-    warn_of_ledger(context)
-    total, new = move_ledger(context.settings.ledger, context.store, outside)
-    text = f"{total:,} replays moved, {total - new:,} of them were there already"
-    context.emit({"replays": total, "new": new}, lambda: context.console.print(text))
+    moved = move_ledger(context.desk, outside)
+    text = (
+        f"{moved['replays']:,} replays moved, {moved['replays'] - moved['new']:,} of them were there already"
+    )
+    context.emit(moved, lambda: context.console.print(text))

@@ -1,32 +1,39 @@
 """dlq ls: the letters, one a line."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlq.cli import completion, selecting
-from dlq.cli.context import Context
-from dlq.core.causes import doubted, word_for
-from dlq.core.errors import UsageError
-from dlq.core.suggestions import suggest
+from dlq.cli.context import Context, say_what_is_not_judged
+from dlq.core.causes import mark_doubt, word_for
+from dlq.core.units import MOST
 
 if TYPE_CHECKING:
-    import duckdb
+    from dlq.operations.letters import Letters
 
-FOR_EYES = (
+_FOR_EYES = (
     "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
     "advice", "attempts", "replay_state", "broker_kind", "fingerprint", "still_queued",
 )  # fmt: skip
 """What people are shown; machines get all columns of the design."""
 _IN_A_TABLE = 50
 _EMPTY = "the archive is empty: dlq pull or dlq import fills it"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("ls")(ls)
+_Columns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B",
+        autocompletion=completion.columns,
+        help="These columns, in this order.",
+    ),
+]
+_Limit = Annotated[
+    int | None,
+    typer.Option("--limit", min=0, max=MOST, help="At most so many; 0 is all (default: 50 in a table)."),
+]
 
 
 def ls(
@@ -36,18 +43,8 @@ def ls(
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns",
-            metavar="A,B",
-            autocompletion=completion.columns,
-            help="These columns, in this order.",
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=0, help="At most so many; 0 is all (default: 50 in a table).")
-    ] = None,
+    columns: _Columns = None,
+    limit: _Limit = None,
 ) -> None:
     """List letters, the newest dead first.
 
@@ -61,65 +58,35 @@ def ls(
 
     Example: dlq ls --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
-    from dlq.archive.user_sql import condition, run
-    from dlq.archive.views import LS_COLUMNS, first_page, newest, on_page
-    from dlq.cli.views import open_views, say_what_is_not_judged
+    from dlq.archive.views import LS_COLUMNS
+    from dlq.operations import letters
+    from dlq.operations.selecting import Selection
 
     context: Context = ctx.obj
     for_eyes = context.output == "table" and columns is None
-    most = _IN_A_TABLE if limit is None and context.output == "table" else limit
-    selection = selecting.Selection(where, source, since, incident, failure)
-    connection = open_views(context)
-    page = first_page(connection, most + 1) if most and selection.is_all else None
-    checked = condition(selection.condition(context, connection))
-    chosen = _chosen(columns) if columns is not None else FOR_EYES if for_eyes else LS_COLUMNS
-    found = run(connection, newest(chosen, on_page(page) if page else checked, most + 1 if most else 0))
-    first = next(found.rows, None)
-    if first is None:
-        context.say(
-            "the archive is empty: dlq pull or dlq import fills it" if selection.is_all else "no letters"
-        )
-    every: Iterable[tuple[Any, ...]] = chain([first] if first else [], found.rows)
-    shown = islice(every, most) if most else every
+    most = _IN_A_TABLE if limit is None and context.output == "table" else limit or 0
+    selection = Selection(where, source, since, incident, failure)
+    chosen = letters.read_columns(columns) if columns is not None else _FOR_EYES if for_eyes else LS_COLUMNS
+    page = letters.list_letters(context.desk, letters.LettersWanted(selection, chosen, most))
+    if (first := next(page.rows, None)) is None:
+        context.say(_EMPTY if selection.is_all else "no letters")
+    shown = chain([first] if first else [], page.rows)
     if for_eyes:
-        letters = [dict(zip(FOR_EYES, row, strict=True)) for row in shown]
-        is_more = most and next(found.rows, None)
-        _draw(context, _standing(context, connection, letters))
-        if left := sum(letter["still_queued"] for letter in letters):
-            context.say(f"{left} of these still lie in their dead-letter queues: no pull has taken them out")
+        _show(context, page, [dict(zip(_FOR_EYES, row, strict=True)) for row in shown])
     else:
         context.emit_rows(chosen, shown)
-        is_more = most and next(found.rows, None)
-    if is_more:
-        context.say(f"{most} of {_count(connection, checked)} letters shown; --limit 0 shows all")
+    if page.is_more:
+        context.say(f"{most} of {page.count():,} letters shown; --limit 0 shows all")
     if context.output == "table":
         say_what_is_not_judged(context)
 
 
-def _chosen(columns: str) -> Sequence[str]:
-    from dlq.archive.views import LETTER_COLUMNS
+def _show(context: Context, page: "Letters", found: list[dict[str, Any]]) -> None:
+    from dlq.operations.letters import add_states
 
-    names = [name.strip() for name in columns.split(",")]
-    for name in names:
-        if name not in LETTER_COLUMNS:
-            raise UsageError(f"unknown column {name!r} in --columns{suggest(name, LETTER_COLUMNS)}")
-    return names
-
-
-def _standing(
-    context: Context, connection: "duckdb.DuckDBPyConnection", letters: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """The letters with the `state` of their failures, what needs a person first, if anybody spoke of one."""
-    from dlq.cli.views import events
-    from dlq.core.clock import now
-    from dlq.core.failures import ORDER
-    from dlq.reports.failures import states
-
-    if not (said := events(context)):
-        return letters
-    known = states(connection, said, now())
-    told = [{**letter, "state": known.get(letter["fingerprint"], "new")} for letter in letters]
-    return sorted(told, key=lambda letter: ORDER.index(letter["state"]))
+    _draw(context, add_states(context.desk, page, found))
+    if left := sum(letter["still_queued"] for letter in found):
+        context.say(f"{left} of these still lie in their dead-letter queues: no pull has taken them out")
 
 
 def _draw(context: Context, letters: Sequence[Mapping[str, Any]]) -> None:
@@ -150,7 +117,7 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "record_id": lambda letter: letter["record_id"][:12],
     "dead_at": lambda letter: (letter["dead_at"] or "")[5:16].replace("T", " "),
     "source": _plain("source"),
-    "cause": lambda letter: doubted(letter["cause"] or "", letter["proof"]),
+    "cause": lambda letter: mark_doubt(letter["cause"] or "", letter["proof"]),
     "failure": _failure,
     "state": _plain("state"),
     "advice": _plain("advice"),
@@ -161,10 +128,3 @@ _SHOWN: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
 class without its package."""
 _WHERE_WIDE = ("advice", "attempts", "replay_state")
 _WIDE_FROM = 110
-
-
-def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> str:
-    from dlq.archive.user_sql import run
-
-    (count,) = next(run(connection, f"SELECT count(*) FROM letters WHERE {checked}").rows)
-    return f"{count:,}"

@@ -8,11 +8,6 @@ import typer
 from dlq.cli.context import Context
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("query")(query)
-
-
 def query(
     ctx: typer.Context,
     sql: Annotated[
@@ -30,12 +25,8 @@ def query(
 
     Example: dlq query "select cause, count(*) as letters from letters group by cause order by 2 desc"
     """
-    from dlq.archive.short_ids import expanded
-    from dlq.archive.user_sql import run, single_select
-    from dlq.cli.views import open_views
+    from dlq.operations.letters import run_query
 
     context: Context = ctx.obj
-    checked = single_select(sys.stdin.read() if sql == "-" else sql)
-    connection = open_views(context, with_plans="audit" in checked.lower())
-    found = run(connection, expanded(connection, checked))
+    found = run_query(context.desk, sys.stdin.read() if sql == "-" else sql)
     context.emit_rows(found.columns, found.rows)

@@ -1,23 +1,23 @@
 """`dlq replay`: letters go back, once, by plan."""
 
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dlq.cli import completion, selecting
-from dlq.cli.connecting import connect, warn_of_ledger
-from dlq.cli.context import Context
+from dlq.cli.context import Context, say_what_is_not_judged
 from dlq.cli.exit import ExitCode
-from dlq.core.clock import now
-from dlq.core.errors import Busy, UsageError
-from dlq.core.text import encodable, for_terminal
+from dlq.core.errors import UsageError
+from dlq.core.text import for_terminal
+from dlq.core.units import MOST
 
 if TYPE_CHECKING:
+    from dlq.operations.plans import Made
     from dlq.replay.reconcile import Decision
 
-Plan = Annotated[
+_Plan = Annotated[
     str,
     typer.Argument(
         metavar="PLAN", autocompletion=completion.plans, help="The plan's id, or the beginning of it."
@@ -25,8 +25,53 @@ Plan = Annotated[
 ]
 
 
-As = Annotated[
+_As = Annotated[
     str | None, typer.Option("--as", metavar="NAME", help="Who you are (default: your user at this host).")
+]
+_Ids = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[ID]...",
+        help="These letters, whatever is advised of them (8 or more digits of each id).",
+    ),
+]
+_To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="failed (its queue, or RocketMQ's group alone), origin, group, resume (half messages), "
+        "queue:NAME, topic:NAME or exchange:NAME/KEY.",
+    ),
+]
+_Rate = Annotated[float | None, typer.Option("--rate", help="At most so many messages a second.")]
+_Limit = Annotated[int | None, typer.Option("--limit", min=1, max=MOST, help="At most so many letters.")]
+_Edit = Annotated[
+    str | None,
+    typer.Option(
+        "--edit",
+        metavar="FILE",
+        help="These letters, with changed bodies or headers: edited lines of dlq export.",
+    ),
+]
+_Fixed = Annotated[
+    bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
+]
+_AnyAdvice = Annotated[
+    bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
+]
+_KeepHeaders = Annotated[
+    bool,
+    typer.Option("--keep-headers", help="Strip only what the broker owns ([replay] keep names some)."),
+]
+_Witness = Annotated[
+    bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
+]
+_ApplyNow = Annotated[
+    bool, typer.Option("--apply", help="Carry it out at once; a terminal shows it and asks first.")
+]
+_Yes = Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")]
+_Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Why they go back; stands in the plan.")
 ]
 
 
@@ -42,57 +87,24 @@ def register(app: typer.Typer) -> None:
 
 def plan(
     ctx: typer.Context,
-    ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[ID]...",
-            help="These letters, whatever is advised of them (8 or more digits of each id).",
-        ),
-    ] = None,
+    ids: _Ids = None,
     where: selecting.Where = None,
     source: selecting.Sources = None,
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="failed (its queue, or RocketMQ's group alone), origin, group, resume (half messages), "
-            "queue:NAME, topic:NAME or exchange:NAME/KEY.",
-        ),
-    ] = "failed",
-    rate: Annotated[float | None, typer.Option("--rate", help="At most so many messages a second.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many letters.")] = None,
-    edit: Annotated[
-        str | None,
-        typer.Option(
-            "--edit",
-            metavar="FILE",
-            help="These letters, with changed bodies or headers: edited lines of dlq export.",
-        ),
-    ] = None,
-    fixed: Annotated[
-        bool, typer.Option("--fixed", help="The cause is mended: take in letters of the advice fix_first.")
-    ] = False,
-    any_advice: Annotated[
-        bool, typer.Option("--any-advice", help="Take in what advice, or a missing verdict, leaves out.")
-    ] = False,
-    keep_headers: Annotated[
-        bool,
-        typer.Option("--keep-headers", help="Strip only what the broker owns ([replay] keep names some)."),
-    ] = False,
-    witness: Annotated[
-        bool, typer.Option("--witness", help="Leave proof on the broker, so that reconcile can ask it.")
-    ] = False,
-    apply_now: Annotated[
-        bool, typer.Option("--apply", help="Carry it out at once; a terminal shows it and asks first.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --apply: do not ask.")] = False,
-    reason: Annotated[
-        str | None, typer.Option("--reason", metavar="TEXT", help="Why they go back; stands in the plan.")
-    ] = None,
-    as_: As = None,
+    to: _To = "failed",
+    rate: _Rate = None,
+    limit: _Limit = None,
+    edit: _Edit = None,
+    fixed: _Fixed = False,
+    any_advice: _AnyAdvice = False,
+    keep_headers: _KeepHeaders = False,
+    witness: _Witness = False,
+    apply_now: _ApplyNow = False,
+    yes: _Yes = False,
+    reason: _Reason = None,
+    as_: _As = None,
 ) -> int:
     """Choose letters and write a plan; nothing is sent.
 
@@ -102,60 +114,52 @@ def plan(
 
     Example: dlq replay plan --where "cause = 'application_error' and dead_at > now() - interval 1 day"
     """
-    from dlq.cli.applying import carry_out
-    from dlq.cli.replay_output import plan_document, show_plan
-    from dlq.replay import edits, still_queued
-    from dlq.replay.actor import actor
-    from dlq.replay.brokers import Brokers
-    from dlq.replay.plan import Wanted, make
+    from dlq.operations.plans import PlanWanted, make_plan
+    from dlq.operations.selecting import Selection
+    from dlq.replay import edits
 
     context: Context = ctx.obj
     asks = apply_now and not yes
     if asks and not context.can_ask:
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit else edits.NO_EDITS
-    chosen = _chosen(context, ids or [], selecting.Selection(where, source, since, incident, failure))
-    kept = keep_headers or context.settings.replay.keep or False
-    wanted = Wanted(chosen, to, rate, limit, any_advice, fixed, kept, witness, changes)
-    wanted = replace(wanted, actor=encodable(actor(as_)), reason=encodable(reason) if reason else None)
-    with Brokers(context.settings, partial(connect, context)) as brokers:
-        header = make(context.store, context.settings, wanted, brokers)
-    differences = list(edits.differences(context.store, header, changes))
-    left_behind = still_queued.of_plan(context.store, context.settings, header)
-    document = plan_document(header, len(changes.changed), left_behind)
-    show = partial(show_plan, context, header, differences, document)
-    if not header.letters:
-        from dlq.cli.views import say_what_is_not_judged
-
+    selection = Selection(where, source, since, incident, failure)
+    wanted = PlanWanted(
+        ids or (), selection, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, reason
+    )
+    made = make_plan(context.desk_of(as_), wanted)
+    if not made.header.letters:
         say_what_is_not_judged(context)
-    if not apply_now:
-        context.emit(document, show)
-        return ExitCode.DONE
+    return _carry_out(context, made, asks) if apply_now else _show(context, made)
+
+
+def _show(context: Context, made: "Made") -> int:
+    from dlq.cli.replay_output import show_plan
+
+    context.emit(made.document, partial(show_plan, context, made))
+    return ExitCode.DONE
+
+
+def _carry_out(context: Context, made: "Made", asks: bool) -> int:
+    """Apply a new plan at once, or when somebody who has seen it says so."""
+    from dlq.cli.replay_output import show_plan
+
+    letters = made.header.letters
     if asks:
-        show()
-        if not (header.letters and typer.confirm(f"Send {header.letters:,} letters now?", err=True)):
+        show_plan(context, made)
+        if not (letters and typer.confirm(f"Send {letters:,} letters now?", err=True)):
             return ExitCode.DONE
     else:
-        for line in differences:
+        for line in made.differences:
             context.say(line)
-    return carry_out(context, header.plan, document)
-
-
-def _chosen(context: Context, ids: list[str], selection: selecting.Selection) -> str | None:
-    """The condition of the letters that are named, by ids or by options."""
-    from dlq.cli.views import open_views
-
-    if not ids and selection.is_all:
-        return None
-    with open_views(context) as connection:
-        return selecting.chosen(context, connection, ids, selection)
+    return _apply(context, made.header.plan, None, made.document)
 
 
 def approve(
     ctx: typer.Context,
-    plan: Plan,
+    plan: _Plan,
     reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why it may be applied.")] = "",
-    as_: As = None,
+    as_: _As = None,
 ) -> None:
     """Consent to a plan that somebody else made, which replay.approval in the configuration asks for.
 
@@ -163,29 +167,17 @@ def approve(
 
     Example: dlq replay approve 20261121T0301
     """
-    from dlq.replay import approvals, ledger, planfile
-    from dlq.replay.actor import actor
+    from dlq.operations.plans import approve_plan
 
     context: Context = ctx.obj
-    header = planfile.checked(context.store, _found(context, plan))
-    given = approvals.approval(header, encodable(actor(as_)), encodable(reason), now())
-    warn_of_ledger(context)
-    with ledger.opened(context.settings.ledger, context.store) as book:
-        book.append([given])
-    document = {
-        "plan": header.plan,
-        "digest": header.digest,
-        "letters": header.letters,
-        "made_by": header.actor,
-        "approved_by": given.actor,
-    }
-    text = for_terminal(f"{header.plan}, made by {header.actor}, is approved by {given.actor}")
-    context.emit(document, lambda: context.console.print(f"{text}: {header.letters:,} letters"))
+    document = approve_plan(context.desk_of(as_), plan, reason)
+    text = "{plan}, made by {made_by}, is approved by {approved_by}: {letters:,} letters"
+    context.emit(document, lambda: context.console.print(for_terminal(text.format_map(document))))
 
 
 def apply(
     ctx: typer.Context,
-    plan: Plan,
+    plan: _Plan,
     ramp: Annotated[
         bool,
         typer.Option(
@@ -205,12 +197,21 @@ def apply(
 
     Example: dlq replay apply 20261121T0301 --ramp
     """
-    from dlq.cli.applying import carry_out
-    from dlq.cli.ramping import ramp_up
+    return _apply(ctx.obj, plan, max_harm / 100 if ramp else None, {})
 
-    context: Context = ctx.obj
-    found = _found(context, plan)
-    return ramp_up(context, found, max_harm / 100) if ramp else carry_out(context, found, {})
+
+def _apply(context: Context, plan: str, max_share: float | None, more: Mapping[str, Any]) -> int:
+    """Apply a plan, in growing steps where it is said how much of one may die again, and show it beside
+    `more`."""
+    from dlq.cli.replay_output import show_states
+    from dlq.operations.applying import apply_plan
+    from dlq.operations.ramping import ramp_plan
+
+    desk = context.desk
+    done = apply_plan(desk, plan) if max_share is None else ramp_plan(desk, plan, max_share)
+    document = {**more, **done.document}
+    context.emit(document, lambda: show_states(context, document))
+    return done.code
 
 
 def status(
@@ -226,34 +227,25 @@ def status(
 
     Example: dlq replay status
     """
-    from dlq.cli import died_again, plans
-    from dlq.cli.applying import code_of_states
-    from dlq.cli.replay_output import show_states
-    from dlq.replay import ledger, planfile, still_queued
-    from dlq.replay.status import counts
+    from dlq.cli.replay_output import show_plans, show_states
+    from dlq.operations.applying import code_of_states
+    from dlq.operations.plans import list_plans, read_replay_status
 
     context: Context = ctx.obj
     if plan is None:
-        warn_of_ledger(context)
-        plans.show(context)
+        found = list_plans(context.desk)
+        show_plans(context, found.plans)
+        if found.damaged:
+            raise found.damaged[0]
         return ExitCode.DONE
-    header = planfile.load(context.store, _found(context, plan))
-    warn_of_ledger(context)
-    with ledger.opened_if_any(context.settings.ledger, context.store) as book:
-        if book is not None:
-            book.expire()
-        states = counts(context.store, book, header)
-    sent = header.letters - states["planned"] - states["sending"]
-    document = {"plan": header.plan, "states": states, "sent": sent, "skipped": 0, "seconds": 0.0}
-    document["still_queued"] = still_queued.of_plan(context.store, context.settings, header)
-    document["came_back"] = died_again.letters(context, header.plan) if sent else []
+    document = read_replay_status(context.desk, plan)
     context.emit(document, lambda: show_states(context, document))
-    return code_of_states(states)
+    return code_of_states(document["states"])
 
 
 def reconcile(
     ctx: typer.Context,
-    plan: Plan,
+    plan: _Plan,
     sent: Annotated[
         list[str] | None,
         typer.Option("--sent", metavar="ID", help="This letter arrived (record id, 8 digits or more)."),
@@ -276,63 +268,29 @@ def reconcile(
 
     Example: dlq replay reconcile 20261121T0301 --sent 3f2a9c10
     """
-    from dlq.cli.progress import Line, progress
     from dlq.cli.replay_output import show_resolved
-    from dlq.core.units import human_seconds
-    from dlq.replay import ledger
-    from dlq.replay import reconcile as reconciling
-    from dlq.replay.brokers import Brokers
+    from dlq.operations.applying import reconcile_plan
 
     context: Context = ctx.obj
-    warn_of_ledger(context)
-    found = _found(context, plan)
     decision = _decision(
         sent, not_sent, hold, {"confirmed": all_sent, "planned": all_not_sent, "held": all_hold}
     )
-    line = Line(found, "a broker, which may list its connections late")
-    line.news(lambda elapsed: f"asking the brokers what became of it, {human_seconds(elapsed)}")
-    with (
-        Brokers(context.settings, partial(connect, context)) as brokers,
-        ledger.opened(context.settings.ledger, context.store) as book,
-        progress(context, [line]),
-    ):
-        resolved = reconciling.reconcile(context.store, found, brokers, book, decision)
-    for note in resolved.notes:
-        context.complain(note)
-    counts = {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
-    document = {"plan": found, "resolved": counts, "held": resolved.held}
+    document = reconcile_plan(context.desk, plan, decision)
     context.emit(document, lambda: show_resolved(context, document))
-    return ExitCode.IN_DOUBT if resolved.unknown else ExitCode.DONE
+    return ExitCode.IN_DOUBT if document["resolved"]["unknown"] else ExitCode.DONE
 
 
-def stop(ctx: typer.Context, plan: Plan) -> None:
+def stop(ctx: typer.Context, plan: _Plan) -> None:
     """Ask whoever applies a plan to stop; what is in flight is still answered, the rest stays planned.
 
     Example: dlq replay stop 20261121T0301
     """
-    from dlq.replay.pace import request_stop
+    from dlq.operations.applying import stop_plan
 
     context: Context = ctx.obj
-    found = _found(context, plan)
-    stopping = _is_running(context, found)
-    if stopping:
-        request_stop(context.store, found)
-    text = "stopping" if stopping else "nobody is applying it"
-    context.emit({"plan": found, "stopping": stopping}, lambda: context.console.print(f"{found}: {text}"))
-
-
-def _found(context: Context, plan: str) -> str:
-    from dlq.replay import planfile
-
-    return planfile.find(context.store, plan)
-
-
-def _is_running(context: Context, plan: str) -> bool:
-    try:
-        with context.store.lock(f"plan-{plan}"):
-            return False
-    except Busy:
-        return True
+    document = stop_plan(context.desk, plan)
+    text = "stopping" if document["stopping"] else "nobody is applying it"
+    context.emit(document, lambda: context.console.print(f"{document['plan']}: {text}"))
 
 
 def _decision(

@@ -1,6 +1,6 @@
 """dlq report: what an analysis found."""
 
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,51 +11,53 @@ from dlq.cli.exit import ExitCode
 from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from dlq.reports.report import Part
+    from dlq.reports.thresholds import Threshold
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("report")(report)
+_Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        autocompletion=completion.formats,
+        help="terminal, json, markdown or html.",
+    ),
+]
+_Out = Annotated[
+    str | None,
+    typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
+]
+_Parents = Annotated[bool, typer.Option("--parents", help="Make the folders above --out, too.")]
+_FailOn = Annotated[
+    list[str] | None,
+    typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
+]
+_Compare = Annotated[
+    str | None,
+    typer.Option(
+        "--compare",
+        metavar="ANALYSIS",
+        autocompletion=completion.analyses,
+        help="Say what changed since that analysis.",
+    ),
+]
+_Masked = Annotated[
+    bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
+]
 
 
 def report(
     ctx: typer.Context,
-    format_: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            autocompletion=completion.formats,
-            help="terminal, json, markdown or html.",
-        ),
-    ] = None,
-    out: Annotated[
-        str | None,
-        typer.Option("--out", metavar="F", help="Write to this file; its name may say the format."),
-    ] = None,
-    parents: Annotated[bool, typer.Option("--parents", help="Make the folders above --out, too.")] = False,
-    fail_on: Annotated[
-        list[str] | None,
-        typer.Option("--fail-on", metavar="EXPR", help="Exit 5 when this holds; may be repeated."),
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            "--compare",
-            metavar="ANALYSIS",
-            autocompletion=completion.analyses,
-            help="Say what changed since that analysis.",
-        ),
-    ] = None,
+    format_: _Format = None,
+    out: _Out = None,
+    parents: _Parents = False,
+    fail_on: _FailOn = None,
+    compare: _Compare = None,
     where: selecting.Where = None,
     source: selecting.Sources = None,
     since: selecting.Since = None,
     incident: selecting.Incident = None,
     failure: selecting.Failure = None,
-    mask: Annotated[
-        bool, typer.Option("--mask", help="Mask personal data, by built-in rules and [\\[mask]].")
-    ] = False,
+    mask: _Masked = False,
 ) -> int:
     """Report the latest analysis: how many died, why, since when, and what to do.
 
@@ -71,8 +73,8 @@ def report(
 
     Example: dlq report --fail-on "unknown > 10%" --out report.md
     """
-    from dlq.cli.views import events, replays
-    from dlq.replay import still_queued
+    from dlq.operations.reporting import ReportWanted, make_report
+    from dlq.operations.selecting import Selection
     from dlq.reports import masking, thresholds
     from dlq.reports import report as reports
 
@@ -81,32 +83,25 @@ def report(
     chosen = reports.checked_format(format_) if format_ else reports.format_of_file(out) if out else None
     if chosen is None and context.output == "csv":
         raise UsageError("a report is more than one table; for CSV: dlq ls -o csv, or dlq query SQL -o csv")
-    masks = context.settings.mask if mask else None
-    part = _part(context, selecting.Selection(where, source, since, incident, failure))
-    ledger, with_letters = replays(context), chosen in reports.WITH_LETTERS
-    said, queued = events(context), still_queued.queued(context.store, context.settings)
-    document = reports.make(context.store, ledger, masks, compare, with_letters, part, said, queued)
+    part, with_letters = Selection(where, source, since, incident, failure), chosen in reports.WITH_LETTERS
+    document = make_report(context.desk, ReportWanted(part, compare, mask, with_letters))
     if document.get("withheld"):
-        context.complain(masking.said(document["withheld"]))
+        context.complain(masking.describe_withheld(document["withheld"]))
     if bounds and document["analysis"] is None:
         raise UsageError("no analysis yet, and --fail-on rests on one: run dlq analyze")
-    if out:
+    if not out:
+        _print(context, document, chosen)
+    else:
         reports.write(document, chosen or "terminal", out, mask, parents)
         context.say(f"report written to {out}")
-    else:
-        _print(context, document, chosen)
-    passed = [line for bound in bounds if (line := bound.passed(document["alarming"]))]
+    return _check(context, document, bounds)
+
+
+def _check(context: Context, document: Mapping[str, Any], bounds: "Sequence[Threshold]") -> ExitCode:
+    passed = [line for bound in bounds if (line := bound.describe_passed(document["alarming"]))]
     for line in passed:
         context.complain(f"--fail-on {line}")
     return ExitCode.THRESHOLD if passed else ExitCode.DONE
-
-
-def _part(context: Context, selection: selecting.Selection) -> "Part | None":
-    from dlq.reports.report import Part
-
-    if selection.is_all:
-        return None
-    return Part(partial(selection.condition, context), selection.options(), selection.narrowed)
 
 
 def _print(context: Context, document: dict[str, Any], format_: str | None) -> None:

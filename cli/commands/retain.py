@@ -9,11 +9,6 @@ from dlq.cli.exit import ExitCode
 from dlq.core.units import human_bytes
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(retain)
-
-
 def retain(
     ctx: typer.Context,
     apply: Annotated[
@@ -31,31 +26,14 @@ def retain(
 
     Example: dlq retain --compact && dlq retain --compact --apply
     """
-    from dlq.archive import housekeeping
-    from dlq.cli.connecting import warn_of_ledger
-    from dlq.replay.ledger import as_arrow
+    from dlq.operations.housekeeping import retain as carry_out
 
     context: Context = ctx.obj
-    rules = context.settings.retain
-    if rules.max_age is None and rules.max_size is None:
-        context.say("[retain] has neither max_age nor max_size: no letter is removed")
-    warn_of_ledger(context)
-    replays = as_arrow(context.settings.ledger, context.store)
-    work = housekeeping.look(context.store, rules, replays, compact)
-    done = housekeeping.do(context.store, work) if apply else None
-    document = {
-        "removed": work.choice.removed,
-        "kept": work.choice.kept,
-        "bytes": work.choice.bytes if done is None else done.bytes,
-        "segments": work.segments_after,
-        "segments_before": work.segments,
-        "clutter": len(work.clutter),
-        "applied": apply,
-    }
-    context.emit(document, lambda: _show(context, document))
-    for problem in done.busy if done else ():
+    done = carry_out(context.desk, apply, compact)
+    context.emit(done.document, lambda: _show(context, done.document))
+    for problem in done.busy:
         context.complain(f"{problem}; its letters wait for the next time")
-    return ExitCode.PARTLY if done and done.busy else ExitCode.DONE
+    return ExitCode.PARTLY if done.busy else ExitCode.DONE
 
 
 def _show(context: Context, document: dict[str, int]) -> None:

@@ -8,11 +8,6 @@ if TYPE_CHECKING:
     from dlq.cli.context import Context
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command("rules")(rules)
-
-
 def rules(ctx: typer.Context) -> None:
     """Print the cause rules in the order in which they are asked; yours come first.
 

@@ -14,11 +14,6 @@ from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(run)
-
-
 def run(
     ctx: typer.Context,
     profile: Annotated[
@@ -71,20 +66,21 @@ def _sentences(context: Context) -> Log:
 
 
 def _run(context: Context, name: str, skip_if_busy: bool, otlp: str | None, log: Log, parallel: int) -> int:
-    from dlq.cli import profile
-    from dlq.cli.profile_run import Run
+    import traceback
 
-    task = profile.load(context.settings, name, otlp)
+    from dlq.operations.profile import load
+    from dlq.operations.profile_run import run_profile
+
+    task = load(context.settings, name, otlp)
+    trace = traceback.print_exception if context.verbose else lambda _error: None
     try:
-        with context.store.lock(f"profile-{name}"):
-            running = Run(context, task, log, parallel)
-            code = running.run()
+        outcome, code = run_profile(context.desk, task, log, parallel, trace)
     except Busy as error:
         if not skip_if_busy:
             raise
         log("busy", profile=name, error=f"skipped: {error}")
         return ExitCode.DONE
-    context.emit(vars(running.outcome), lambda: _show(context, vars(running.outcome)))
+    context.emit(outcome, lambda: _show(context, outcome))
     return code
 
 

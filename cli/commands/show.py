@@ -1,28 +1,13 @@
 """dlq show: one letter, in full."""
 
-import base64
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from dlq.cli.context import Context
-from dlq.core.brokers import kind_of, resolve
 from dlq.core.errors import UsageError
 from dlq.core.units import human_bytes
-
-if TYPE_CHECKING:
-    import duckdb
-
-    from dlq.reports.body import Preview
-
-_LARGEST = 256 * 2**20
-"""Bytes that a body may unpack to: what grows beyond is an attack or damage."""
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("show")(show)
 
 
 def show(
@@ -50,91 +35,39 @@ def show(
     """
     from dlq.archive.files import SHARED
     from dlq.archive.folder import PRIVATE
-    from dlq.cli.views import open_views
-    from dlq.reports import letter as letters
-    from dlq.reports.masking import Masker, said
+    from dlq.operations.letters import show_letter
+    from dlq.reports.letter import with_readable_body
+    from dlq.reports.masking import Masker, describe_withheld
 
     context: Context = ctx.obj
-    connection = open_views(context)
-    letter = letters.gather(connection, record_id)
     masker = Masker(context.settings.mask) if mask else None
-    if masker is not None:
-        letter = masker.document(letter)
+    letter = show_letter(context.desk, record_id, masker, explain and body is None)
     if body is not None:
         _write_body(context, letter, body, SHARED if mask else PRIVATE)
         return
-    if explain:
-        steps = {"explain": _explained(context, connection, letter)}
-        letter |= steps if masker is None else masker.document(steps)
-    context.emit(letters.with_readable_body(letter), lambda: _draw(context, letter, full))
+    context.emit(with_readable_body(letter), lambda: _draw(context, letter, full))
     if masker is not None and masker.withheld:
-        context.complain(said(masker.withheld))
-
-
-def _explained(
-    context: Context, connection: "duckdb.DuckDBPyConnection", letter: Mapping[str, Any]
-) -> list[dict[str, Any]]:
-    from dlq.analyzers import topology
-    from dlq.archive.views import segment_rows
-    from dlq.core.record import COLUMNS
-    from dlq.replay.letters import Place
-    from dlq.replay.load import Loader
-    from dlq.reports import explain
-
-    where = f"record_id = '{letter['record_id']}'"
-    row = next(segment_rows(connection, where, ["record_id"])).to_pylist()[0]
-    place = Place(row["record_id"], row["stem"], row["row"])
-    (record,) = Loader(context.store, COLUMNS).records([place])
-    return explain.gather(letter, record, topology.facts(context.store, context.settings))
+        context.complain(describe_withheld(masker.withheld))
 
 
 def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
+    from dlq.operations.letters import preview_body
     from dlq.reports import explain, letter_text
 
-    letter_text.render(context.console, letter, _preview(letter, full))
+    letter_text.render(context.console, letter, preview_body(letter, full))
     if "explain" in letter:
         explain.render(context.console, letter, context.settings)
-
-
-def _preview(letter: Mapping[str, Any], full: bool) -> "Preview":
-    from dlq.reports.body import LARGEST, encoded, preview
-
-    kind = kind_of(letter["broker_kind"])
-    try:
-        body, encoding = _packed(letter, LARGEST)
-        told = resolve(kind.readable)(body, letter["properties"] or {}) if kind.readable else None
-        if told is not None:
-            document, note = told
-            return encoded(document, note, full) if document else preview(body, None, note, full)
-    except ValueError as error:
-        reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
-        return preview(base64.b64decode(letter["body_base64"]), None, reason, full)
-    return preview(body, encoding, kind.why_no_text(letter["flags"] or 0), full)
-
-
-def _packed(letter: Mapping[str, Any], limit: int) -> tuple[bytes, str | None]:
-    """The body, and how it is packed where that can be streamed; what else its broker's clients pack is
-    unpacked here, up to `limit` bytes. Raises ValueError."""
-    from dlq.reports.unpacking import told
-
-    body, flags = base64.b64decode(letter["body_base64"] or ""), letter["flags"] or 0
-    kind = kind_of(letter["broker_kind"])
-    if packing := kind.packing(flags):
-        return body, packing
-    plain = resolve(kind.unpack)(body, flags, limit) if kind.unpack else None
-    return (
-        (body, told(letter["content_encoding"], letter["headers"] or {})) if plain is None else (plain, None)
-    )
 
 
 def _write_body(context: Context, letter: Mapping[str, Any], file: str, mode: int) -> None:
     """The whole body, piece by piece, however much it unpacks to. Raises UsageError."""
     from dlq.archive.files import replacing
     from dlq.connectors.file import open_binary
+    from dlq.operations.letters import unpack_body
     from dlq.reports.unpacking import pieces
 
     try:
-        packed = _packed(letter, _LARGEST)
+        packed = unpack_body(letter)
         with open_binary(file, "wb") if file == "-" else replacing(file, mode) as sink:
             size = sum(sink.write(piece) for piece in pieces(*packed))
     except ValueError as error:

@@ -8,11 +8,6 @@ from dlq.cli.exit import ExitCode
 _COLUMNS = ("source", "captured", "replayed", "held", "dismissed", "purged", "waiting", "lost", "balanced")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(verify)
-
-
 def verify(ctx: typer.Context) -> int:
     """Prove the books: captured = replayed + held + dismissed + purged + waiting, per source, with digests.
 
@@ -22,15 +17,13 @@ def verify(ctx: typer.Context) -> int:
 
     Example: dlq verify -o json
     """
-    from dlq.cli.connecting import warn_of_ledger
-    from dlq.replay.verify import verify as prove
+    from dlq.operations.books import verify_books
 
     context: Context = ctx.obj
-    warn_of_ledger(context)
-    books = [found.as_json() for found in prove(context.store, context.settings)]
-    balanced = all(found["balanced"] for found in books)
+    document = verify_books(context.desk)
+    balanced, books = document["balanced"], document["sources"]
     if context.output == "json":
-        context.emit({"balanced": balanced, "sources": books})
+        context.emit(document)
     else:
         columns = _COLUMNS if context.output == "table" else (*_COLUMNS, "in_doubt", "problems", "notes")
         context.emit_rows(columns, [[found[name] for name in columns] for found in books])
@@ -38,7 +31,7 @@ def verify(ctx: typer.Context) -> int:
         for sentence in (*found["problems"], *found["notes"]):
             context.complain(f"{found['source']}: {sentence}")
     if not books:
-        context.say(f"the archive {context.store.location} is empty")
+        context.say(f"the archive {context.desk.store.location} is empty")
     elif context.output == "table" and balanced:
         context.say("Every captured letter is accounted for, once.")
     return ExitCode.DONE if balanced else ExitCode.IN_DOUBT

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-HALF, OP_TOPIC, DISCARDED = (
+_HALF, _OP_TOPIC, _DISCARDED = (
     "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC",
 )  # fmt: skip
-TOPIC = "payments"
+_TOPIC = "payments"
 
 _SENT = int(datetime(2026, 11, 2, 3, 10, tzinfo=UTC).timestamp() * 1000)
 _CHECKS, _EVERY_MS = 15, 30_000
@@ -26,17 +26,17 @@ def records() -> Iterator[tuple[str, dict[str, Any]]]:
     yield from _checked_to_the_end(0, "7F00000117A518B4AAC2000000000001", "order-4801")
     yield from _checked_to_the_end(1, "7F00000117A518B4AAC2000000000002", "order-4802")
     committed = _message(1, "7F00000117A518B4AAC2000000000002", "order-4802", 1)
-    yield TOPIC, _stored(committed, _SENT + 40_000, 0, sysFlag=_COMMITTED, preparedTransactionOffset=100)
-    yield OP_TOPIC, _stored({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
+    yield _TOPIC, _stored(committed, _SENT + 40_000, 0, sysFlag=_COMMITTED, preparedTransactionOffset=100)
+    yield _OP_TOPIC, _stored({"broker_kind": "rocketmq", "body_text": "1,"}, _SENT + 43_000, 0)
 
 
 def _checked_to_the_end(number: int, key: str, order: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each check puts a copy back behind the others."""
     for check in range(_CHECKS + 1):
         at, offset = _SENT + check * _EVERY_MS + number, 2 * check + number
-        yield HALF, _stored(_message(number, key, order, check), at, offset, commitLogOffset=100 * offset)
+        yield _HALF, _stored(_message(number, key, order, check), at, offset, commitLogOffset=100 * offset)
     given_up = _message(number, key, order, _CHECKS)
-    yield DISCARDED, _stored(given_up, _SENT + (_CHECKS + 1) * _EVERY_MS, number)
+    yield _DISCARDED, _stored(given_up, _SENT + (_CHECKS + 1) * _EVERY_MS, number)
 
 
 def _message(number: int, key: str, order: str, checks: int) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _message(number: int, key: str, order: str, checks: int) -> dict[str, Any]:
         "UNIQ_KEY": key,
         "KEYS": order,
         "PGROUP": "payment-service",
-        "REAL_TOPIC": TOPIC,
+        "REAL_TOPIC": _TOPIC,
         "REAL_QID": "0",
         "TRAN_MSG": "true",
     }

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,64 +13,48 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import bounded_json
-from dlq.cli.at_once import Stop, at_once
-from dlq.cli.commands.pull import ENDING, KEYS, in_turns
-from dlq.cli.connecting import connect
-from dlq.cli.context import Context
-from dlq.cli.exit import ExitCode, code_of, worst
-from dlq.cli.profile import Task
-from dlq.cli.time_limit import Clock, time_limit
 from dlq.core import units
 from dlq.core.clock import iso, now
 from dlq.core.documents import value
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.logs import Log
-
-_SHORTEST = 5.0
-"""Seconds that a hook has even when the run's time is over: an alarm must get out."""
-
-
-def send(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
-    """Run `command`, never by a shell, with `document` as JSON on its standard input.
-
-    Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;
-    then it is killed with all that it has started.
-    """
-    seconds = units.seconds(limit)
-    seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
-    try:
-        process = subprocess.Popen(  # noqa: S603 (the profile's own command, as a list: no shell reads it)
-            list(command), stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), start_new_session=True
-        )
-    except OSError as error:
-        raise UsageError(f"{command[0]} does not start: {error.strerror}") from error
-    try:
-        process.communicate(json.dumps(document, default=str).encode(), timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(f"{command[0]} did not end within {units.human_seconds(seconds)}") from error
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    if process.returncode:
-        raise UsageError(f"{command[0]} ended with code {process.returncode}")
-
+from dlq.operations.at_once import Stop
+from dlq.operations.desk import Desk
+from dlq.operations.outcome import ExitCode, code_of, worst
+from dlq.operations.profile import Task
+from dlq.operations.progress import Line
+from dlq.operations.pulling import KEYS, pull_one, take_all
+from dlq.operations.sources import RUNS
+from dlq.operations.time_limit import Clock, time_limit
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from dlq.archive.analyses import Analysis
-    from dlq.capture.attempt import Tally
     from dlq.capture.pull import PullResult
     from dlq.core.settings import Source
 
+_SHORTEST = 5.0
+"""Seconds that a hook has even when the run's time is over: an alarm must get out."""
 _PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
 """Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
 _STATE_FORMAT = 1
+Trace = Callable[[BaseException], None]
+
+
+def run_profile(
+    desk: Desk, task: Task, log: Log, parallel: int, trace: Trace
+) -> tuple[dict[str, Any], ExitCode]:
+    """One run of a profile: what it did, as `dlq run` prints it, and how it ended. Raises Busy while another
+    run of it is at work."""
+    with desk.store.lock(f"profile-{task.profile.name}"):
+        running = _Run(desk, task, log, parallel, trace)
+        code = running.run()
+    return vars(running.outcome), code
 
 
 @dataclass
-class Outcome:
+class _Outcome:
     """What a run did, as `dlq run` prints it."""
 
     profile: str
@@ -83,17 +66,17 @@ class Outcome:
     seconds: float = 0.0
 
 
-class Run:
+class _Run:
     """The steps; `codes` collects what the exit code is made of."""
 
-    def __init__(self, context: Context, task: Task, log: Log, parallel: int) -> None:
-        """`parallel`: sources pulled at once, at most."""
-        self._context, self._task, self._log = context, task, log
+    def __init__(self, desk: Desk, task: Task, log: Log, parallel: int, trace: Trace) -> None:
+        """`parallel`: sources pulled at once, at most; `trace` hears of errors that nobody expects."""
+        self._desk, self._task, self._log, self._trace = desk, task, log, trace
         self._clock, self._parallel = Clock(task.max_seconds), parallel
         self._failures: list[ExitCode] = []
         self._partial = False
         self._report: dict[str, Any] | None = None
-        self.outcome = Outcome(task.profile.name)
+        self.outcome = _Outcome(task.profile.name)
 
     def run(self) -> ExitCode:
         """All steps, in order; raises nothing but what ends the program."""
@@ -117,13 +100,12 @@ class Run:
     def _try(self, event: str, step: Callable[[], None], share: float | None = 1.0, **fields: Any) -> None:
         """Do one step; what goes wrong is logged as `event`, and the run goes on."""
         try:
-            with time_limit(self._clock.left(share) if share else None):
+            with time_limit(self._clock.seconds_left(share) if share else None):
                 step()
         except DlqError as error:
             self._fail(event, error, code_of(error), **fields)
         except Exception as error:  # noqa: BLE001 (one step's unknown fault must not cost the others)
-            if self._context.verbose:
-                traceback.print_exception(error)
+            self._trace(error)
             # Its text may quote a letter.
             self._fail(
                 event, f"unexpected {type(error).__name__} (-v shows it)", ExitCode.UNEXPECTED, **fields
@@ -137,11 +119,10 @@ class Run:
 
     def _pull_all(self) -> None:
         """Several sources at once. The limit of time is kept by this thread: no signal ends another one."""
-        sources, limit = self._task.sources, self._clock.left(_PULLS_STOP)
-        _ = self._context.store  # opened once, before threads want it
-        ending = partial(self._context.say, ENDING)
-        ended = list(at_once(in_turns(self._pull_one, sources), sources, self._parallel, ending, limit))
-        late = limit is not None and self._clock.left(_PULLS_STOP) == 0.0
+        sources, limit = self._task.sources, self._clock.seconds_left(_PULLS_STOP)
+        _ = self._desk.store  # opened once, before threads want it
+        ended = list(take_all(self._desk, self._pull_one, sources, self._parallel, limit))
+        late = limit is not None and self._clock.seconds_left(_PULLS_STOP) == 0.0
         for source, future in ended:
             note = partial(self._note_future, future, late)
             self._try("source_failed", note, None, source=source.name)
@@ -149,7 +130,7 @@ class Run:
     def _note_future(self, future: "Future[PullResult]", late: bool) -> None:
         """What came of one source; raises what ended it. `late`: the time was over before all had ended."""
         if not future.done() or future.cancelled():
-            raise self._clock.over() if late else KeyboardInterrupt
+            raise self._clock.out_of_time() if late else KeyboardInterrupt
         try:
             self._note_pull(future.result())
         except KeyboardInterrupt as interrupt:
@@ -157,32 +138,16 @@ class Run:
                 raise
             result: PullResult | None = getattr(interrupt, "result", None)
             if result is None:
-                raise self._clock.over() from interrupt
-            result.error = self._clock.over()
+                raise self._clock.out_of_time() from interrupt
+            result.error = self._clock.out_of_time()
             self._note_pull(result)
 
     def _pull_one(self, source: "Source", stop: Stop) -> "PullResult":
-        from dlq.capture.pull import PullOptions, proven_depth, pull
+        from dlq.capture.pull import PullOptions
 
-        def go_on(_tally: "Tally", _total: int | None) -> None:
-            if stop():
-                raise KeyboardInterrupt
-
-        context, task = self._context, self._task
-        connector = connect(context, context.settings.brokers[source.broker])
-        try:
-            left = self._clock.left(_PULLS_END)
-            options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
-            return pull(
-                context.store,
-                connector,
-                source,
-                options,
-                go_on,
-                depth=lambda: proven_depth(connector.gauge(source)),
-            )
-        finally:
-            connector.close()
+        task, left = self._task, self._clock.seconds_left(_PULLS_END)
+        options = PullOptions(task.mode_of(source), limit=task.profile.limit, max_seconds=left)
+        return pull_one(self._desk, source, options, Line(source.name, "the broker", False), stop)
 
     def _note_pull(self, result: "PullResult") -> None:
         facts = {key: getattr(result, key) for key in KEYS}
@@ -203,10 +168,10 @@ class Run:
         from dlq.analyzers.analysis import still_holds
         from dlq.archive import manifests
 
-        store = self._context.store
-        if not any(manifest.rows for manifest in manifests.every(store)):
+        store = self._desk.store
+        if not any(manifest.rows for manifest in manifests.list_committed(store)):
             return
-        last = still_holds(store, self._context.settings)
+        last = still_holds(store, self._desk.settings)
         found = last or self._analyze_anew()
         self.outcome.analysis = found.analysis
         broken = found.extra.get("broken", 0)
@@ -219,30 +184,30 @@ class Run:
         from dlq.analyzers.analysis import analyze
         from dlq.capture import external_stores
 
-        taken = external_stores.take(self._context.store, self._context.settings)
+        taken = external_stores.take(self._desk.store, self._desk.settings)
         for snapshot in taken:
             if snapshot.error is not None:
                 self._fail("evidence_missing", snapshot.error, ExitCode.PARTLY, store=snapshot.name)
-        return analyze(self._context.store, self._context.settings, snapshots=taken)
+        return analyze(self._desk.store, self._desk.settings, snapshots=taken)
 
     def _gather(self) -> None:
         """The report's document, of this run's analysis, or of the one before where this one failed."""
         from dlq.archive import analyses
-        from dlq.cli.views import events, replays
+        from dlq.operations.views import read_events, read_replays
         from dlq.replay import still_queued
         from dlq.reports import report
 
-        if analyses.latest(self._context.store) is None:
+        if analyses.latest(self._desk.store) is None:
             self._log("no_report")
             return
-        masks = self._context.settings.mask if self._task.profile.mask else None
+        masks = self._desk.settings.mask if self._task.profile.mask else None
         with_letters = any(format_ in report.WITH_LETTERS for format_, _path in self._task.reports)
         # A ledger that is gone must be mended, but what died tonight is reported all the same.
-        known = replays(self._context, lambda error: self._fail("ledger_missing", error, code_of(error)))
-        said = events(self._context)
-        queued = still_queued.queued(self._context.store, self._context.settings)
+        known = read_replays(self._desk, lambda error: self._fail("ledger_missing", error, code_of(error)))
+        said = read_events(self._desk)
+        queued = still_queued.find_queued(self._desk.store, self._desk.settings)
         self._report = report.make(
-            self._context.store, known, masks, None, with_letters, events=said, queued=queued
+            self._desk.store, known, masks, None, with_letters, events=said, queued=queued
         )
 
     def _write_report(self, format_: str, path: str) -> None:
@@ -255,7 +220,7 @@ class Run:
     def _check_thresholds(self) -> None:
         counts = self._report["alarming"] if self._report else None
         for threshold in self._task.thresholds if counts else ():
-            text = threshold.passed(counts or {})
+            text = threshold.describe_passed(counts or {})
             if text is not None:
                 self.outcome.alarms.append(text)
                 self._log("threshold_passed", text=text)
@@ -284,14 +249,14 @@ class Run:
         if not self._failures:
             return now() / 1e6
         try:
-            state = bounded_json.loads(self._context.store.get(self._state_name))
+            state = bounded_json.loads(self._desk.store.get(self._state_name))
             return float(value(float, value(Mapping[str, Any], state).get("last_success", 0)))
         except (DlqError, ValueError):
             return 0.0
 
     @property
     def _state_name(self) -> str:
-        return f"runs/{self._task.profile.name}.json"
+        return f"{RUNS}{self._task.profile.name}.json"
 
     def _remember(self, code: ExitCode, succeeded: float) -> None:
         state = {
@@ -301,7 +266,7 @@ class Run:
             "last_success": succeeded,
             "run": vars(self.outcome),
         }
-        self._context.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
+        self._desk.store.put(self._state_name, json.dumps(state, default=str, indent=1).encode())
 
     def _write_metrics(self, code: ExitCode, succeeded: float) -> None:
         from dlq.archive.files import SHARED
@@ -311,7 +276,7 @@ class Run:
         facts = metrics.RunFacts(
             self.outcome.sources, self.outcome.seconds, int(code), now() / 1e6, succeeded
         )
-        gathered = metrics.gather(self._context.store, self._report, facts)
+        gathered = metrics.gather(self._desk.store, self._report, facts)
         path = self._task.profile.metrics
         if path is not None:
             write_text(path, metrics.text(gathered), SHARED)  # what scrapes it is another user
@@ -320,7 +285,7 @@ class Run:
         if self._task.otlp is not None:
             from dlq.reports.metrics_otlp import send
 
-            send(gathered, self._task.otlp, metrics.began(self._context.store), facts.finished)
+            send(gathered, self._task.otlp, metrics.began(self._desk.store), facts.finished)
             self._log("metrics_written", to="OTLP")
 
     def _alarm(self) -> None:
@@ -333,5 +298,31 @@ class Run:
             "counts": (self._report or {}).get("counts", {}),
             "reports": outcome.reports,
         }
-        send(profile.on_alarm, document, profile.alarm_timeout, self._clock.left())
+        send(profile.on_alarm, document, profile.alarm_timeout, self._clock.seconds_left())
         self._log("alarm_sent", command=profile.on_alarm[0])
+
+
+def send(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
+    """Run `command`, never by a shell, with `document` as JSON on its standard input.
+
+    Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;
+    then it is killed with all that it has started.
+    """
+    seconds = units.seconds(limit)
+    seconds = seconds if left is None else min(seconds, max(_SHORTEST, left))
+    try:
+        process = subprocess.Popen(  # noqa: S603 (the profile's own command, as a list: no shell reads it)
+            list(command), stdin=subprocess.PIPE, stdout=sys.stderr.fileno(), start_new_session=True
+        )
+    except OSError as error:
+        raise UsageError(f"{command[0]} does not start: {error.strerror}") from error
+    try:
+        process.communicate(json.dumps(document, default=str).encode(), timeout=seconds)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"{command[0]} did not end within {units.human_seconds(seconds)}") from error
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    if process.returncode:
+        raise UsageError(f"{command[0]} ended with code {process.returncode}")

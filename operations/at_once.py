@@ -10,20 +10,20 @@ from typing import TypeVar
 _GRACE = 2.0
 """Seconds in which work that was told to stop brings what it holds to safety."""
 
-T = TypeVar("T")
-R = TypeVar("R")
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 Stop = Callable[[], bool]
 """Whether the user has asked to end."""
 
 
-def at_once(
-    work: Callable[[T, Stop], R],
-    items: Sequence[T],
+def do_at_once(
+    work: Callable[[_T, Stop], _R],
+    items: Sequence[_T],
     most: int,
     interrupted: Callable[[], None],
     seconds: float | None = None,
-) -> Iterator[tuple[T, Future[R]]]:
+) -> Iterator[tuple[_T, Future[_R]]]:
     """`work` on every item, `most` at a time; each item with its future, in their order.
 
     On Ctrl-C `interrupted` is called and `stop` says so to the work; what was not begun is cancelled. On a
@@ -34,7 +34,7 @@ def at_once(
     after a moment, and its future is not done.
     """
     stop = threading.Event()
-    futures: list[Future[R]] = [Future() for _ in items]
+    futures: list[Future[_R]] = [Future() for _ in items]
     waiting: SimpleQueue[int] = SimpleQueue()
     for number in range(len(items)):
         waiting.put(number)
@@ -63,7 +63,7 @@ def _next(waiting: "SimpleQueue[int]") -> int | None:
         return None
 
 
-def _fill(future: Future[R], work: Callable[[], R], stop: threading.Event) -> None:
+def _fill(future: Future[_R], work: Callable[[], _R], stop: threading.Event) -> None:
     try:
         future.set_result(work())
     except BaseException as error:  # noqa: BLE001 (whoever asks for the result gets it)
@@ -73,7 +73,7 @@ def _fill(future: Future[R], work: Callable[[], R], stop: threading.Event) -> No
 
 
 def _wait(
-    futures: Sequence[Future[R]],
+    futures: Sequence[Future[_R]],
     stop: threading.Event,
     interrupted: Callable[[], None],
     seconds: float | None,

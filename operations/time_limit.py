@@ -32,11 +32,11 @@ class Clock:
         """Seconds since the start."""
         return time.monotonic() - self._started
 
-    def over(self) -> OutOfTime:
+    def out_of_time(self) -> OutOfTime:
         """The error that says that the time is over."""
         return _out_of_time(self.elapsed)
 
-    def left(self, share: float = 1.0) -> float | None:
+    def seconds_left(self, share: float = 1.0) -> float | None:
         """Seconds until this share of the time is over, never less than 0; None without an end."""
         return None if self._total is None else max(0.0, self._total * share - self.elapsed)
 

@@ -9,7 +9,7 @@ from dlq.core import units
 from dlq.core.errors import ConfigError, UsageError
 from dlq.core.settings import Profile, Settings, Source
 from dlq.core.suggestions import suggest
-from dlq.core.urls import shown
+from dlq.core.urls import without_password
 
 if TYPE_CHECKING:
     from dlq.connectors.base import Mode
@@ -34,7 +34,7 @@ class Task:
 
 def load(settings: Settings, name: str, otlp: str | None = None) -> Task:
     """The profile `name`, ready to run. Raises UsageError, ConfigError for whatever is wrong in it."""
-    profile = named(settings, name)
+    profile = find_profile(settings, name)
     reports = [_report(profile, text) for text in profile.report]
     return Task(
         profile,
@@ -68,7 +68,7 @@ def _bounds(profile: Profile) -> "Sequence[Threshold]":
         raise ConfigError(f"profiles.{profile.name}: {text}") from error
 
 
-def named(settings: Settings, name: str) -> Profile:
+def find_profile(settings: Settings, name: str) -> Profile:
     """The configured profile; raises UsageError with the one that was probably meant."""
     known = settings.profiles
     if name not in known:
@@ -101,5 +101,7 @@ def _report(profile: Profile, text: str) -> tuple[str, str]:
 
 def _collector(url: str | None) -> str | None:
     if url is not None and not url.startswith(("http://", "https://")):
-        raise UsageError(f"metrics_otlp = {shown(url)!r} is no URL; write it like http://127.0.0.1:4318")
+        raise UsageError(
+            f"metrics_otlp = {without_password(url)!r} is no URL; write it like http://127.0.0.1:4318"
+        )
     return url

@@ -1,0 +1,80 @@
+"""SQL for agents: over what `dlq` itself says of letters, and nothing that a letter holds.
+
+Masking what SQL returns would not do: it can take a text apart, or ask for it letter by letter. So the table
+is a copy of columns whose values are ours or a broker's (times, counts, names of causes, digests) in a
+database of its own, from which no other is in reach.
+"""
+
+from contextlib import closing
+from itertools import islice
+from threading import Timer
+from typing import Any, NamedTuple
+
+import duckdb
+
+from dlq.analyzers.conditions import check_columns
+from dlq.archive import user_sql
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views
+
+COLUMNS = (
+    "record_id", "source", "broker", "broker_kind", "dead_letter_queue", "queue_id", "offset", "published_at",
+    "first_dead_at", "dead_at", "expires_at", "captured_at", "attempts", "redelivered", "body_size",
+    "persistent", "priority", "mode", "cause", "mechanism", "rule", "proof", "stale_evidence",
+    "exception_family", "fingerprint", "duplicate_group", "duplicate_kind", "transaction_state",
+    "incident_id", "laps", "advice", "replay_state", "analysis", "still_queued",
+)  # fmt: skip
+_MOST_ROWS = 50
+_SECONDS = 30.0
+"""After which a statement is ended."""
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "memory_limit": "1GB",
+    "temp_directory": "",
+    "python_enable_replacements": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_persistent_secrets": False,
+    "allow_unsigned_extensions": False,
+}
+
+
+class Answer(NamedTuple):
+    """Rows, as JSON knows them, and whether there were more than MOST_ROWS."""
+
+    rows: list[dict[str, Any]]
+    is_cut: bool
+
+
+def run_agents_query(desk: Desk, sql: str) -> Answer:
+    """What one SELECT finds in the table `letters`. Raises UsageError, also for one that takes too long."""
+    checked = user_sql.single_select(sql)
+    with closing(_copy(desk)) as connection:
+        ending = Timer(_SECONDS, connection.interrupt)
+        ending.start()
+        try:
+            found = user_sql.run(connection, checked)
+            names = found.columns
+            rows = [dict(zip(names, row, strict=True)) for row in islice(found.rows, _MOST_ROWS + 1)]
+        finally:
+            ending.cancel()
+    return Answer(rows[:_MOST_ROWS], len(rows) > _MOST_ROWS)
+
+
+def check_condition(where: str) -> str:
+    """A condition over the same columns, written anew. Raises UsageError for one that asks for others."""
+    return check_columns(where, COLUMNS)
+
+
+def _copy(desk: Desk) -> duckdb.DuckDBPyConnection:
+    """A locked database in memory that holds the table and nothing else."""
+    quoted = ", ".join(f'"{name}"' for name in COLUMNS)
+    own = duckdb.connect(config=_CONFIG)
+    own.execute("SET TimeZone = 'UTC'")
+    own.execute("SET enable_progress_bar = false")
+    with closing(open_views(desk)) as archive, user_sql.guarded(archive):
+        own.register("_letters", archive.sql(f"SELECT {quoted} FROM letters").to_arrow_reader())
+        own.execute("CREATE TABLE letters AS SELECT * FROM _letters")
+        own.unregister("_letters")
+    own.execute("SET enable_external_access = false")
+    own.execute("SET lock_configuration = true")
+    return own

@@ -1,0 +1,157 @@
+"""Plans are applied, stopped and reconciled: brokers, ledger, signals, and what became of the letters."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from dlq.core.clock import now
+from dlq.core.errors import Busy
+from dlq.core.failures import make_event
+from dlq.core.units import human_seconds
+from dlq.operations.connecting import connect, warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.operations.outcome import ExitCode, worst
+from dlq.operations.progress import Line, tell_sent
+from dlq.replay import ledger, planfile, status, still_queued
+from dlq.replay.apply import Run, Send, applying
+from dlq.replay.brokers import Brokers
+from dlq.replay.pace import Stop, request_stop, stopping_on_signals
+from dlq.replay.reconcile import Decision, reconcile
+
+_NAMED = 5
+_UNDECIDED = Decision()
+"""Proof alone decides."""
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a plan's letters, as `dlq replay apply` prints it, and how the apply ended."""
+
+    document: dict[str, Any]
+    code: ExitCode
+
+
+def apply_plan(desk: Desk, prefix: str) -> Applied:
+    """Send what of the plan was never sent; in the main thread Ctrl-C and SIGTERM stop it after what is in
+    flight. The listener hears of brokers that failed in the middle. Raises UsageError for a plan that must
+    not be applied (`why_not_apply`), Busy while another applies it, BrokerError."""
+    plan = planfile.find(desk.store, prefix)
+    stop = Stop(desk.store, plan)
+    line = line_of(desk, plan)
+    with open_brokers(desk) as brokers, sending(desk, plan, brokers, stop, line) as send:
+        run = send(None)
+    return finish(desk, run, stop, {})
+
+
+def open_brokers(desk: Desk) -> Brokers:
+    """The connectors of one operation."""
+    return Brokers(desk.settings, partial(connect, desk))
+
+
+def line_of(desk: Desk, plan: str) -> Line:
+    """The plan's line of progress."""
+    rate = planfile.load(desk.store, plan).rate
+    return Line(plan, f"the next turn at --rate {rate:g}" if rate and rate < 1 else "the broker")
+
+
+@contextmanager
+def sending(
+    desk: Desk,
+    plan: str,
+    brokers: Brokers,
+    stop: Stop,
+    line: Line,
+    told: Callable[[Line, Run], None] = tell_sent,
+) -> Iterator[Send]:
+    """Hold a plan, with its ledger and this process' signals; `told` tells `line` of what is sent."""
+    warn_of_ledger(desk)
+    with (
+        ledger.opened(desk.settings.ledger, desk.store) as book,
+        desk.listener.follow([line]),
+        stopping_on_signals(stop),
+        applying(desk.store, desk.settings, plan, brokers, book, stop, partial(told, line)) as send,
+    ):
+        digest = planfile.load(desk.store, plan).digest
+        book.append([make_event(now(), desk.actor, plan, "apply", digest)])
+        yield send
+
+
+def finish(desk: Desk, run: Run, stop: Stop, more: Mapping[str, Any]) -> Applied:
+    """What became of the plan's letters, and `more`."""
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        header = planfile.load(desk.store, run.plan)
+        states = status.counts(desk.store, book, header)
+    for reason in (*run.lost, *run.notes, *_tell_changed(run), *run.refused):
+        desk.listener.complain(reason)
+    counts = {"sent": run.sent, "skipped": run.skipped, "seconds": round(run.seconds, 3)}
+    left_behind = still_queued.of_plan(desk.store, desk.settings, header)
+    document = {**more, "plan": run.plan, "states": states, **counts, "still_queued": left_behind}
+    if "steps" in document:
+        document["left"] = states["planned"]
+    code = worst(code_of_states(states), _code_of_run(run))
+    return Applied(document, ExitCode.INTERRUPTED if stop.signalled else code)
+
+
+def code_of_states(states: Mapping[Any, int]) -> ExitCode:
+    """In doubt before partly."""
+    doubt = ExitCode.IN_DOUBT if states["in_doubt"] else ExitCode.DONE
+    partly = ExitCode.PARTLY if states["returned"] or states["refused"] else ExitCode.DONE
+    return worst(doubt, partly)
+
+
+def _code_of_run(run: Run) -> ExitCode:
+    lost = ExitCode.BROKER if run.lost else ExitCode.DONE
+    changed = ExitCode.IN_DOUBT if run.changed else ExitCode.DONE
+    return worst(lost, changed, ExitCode.PARTLY if run.stopped else ExitCode.DONE)
+
+
+def _tell_changed(run: Run) -> Sequence[str]:
+    """What the archive holds now instead of the planned letters was not sent."""
+    if not run.changed:
+        return ()
+    named = ", ".join(run.changed[:_NAMED]) + (", …" if len(run.changed) > _NAMED else "")
+    return [
+        f"{len(run.changed):,} letters are not what was planned: somebody changed them in the archive since, "
+        f"and nothing of them was sent: {named}; dlq verify shows the damage"
+    ]
+
+
+def stop_plan(desk: Desk, prefix: str) -> dict[str, Any]:
+    """Ask whoever applies the plan, on any host that shares the archive, to stop; what is in flight is still
+    answered. `stopping` is false where nobody applies it. Raises UsageError."""
+    plan = planfile.find(desk.store, prefix)
+    stopping = _is_applied(desk, plan)
+    if stopping:
+        request_stop(desk.store, plan)
+    return {"plan": plan, "stopping": stopping}
+
+
+def _is_applied(desk: Desk, plan: str) -> bool:
+    """Whether somebody applies or reconciles the plan right now."""
+    try:
+        with desk.store.lock(f"plan-{plan}"):
+            return False
+    except Busy:
+        return True
+
+
+def reconcile_plan(desk: Desk, prefix: str, decision: Decision = _UNDECIDED) -> dict[str, Any]:
+    """Find out what became of letters in doubt: from the broker, from what came back, or by decision. How
+    many were resolved, and how many are set aside; the listener hears what could not be asked. Raises
+    UsageError, Busy while the plan is being applied."""
+    warn_of_ledger(desk)
+    plan = planfile.find(desk.store, prefix)
+    line = Line(plan, "a broker, which may list its connections late")
+    line.news(lambda elapsed: f"asking the brokers what became of it, {human_seconds(elapsed)}")
+    with (
+        open_brokers(desk) as brokers,
+        ledger.opened(desk.settings.ledger, desk.store) as book,
+        desk.listener.follow([line]),
+    ):
+        resolved = reconcile(desk.store, plan, brokers, book, replace(decision, who=desk.actor))
+    for note in resolved.notes:
+        desk.listener.complain(note)
+    counts = {"sent": resolved.sent, "not_sent": resolved.not_sent, "unknown": resolved.unknown}
+    return {"plan": plan, "resolved": counts, "held": resolved.held}

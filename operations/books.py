@@ -1,0 +1,39 @@
+"""What must add up: the books of every source, and who did what."""
+
+from contextlib import closing
+from typing import Any
+
+from dlq.archive.user_sql import run
+from dlq.operations.connecting import warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views
+from dlq.replay.verify import verify
+
+Document = dict[str, Any]
+
+
+def verify_books(desk: Desk) -> Document:
+    """Whether all that was captured is accounted for once (`balanced`), and the books of each source. Reads
+    the whole archive. Raises FormatTooNew, ArchiveError, UsageError without the ledger."""
+    warn_of_ledger(desk)
+    books = [found.as_json() for found in verify(desk.store, desk.settings)]
+    return {"balanced": all(found["balanced"] for found in books), "sources": books}
+
+
+def list_audit(desk: Desk, subject: str | None = None, limit: int = 0) -> list[Document]:
+    """Who did what, when and why, the last first: to failures, plans and letters, or to the one `subject` (a
+    whole id). At most `limit`; 0: all."""
+    where, values = ("WHERE subject = ?", [subject]) if subject is not None else ("", [])
+    most = f"LIMIT {limit}" if limit else ""
+    return _read(desk, f"SELECT * FROM audit {where} ORDER BY done_at DESC {most}", values)
+
+
+def list_transactions(desk: Desk) -> list[Document]:
+    """RocketMQ's transactions of the latest analysis, a row each; those that were checked most on top."""
+    return _read(desk, "SELECT * FROM transactions ORDER BY checks DESC, unique_key", [])
+
+
+def _read(desk: Desk, sql: str, values: list[str]) -> list[Document]:
+    with closing(open_views(desk, with_plans="audit" in sql)) as connection:
+        found = run(connection, sql, values)
+        return [dict(zip(found.columns, row, strict=True)) for row in found.rows]

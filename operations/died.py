@@ -1,0 +1,132 @@
+"""What letters died of that were just captured, or came back from a replay."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from dlq.analyzers import letters, topology
+from dlq.analyzers.rules import judge_letter, rules_for_letters
+from dlq.archive import manifests, views
+from dlq.archive.manifests import Manifest
+from dlq.archive.user_sql import run
+from dlq.core.causes import cause_in_words
+from dlq.core.errors import ArchiveError, DlqError
+from dlq.operations.desk import Desk
+from dlq.operations.judging import analyze_new
+from dlq.operations.outcome import ExitCode
+from dlq.operations.views import open_views
+from dlq.replay.came_back import newest
+
+_MOST_BACK, _LONGEST = 20, 500
+MOST = 20_000
+"""Letters that are judged alone at once; of more an analysis tells."""
+_Verdict = tuple[str, Mapping[str, Any]]
+"""The pull that brought a letter, and what _NAMED says of it."""
+_NAMED = ["source", "fingerprint", "cause", "proof", "exception_class", "exception_message", "evidence"]
+
+
+class Died(NamedTuple):
+    """What is known of the new letters of some pulls."""
+
+    causes: Mapping[str, Mapping[str, int]] | None
+    """Pull id -> cause -> letters; None where they are too many to be judged here."""
+    failures: list[tuple[int, str, str]]
+    """Letters, their cause, and the failure in a line, the most frequent first."""
+    letters: int
+    code: ExitCode = ExitCode.DONE
+
+
+def judge_new(desk: Desk, pull_ids: Collection[str], analyze: bool) -> Died:
+    """What the letters that these pulls have archived died of: by a new analysis (`analyze`, and where this
+    process can make it), else by what each letter says alone, which is kept nowhere. Never an error: they
+    are archived all the same."""
+    try:
+        done = analyze_new(desk) if analyze else None
+        new = [m for m in manifests.list_committed(desk.store) if m.pull_id in pull_ids]
+        letters, code = sum(m.rows for m in new), ExitCode.DONE if done is None else done.code
+        if done is None and letters > MOST:
+            return Died(None, [], letters)
+        verdicts = _judge_alone(desk, new) if done is None else _read_verdicts(desk, pull_ids)
+        return _count(desk, pull_ids, verdicts, code)
+    except DlqError as error:
+        desk.listener.complain(f"archived, but not judged: {error}; dlq analyze judges them")
+        return Died(None, [], 0, ExitCode.PARTLY)
+
+
+def _read_verdicts(desk: Desk, pull_ids: Collection[str]) -> Iterator[_Verdict]:
+    mine = "pull_id IN (SELECT unnest(?)) AND cause IS NOT NULL"
+    sql = f"SELECT pull_id, {', '.join(_NAMED)} FROM letters WHERE {mine}"
+    with closing(views.connect(desk.store)) as connection:
+        for pull_id, *values in run(connection, sql, [list(pull_ids)]).rows:
+            yield pull_id, dict(zip(_NAMED, values, strict=True))
+
+
+def _judge_alone(desk: Desk, new: Sequence[Manifest]) -> Iterator[_Verdict]:
+    facts = topology.facts(desk.store, desk.settings)
+    rules_for = rules_for_letters(facts)
+    for manifest in new:
+        try:
+            found = desk.store.parquet(manifest.segment) if manifest.rows else None
+            for group in letters.read(found, manifest.rows) if found else ():
+                for letter in group.letters:
+                    verdict = judge_letter(letter, facts, rules_for)[0]._asdict() | {"source": letter.source}
+                    yield manifest.pull_id, verdict
+        except (OSError, pa.ArrowException) as error:
+            raise ArchiveError(f"{manifest.segment} in the archive cannot be read: {error}") from error
+
+
+def _count(desk: Desk, pull_ids: Collection[str], verdicts: Iterable[_Verdict], code: ExitCode) -> Died:
+    causes: dict[str, Counter[str]] = {pull_id: Counter() for pull_id in pull_ids}
+    failures: Counter[str] = Counter()
+    examples: dict[str, Mapping[str, Any]] = {}
+    for pull_id, verdict in verdicts:
+        causes[pull_id][verdict["cause"]] += 1
+        failures[verdict["fingerprint"]] += 1
+        examples.setdefault(verdict["fingerprint"], verdict)
+    told = [(n, _cause(desk, examples[key]), _first_line(examples[key])) for key, n in failures.most_common()]
+    of_pull = {pull_id: dict(found.most_common()) for pull_id, found in causes.items()}
+    return Died(of_pull, told, failures.total(), code)
+
+
+def _first_line(verdict: Mapping[str, Any]) -> str:
+    """The first line of what went wrong: the exception, else the evidence."""
+    name, message = verdict["exception_class"], verdict["exception_message"]
+    parts = [name.rpartition(".")[2], message] if name else [message or verdict["evidence"]]
+    return next(iter(": ".join(part for part in parts if part).strip().splitlines()), "")
+
+
+def _cause(desk: Desk, verdict: Mapping[str, Any]) -> str:
+    """In the words of its broker's people, where the configuration tells the broker."""
+    source = desk.settings.sources.get(verdict["source"])
+    broker = desk.settings.brokers.get(source.broker) if source else None
+    return cause_in_words(str(verdict["cause"]), [broker.kind if broker else None], verdict["proof"])
+
+
+_BACK = ("record_id", "cause", "exception_class", "exception_message", "evidence", "failure_text")
+
+
+def list_came_back(desk: Desk, plan: str, judge: bool = True) -> list[dict[str, Any]]:
+    """The newest letters of `plan` that died again: `record_id, cause, failure` (in a line). Those that no
+    analysis has judged yet are judged now, with `judge`, else told by their text."""
+    with suppress(DlqError):  # without a verdict they are told by their text
+        if judge:
+            analyze_new(desk)
+    with closing(open_views(desk)) as connection:
+        ids = newest(connection, plan, _MOST_BACK)
+        if not ids:
+            return []
+        pages = [views.page_of(connection, record_id) for record_id in ids]
+        page = {file: set().union(*(one.get(file, ()) for one in pages)) for file in set().union(*pages)}
+        sql = views.newest(_BACK, views.on_page(page), _MOST_BACK)
+        return list(map(_describe_back, run(connection, sql).rows))
+
+
+def _describe_back(row: Sequence[Any]) -> dict[str, Any]:
+    found = dict(zip(_BACK, row, strict=True))
+    text = (
+        _first_line(found) if found["cause"] else next(iter((found["failure_text"] or "").splitlines()), "")
+    )
+    return {"record_id": found["record_id"], "cause": found["cause"], "failure": text[:_LONGEST]}

@@ -1,0 +1,83 @@
+"""Letters and losses that need no replay are closed, and opened again."""
+
+from collections.abc import Collection, Sequence
+from contextlib import closing
+
+from dlq.archive import losses, user_sql
+from dlq.core.errors import UsageError
+from dlq.operations.connecting import warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.operations.selecting import Selection, choose
+from dlq.operations.views import open_views
+from dlq.replay import dismissals, ledger
+
+_OPEN = ("returned", "refused", "planned", None)
+"""What the ledger says of letters that may be closed: of others a replay has an effect, or may have."""
+Counts = dict[str, int]
+
+
+def why_not_dismiss(state: str | None) -> UsageError | None:
+    """Why a letter of this `replay_state` stays as it is; None: it may be closed."""
+    return None if state in _OPEN else UsageError("dismissed before, sent, or set aside")
+
+
+def dismiss_letters(desk: Desk, ids: Sequence[str], selection: Selection, reason: str) -> Counts:
+    """Close letters, named by id or selected: how many were closed now (`dismissed`), and how many stay as
+    they are (`known`). Raises UsageError."""
+    _check_reason(reason)
+    found = _find(desk, ids, selection)
+    if not found:
+        return {"dismissed": 0, "known": 0}
+    warn_of_ledger(desk)
+    may = [record_id for record_id, state in found.items() if why_not_dismiss(state) is None]
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        closed = dismissals.dismiss(book, may, reason, who=desk.actor)
+    return {"dismissed": closed, "known": len(found) - closed}
+
+
+def reopen_letters(desk: Desk, ids: Sequence[str], selection: Selection) -> Counts:
+    """Open letters again: how many were closed (`reopened`), and how many were not (`known`). Raises
+    UsageError."""
+    found = _find(desk, ids, selection)
+    if not found:
+        return {"reopened": 0, "known": 0}
+    warn_of_ledger(desk)
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        reopened = dismissals.undo(book, found)
+    return {"reopened": reopened, "known": len(found) - reopened}
+
+
+def dismiss_losses(desk: Desk, sources: Collection[str], reason: str) -> Counts:
+    """Close what is known to be lost of these sources: facts of the archive, which are closed there. Raises
+    UsageError."""
+    _check_reason(reason)
+    _check_lost(desk, sources)
+    closed = sum(losses.dismiss(desk.store, source, reason, desk.actor) for source in sources)
+    return {"dismissed": closed, "known": 0}
+
+
+def reopen_losses(desk: Desk, sources: Collection[str]) -> Counts:
+    """Open what is known to be lost of these sources again. Raises UsageError."""
+    _check_lost(desk, sources)
+    return {"reopened": sum(losses.reopen(desk.store, one, desk.actor) for one in sources), "known": 0}
+
+
+def _check_reason(reason: str) -> None:
+    """Raises UsageError for none."""
+    if not reason.strip():
+        raise UsageError('say why they need no replay: --reason "…"')
+
+
+def _check_lost(desk: Desk, sources: Collection[str]) -> None:
+    if unknown := set(sources) - {loss.source for loss in losses.read_losses(desk.store)}:
+        raise UsageError(f"nothing is known to be lost of {', '.join(sorted(unknown))}")
+
+
+def _find(desk: Desk, ids: Sequence[str], selection: Selection) -> dict[str, str | None]:
+    """Record id -> what the ledger says of it."""
+    if not ids and selection.is_all:
+        raise UsageError("which letters? Name them by id, or choose them with --where, --source or the like")
+    with closing(open_views(desk)) as connection:
+        chosen = user_sql.condition(choose(desk, connection, ids, selection))
+        sql = f"SELECT DISTINCT record_id, replay_state FROM letters WHERE {chosen}"
+        return dict(user_sql.run(connection, sql).rows)

@@ -1,0 +1,142 @@
+"""Failures: listed, one with all that was said of it, and what people say of them."""
+
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from typing import Any
+
+from dlq.core.clock import from_iso, iso, now
+from dlq.core.errors import UsageError
+from dlq.core.failures import ORDER, Action, Event, make_event, until_letters, until_time
+from dlq.core.suggestions import suggest
+from dlq.core.text import encodable
+from dlq.core.units import seconds
+from dlq.operations.connecting import warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views
+from dlq.replay import ledger
+from dlq.reports.failures import COLUMNS, Row, alike, find, gather
+
+Document = dict[str, Any]
+_LONGEST = 2_000
+_OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "origins")
+"""What is shown of other failures that have the same exception."""
+
+
+def list_failures(desk: Desk, states: Collection[str] = (), owner: str | None = None) -> list[Row]:
+    """Failures in one of these states (none given: any), that this person has; what needs a person first. Of
+    each the COLUMNS of reports.failures, and its `broker_kinds` and `events`. Raises UsageError for a state
+    that is none."""
+    check_states(states)
+    return choose_failures(_gather(desk), states, owner)
+
+
+def check_states(states: Collection[str]) -> None:
+    """Raises UsageError for a state that is none."""
+    for one in states:
+        if one not in ORDER:
+            raise UsageError(f"--state {one}: no state{suggest(one, ORDER)}; known are {', '.join(ORDER)}")
+
+
+def choose_failures(rows: Iterable[Row], states: Collection[str], owner: str | None) -> list[Row]:
+    """Those failures that are in one of these states (none given: any), and that this person has."""
+    return [
+        row
+        for row in rows
+        if (not states or row["state"] in states) and (owner is None or row["owner"] == owner)
+    ]
+
+
+def show_failure(desk: Desk, prefix: str) -> Document:
+    """The failure whose fingerprint begins so, and all that was ever said of it. Raises UsageError for none
+    or several."""
+    return tell_failure(_gather(desk), prefix)
+
+
+def assign_failure(desk: Desk, prefix: str, owner: str, reason: str = "") -> Document:
+    """Say who works on a failure, `""`: nobody; the failure as it stands then. Raises UsageError."""
+    return _add(desk, prefix, "assign", owner, reason)
+
+
+def note_failure(desk: Desk, prefix: str, text: str) -> Document:
+    """Write something down for the others. Raises UsageError."""
+    return _add(desk, prefix, "note", "", _needed(text, "a note says something"))
+
+
+def snooze_failure(desk: Desk, prefix: str, until: str | None, letters: int | None, reason: str) -> Document:
+    """Let a failure raise no alarm until a time (ISO 8601, or for how long), or until it has so many letters:
+    one of the two. Raises UsageError."""
+    if (until is None) == (letters is None):
+        raise UsageError("until when? Either --until TIME or --letters N")
+    end = until_letters(letters) if letters is not None else until_time(_read_future(str(until)))
+    return _add(desk, prefix, "snooze", end, _needed(reason, 'say why it may wait: --reason "…"'))
+
+
+def resolve_failure(desk: Desk, prefix: str, reason: str) -> Document:
+    """Say that a failure is mended: a letter of it that dies from now on makes it regressed. Raises
+    UsageError."""
+    return _add(desk, prefix, "resolve", "", _needed(reason, 'say how it was mended: --reason "…"'))
+
+
+def reopen_failure(desk: Desk, prefix: str, reason: str) -> Document:
+    """Open a failure that was snoozed or resolved, or has regressed. Raises UsageError."""
+    return _add(desk, prefix, "reopen", "", _needed(reason, 'say why: --reason "…"'))
+
+
+def _needed(reason: str, wanted: str) -> str:
+    if not reason.strip():
+        raise UsageError(wanted)
+    return reason
+
+
+def _read_future(text: str) -> int:
+    """A time, or how long from now, in microseconds since the epoch."""
+    at = from_iso(text)
+    try:
+        moment = at if at is not None else now() + round(seconds(text) * 1_000_000)
+    except UsageError as error:
+        raise UsageError(
+            f"--until {text}: neither a time (2026-11-02T03:00:00Z) nor a duration (3d)"
+        ) from error
+    if moment <= now():
+        raise UsageError(f"--until {text}: that is over")
+    return moment
+
+
+def _read_events(desk: Desk) -> list[Event]:
+    warn_of_ledger(desk)
+    return ledger.events(desk.settings.ledger, desk.store)
+
+
+def _gather(desk: Desk) -> list[Row]:
+    events = _read_events(desk)
+    with closing(open_views(desk)) as connection:
+        return gather(connection, events, now())
+
+
+def _add(desk: Desk, prefix: str, action: Action, value: str, reason: str) -> Document:
+    given = [encodable(text.strip()) for text in (value, reason, desk.actor)]
+    if any(len(text) > _LONGEST for text in given):
+        raise UsageError(
+            f"at most {_LONGEST:,} characters, please: put the rest into a ticket, and its address here"
+        )
+    value, reason, who = given
+    events = _read_events(desk)
+    with closing(open_views(desk)) as connection:
+        before = find(gather(connection, events, now()), prefix)
+        if action == "assign" and before["owner"] not in (None, value):
+            desk.listener.complain(f"until now it was assigned to {before['owner']}")
+        with ledger.opened(desk.settings.ledger, desk.store) as book:
+            book.append([make_event(now(), who, before["fingerprint"], action, value, reason)])
+            events = book.events()
+        return tell_failure(gather(connection, events, now()), before["fingerprint"])
+
+
+def tell_failure(rows: Sequence[Row], prefix: str) -> Document:
+    """As `show_failure`, of the rows of `list_failures`."""
+    row = find(rows, prefix)
+    history = [
+        {"at": iso(one.at), **{name: getattr(one, name) for name in ("actor", "action", "value", "reason")}}
+        for one in row["events"]
+    ]
+    others = [{name: one[name] for name in _OF_OTHERS} for one in alike(rows, row)]
+    return {**{name: row[name] for name in COLUMNS}, "same_exception": others, "history": history}

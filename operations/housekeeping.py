@@ -1,0 +1,46 @@
+"""The archive is kept from growing for ever, and its ledger moves."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dlq.archive import housekeeping
+from dlq.operations.connecting import warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.replay import ledger
+
+
+class Retained(NamedTuple):
+    """What was removed, or would be, as `dlq retain` prints it; `busy`: sources whose letters wait for the
+    next time, since something else was at work on them."""
+
+    document: dict[str, Any]
+    busy: Sequence[str] = ()
+
+
+def retain(desk: Desk, apply: bool = False, compact: bool = False) -> Retained:
+    """Remove replayed letters by age or size, and old analyses; without `apply` nothing is changed. Raises
+    DlqError."""
+    rules = desk.settings.retain
+    if rules.max_age is None and rules.max_size is None:
+        desk.listener.say("[retain] has neither max_age nor max_size: no letter is removed")
+    warn_of_ledger(desk)
+    work = housekeeping.look(desk.store, rules, ledger.as_arrow(desk.settings.ledger, desk.store), compact)
+    done = housekeeping.do(desk.store, work) if apply else None
+    document = {
+        "removed": work.choice.removed,
+        "kept": work.choice.kept,
+        "bytes": work.choice.bytes if done is None else done.bytes,
+        "segments": work.segments_after,
+        "segments_before": work.segments,
+        "clutter": len(work.clutter),
+        "applied": apply,
+    }
+    return Retained(document, done.busy if done else ())
+
+
+def move_ledger(desk: Desk, outside: str | None = None) -> dict[str, int]:
+    """Move the archive's own ledger (a file, or the one `outside`) to where the configuration says: how many
+    replays it has (`replays`), and how many of them are `new` there. Raises UsageError, ArchiveError."""
+    warn_of_ledger(desk)
+    total, new = ledger.move(desk.settings.ledger, desk.store, outside)
+    return {"replays": total, "new": new}

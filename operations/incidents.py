@@ -1,0 +1,47 @@
+"""Incidents: letters that died in bursts, what to look at first on top."""
+
+from contextlib import closing
+from typing import Any
+
+from dlq.archive import analyses, short_ids
+from dlq.archive.user_sql import run
+from dlq.core.clock import now
+from dlq.core.errors import UsageError
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views, read_events
+from dlq.reports.failures import states
+from dlq.reports.incidents import gather, next_step
+
+Document = dict[str, Any]
+COLUMNS = (
+    "incident_id", "start", "peak", "end", "size", "sources", "causes", "ongoing", "new", "waiting",
+    "services", "failures", "fingerprint", "exception_class", "exception_message", "first_record_id", "state",
+)  # fmt: skip
+"""What is told of an incident; `list_incidents` has more of each, for words."""
+_FAILURES = """
+    SELECT fingerprint, count(*) AS letters, min(cause) AS cause, min(exception_class) AS exception_class,
+           min(exception_message) AS exception_message, min(record_id) AS example
+    FROM letters WHERE incident_id = ? GROUP BY 1 ORDER BY 2 DESC, 1"""
+
+
+def list_incidents(desk: Desk) -> list[Document]:
+    """First those of which most letters wait, last those whose failures are all resolved or snoozed. Raises
+    UsageError where there is no analysis."""
+    if analyses.latest(desk.store) is None:
+        raise UsageError("no analysis yet: run dlq analyze")
+    with closing(open_views(desk)) as connection:
+        return gather(connection, states=states(connection, read_events(desk), now()))
+
+
+def show_incident(desk: Desk, prefix: str) -> Document:
+    """The incident whose id begins so: its COLUMNS, its failures with the letters that it has of each
+    (`by_failure`), and the command that looks into it (`next`). Raises UsageError for none or several."""
+    with closing(open_views(desk)) as connection:
+        name = short_ids.incident(connection, prefix)
+        every = gather(connection, states=states(connection, read_events(desk), now()))
+        found = run(connection, _FAILURES, [name])
+        failures = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    row = next((one for one in every if one["incident_id"] == name), None)
+    if row is None:
+        raise UsageError(f"the archive holds none of the letters of incident {name} any more")
+    return {**{name: row[name] for name in COLUMNS}, "by_failure": failures, "next": next_step(row)}

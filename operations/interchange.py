@@ -1,0 +1,144 @@
+"""Letters from files into the archive, and from the archive into files."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import chain
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+
+from dlq.archive import analyses, views
+from dlq.archive.schema import SEGMENT, to_records
+from dlq.archive.store import Store
+from dlq.archive.user_sql import condition, guarded
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.file import FileConnector
+from dlq.connectors.interchange.format import line_of, masked_line
+from dlq.connectors.interchange.prints import reader_of
+from dlq.core.brokers import resolve
+from dlq.core.errors import UsageError
+from dlq.core.record import Record
+from dlq.core.settings import Source
+from dlq.operations.desk import Desk
+from dlq.operations.died import Died, judge_new
+from dlq.operations.outcome import ExitCode
+from dlq.operations.selecting import Selection
+from dlq.operations.views import open_views, read_events
+from dlq.reports import bundle
+from dlq.reports.masking import Masker
+
+if TYPE_CHECKING:
+    import duckdb
+
+_BATCH_ROWS = 1000
+_MOST_REFUSED = 50
+_TWINS = """
+    SELECT count(DISTINCT record_id) FROM records new WHERE pull_id = ? AND EXISTS (
+        SELECT 1 FROM records old WHERE old.record_id = new.record_id AND old.source <> new.source
+    )"""
+Content = Callable[[BinaryIO], int]
+"""Writes letters, and says how many they were."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What came of a file. `twins`: letters that the archive holds under another source, too."""
+
+    document: dict[str, Any]
+    died: Died
+    twins: int
+
+    @property
+    def code(self) -> ExitCode:
+        """Whether every line was taken, and every letter judged."""
+        return ExitCode.PARTLY if self.document["refused"] else self.died.code
+
+
+def import_file(
+    desk: Desk, file: str, source: str = "import", printed_by: str | None = None, analyze: bool = True
+) -> Imported:
+    """Add the letters of a JSONL file (`-`: of standard input), or of what the program `printed_by` printed.
+    The listener hears of each line that is refused. Raises UsageError."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", source):
+        raise UsageError(f"--source {source!r}: letters, digits, '.', '_' and '-' only")
+    if file.endswith(".zip"):
+        raise UsageError(f"{file} is a bundle: unzip it, and import its letters.jsonl")
+    place = desk.settings.sources.get(source) or Source(source, broker="import")
+    printed = resolve(reader_of(printed_by)) if printed_by else None
+    result = pull(desk.store, FileConnector(file, printed), place, PullOptions("copy"))
+    for problem in result.left_letters[:_MOST_REFUSED]:
+        desk.listener.complain(f"{file}: {problem}")
+    if result.skipped > _MOST_REFUSED:
+        desk.listener.complain(f"{file}: and {result.skipped - _MOST_REFUSED} more lines")
+    died = judge_new(desk, [result.pull_id], analyze)
+    document = {
+        "source": source,
+        "pull_id": result.pull_id,
+        "records": result.captured + result.recaptured,
+        "refused": result.skipped,
+        "known": result.recaptured,
+        "causes": died.causes and died.causes[result.pull_id],
+    }
+    return Imported(document, died, _count_twins(desk.store, result.pull_id) if result.captured else 0)
+
+
+def _count_twins(store: Store, pull_id: str) -> int:
+    with views.connect(store) as connection:
+        (count,) = connection.execute(_TWINS, [pull_id]).fetchall()[0]
+    return int(count)
+
+
+def export_letters(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
+    """The selected letters as JSONL. Raises UsageError for a wrong selection here, before anything is
+    written."""
+    connection = open_views(desk)
+    lines = _lines(connection, selection.condition(desk, connection), masker)
+    first = list(filter(None, [next(lines, None)]))
+    return lambda sink: sum(1 for line in chain(first, lines) if sink.write(line))
+
+
+def export_bundle(desk: Desk, selection: Selection, masker: Masker | None = None) -> Content:
+    """All that is known of the selected letters as one file (zip): the letters, their verdicts and incidents,
+    the plans that hold any, rows of the ledger, who did what, and digests. Raises as `export_letters`."""
+    connection = open_views(desk, with_plans=True)
+    views.narrow(connection, condition(selection.condition(desk, connection)))
+    latest = analyses.latest(desk.store)
+    about = {
+        "dlq": version("dlq"),
+        "letters": selection.options() or "all",
+        "masked": masker is not None,
+        "analysis": latest.analysis if latest else None,
+    }
+    lines = _lines(connection, None, masker, " ORDER BY source, record_id")
+    found = bundle.members(desk.store, connection, read_events(desk), lines, masker)
+    return lambda sink: bundle.write(sink, about, found)["letters.jsonl"]
+
+
+def _lines(
+    connection: "duckdb.DuckDBPyConnection", where: str | None, masker: Masker | None, order: str = ""
+) -> Iterator[bytes]:
+    """A wrong condition shows at the first line."""
+    columns = ", ".join(f'"{name}"' for name in SEGMENT.names)
+    chosen = f"SELECT source, record_id FROM letters WHERE {condition(where)}"
+    with guarded(connection):
+        found = connection.sql(
+            f"SELECT {columns} FROM records SEMI JOIN ({chosen}) USING (source, record_id){order}"
+        )
+        for batch in found.to_arrow_reader(_BATCH_ROWS):
+            for record in to_records(pa.Table.from_batches([batch])):
+                yield _line(record, masker)
+
+
+def _line(record: Record, masker: Masker | None) -> bytes:
+    """One letter; one whose headers nest as deep as Python goes has them as the texts that they were."""
+
+    def written(line: dict[str, Any]) -> bytes:
+        return json.dumps(masked_line(masker.document(line)) if masker else line).encode() + b"\n"
+
+    try:
+        return written(line_of(record))
+    except RecursionError:
+        return written(line_of(record._replace(headers={})) | {"headers": dict(record.headers)})

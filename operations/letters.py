@@ -1,0 +1,185 @@
+"""Letters: listed page by page, one in full, and whatever SQL asks of them."""
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dlq.analyzers import topology
+from dlq.archive import short_ids, user_sql, views
+from dlq.archive.views import Position
+from dlq.core.brokers import kind_of, resolve
+from dlq.core.clock import from_iso, now
+from dlq.core.errors import UsageError
+from dlq.core.failures import ORDER
+from dlq.core.record import COLUMNS
+from dlq.core.suggestions import suggest
+from dlq.core.units import human_bytes
+from dlq.operations.desk import Desk
+from dlq.operations.selecting import EVERY, Selection, choose
+from dlq.operations.views import open_views, read_events
+from dlq.replay.letters import Place
+from dlq.replay.load import Loader
+from dlq.reports import explain, letter, unpacking
+from dlq.reports.body import LARGEST, Preview, preview, preview_document
+from dlq.reports.failures import states
+from dlq.reports.masking import Masker
+
+if TYPE_CHECKING:
+    import duckdb
+
+Document = dict[str, Any]
+_LARGEST = 256 * 2**20
+"""Bytes that a body may unpack to: what grows beyond is an attack or damage."""
+
+
+class LettersWanted(NamedTuple):
+    """Which letters to list, and what of each."""
+
+    selection: Selection = EVERY
+    columns: Sequence[str] = views.LS_COLUMNS
+    limit: int = 0
+    """At most so many; 0: all."""
+    after: str | None = None
+    """Only those behind the page that ended with this `Letters.last`."""
+
+
+@dataclass
+class Letters:
+    """A page of letters, the newest dead first. Its rows stream: read them before anything else is asked."""
+
+    columns: Sequence[str]
+    rows: Iterator[tuple[Any, ...]]
+    connection: "duckdb.DuckDBPyConnection"
+    condition: str
+    """The selection, as checked SQL."""
+    last: str | None = None
+    """The key of the last letter that was read, for the next page."""
+    is_more: bool = False
+    """Whether the page was cut at its limit; known once all rows are read."""
+
+    def count(self) -> int:
+        """How many letters the selection has, on all pages."""
+        return _count(self.connection, self.condition)
+
+
+def list_letters(desk: Desk, wanted: LettersWanted) -> Letters:
+    """One page of the letters that are selected. Raises UsageError for a condition, column or key that is
+    none."""
+    connection = open_views(desk)
+    selection, limit = wanted.selection, wanted.limit
+    behind = "(true)" if wanted.after is None else views.condition_behind(_read_key(wanted.after))
+    page = views.first_page(connection, limit + 1, behind) if limit and selection.is_all else None
+    condition = user_sql.condition(selection.condition(desk, connection))
+    chosen = f"{condition} AND {behind}" if page is None else views.on_page(page)
+    columns = [*wanted.columns, *(Position._fields if limit else ())]
+    found = user_sql.run(connection, views.newest(columns, chosen, limit + 1 if limit else 0))
+    letters = Letters(wanted.columns, found.rows, connection, condition)
+    if limit:
+        letters.rows = _read_page(letters, found.rows, limit)
+    return letters
+
+
+def count_letters(desk: Desk, selection: Selection, ids: Sequence[str] = ()) -> int:
+    """How many letters are named by id, else selected. Raises UsageError for a condition that is none."""
+    with closing(open_views(desk)) as connection:
+        condition = user_sql.condition(choose(desk, connection, ids, selection))
+        return _count(connection, condition)
+
+
+def _count(connection: "duckdb.DuckDBPyConnection", checked: str) -> int:
+    (count,) = next(user_sql.run(connection, f"SELECT count(*) FROM letters WHERE {checked}").rows)
+    return int(count)
+
+
+def _read_page(letters: Letters, rows: Iterator[tuple[Any, ...]], limit: int) -> Iterator[tuple[Any, ...]]:
+    width = len(letters.columns)
+    for row in islice(rows, limit):
+        letters.last = "~".join(part or "" for part in row[width:])
+        yield row[:width]
+    letters.is_more = next(rows, None) is not None
+
+
+def _read_key(key: str) -> Position:
+    parts = key.split("~", 3)
+    times = [from_iso(text) for text in parts[:2] if text]
+    if len(parts) != 4 or None in times:
+        raise UsageError(f"{key!r} is no key of a page of letters")
+    return Position(parts[0] or None, parts[1] or None, *parts[2:])
+
+
+def read_columns(text: str) -> Sequence[str]:
+    """The columns of letters that `text` names, with commas between; raises UsageError for others."""
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in views.LETTER_COLUMNS:
+            raise UsageError(f"unknown column {name!r} in --columns{suggest(name, views.LETTER_COLUMNS)}")
+    return names
+
+
+def add_states(desk: Desk, letters: Letters, found: Sequence[Document]) -> Sequence[Document]:
+    """These letters with the `state` of their failures, what needs a person first; as they are where nobody
+    ever spoke of a failure. `found` needs the column fingerprint."""
+    if not (said := read_events(desk)):
+        return found
+    known = states(letters.connection, said, now())
+    told = [{**one, "state": known.get(one["fingerprint"], "new")} for one in found]
+    return sorted(told, key=lambda one: ORDER.index(one["state"]))
+
+
+def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained: bool = False) -> Document:
+    """All that is known of the letter whose id begins so (8 or more digits): its columns, what belongs to it,
+    what to do next; with `explained` which rules looked at it, what each saw, and what follows. Raises
+    UsageError for none or several."""
+    with closing(open_views(desk)) as connection:
+        found = letter.gather(connection, prefix)
+        found = found if masker is None else masker.document(found)
+        if explained:
+            steps = {"explain": _explain(desk, connection, found)}
+            found |= steps if masker is None else masker.document(steps)
+    return found
+
+
+def _explain(desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Mapping[str, Any]) -> list[Document]:
+    where = f"record_id = '{found['record_id']}'"
+    row = next(views.segment_rows(connection, where, ["record_id"])).to_pylist()[0]
+    place = Place(row["record_id"], row["stem"], row["row"])
+    (record,) = Loader(desk.store, COLUMNS).records([place])
+    return explain.gather(found, record, topology.facts(desk.store, desk.settings))
+
+
+def preview_body(found: Mapping[str, Any], full: bool = False) -> Preview:
+    """What people are shown of a letter's body; with `full` up to 4 MiB of it."""
+    kind = kind_of(found["broker_kind"])
+    try:
+        body, encoding = unpack_body(found, LARGEST)
+        told = resolve(kind.readable)(body, found["properties"] or {}) if kind.readable else None
+        if told is not None:
+            document, note = told
+            return preview_document(document, note, full) if document else preview(body, None, note, full)
+    except ValueError as error:
+        reason = f"{error}, or more than {human_bytes(LARGEST)}; --body FILE writes up to 256 MiB"
+        return preview(base64.b64decode(found["body_base64"]), None, reason, full)
+    return preview(body, encoding, kind.why_no_text(found["flags"] or 0), full)
+
+
+def unpack_body(found: Mapping[str, Any], limit: int = _LARGEST) -> tuple[bytes, str | None]:
+    """A letter's body, and how it is packed where that can be streamed; what else its broker's clients pack
+    is unpacked here, up to `limit` bytes. Raises ValueError."""
+    body, flags = base64.b64decode(found["body_base64"] or ""), found["flags"] or 0
+    kind = kind_of(found["broker_kind"])
+    if packing := kind.packing(flags):
+        return body, packing
+    plain = resolve(kind.unpack)(body, flags, limit) if kind.unpack else None
+    if plain is not None:
+        return plain, None
+    return body, unpacking.packing_of(found["content_encoding"], found["headers"] or {})
+
+
+def run_query(desk: Desk, sql: str) -> user_sql.Rows:
+    """What one SELECT of a user's finds in the archive's views; ids in it may be short. Raises UsageError."""
+    checked = user_sql.single_select(sql)
+    connection = open_views(desk, with_plans="audit" in checked.lower())
+    return user_sql.run(connection, short_ids.expand(connection, checked))

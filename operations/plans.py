@@ -1,0 +1,276 @@
+"""Plans: made and approved, all there are, one in full, how far each is, and why one may not be applied."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+from dlq.core.clock import iso, now
+from dlq.core.errors import DlqError, UsageError
+from dlq.core.failure_headers import Keep
+from dlq.core.text import encodable
+from dlq.operations import died
+from dlq.operations.connecting import connect, warn_of_ledger
+from dlq.operations.desk import Desk
+from dlq.operations.selecting import EVERY, Selection, choose
+from dlq.operations.views import open_views
+from dlq.replay import approvals, edits, ledger, planfile, status, still_queued
+from dlq.replay.apply import check_plan
+from dlq.replay.brokers import Brokers, Opener
+from dlq.replay.edits import NO_EDITS, Edits
+from dlq.replay.ledger.contract import Ledger
+from dlq.replay.load import Loader
+from dlq.replay.plan import DEFAULT_TARGET, Wanted, make
+from dlq.replay.planfile import Header
+from dlq.replay.states import STATES, State
+
+Document = dict[str, Any]
+COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
+"""Of a plan in a list."""
+LEFT_OUT: Mapping[str, str] = {
+    "check_first": "advice: look first; dlq show says at what",
+    "fix_first": "advice: mend the cause first, then --fixed",
+    "never": "advice: must not go back",
+    "hold": "advice: its outcome can still change",
+    "no_verdict": "not analyzed yet: dlq analyze",
+    "no_target": "nothing says where it came from: name it with --to",
+    "temporary": "its target lived with a connection: name another with --to",
+    "not_there": "the target does not exist, see below",
+    "not_allowed": "[replay] targets in the configuration does not let letters go there",
+    "no_broker": "its broker is not in the configuration",
+    "same_key": "another letter of this plan is the same business message",
+    "risky": "it would be refused or harm the others, see below",
+    "replayed": "the ledger knows: sent and confirmed",
+    "sending": "the ledger knows: being sent right now",
+    "in_doubt": "the ledger knows: in doubt, dlq replay reconcile",
+    "held": "the ledger knows: set aside",
+    "dismissed": "closed by dlq dismiss; --undo opens them again",
+    "returned": "the ledger knows: the broker could not route it",
+    "refused": "the ledger knows: the broker refused it",
+}
+"""Reason for which a plan leaves letters out -> what it means, in words."""
+
+
+class Plans(NamedTuple):
+    """All plans that hold letters, oldest first: the COLUMNS of each; and what of others cannot be read."""
+
+    plans: Sequence[Document]
+    damaged: Sequence[DlqError]
+
+
+def list_plans(desk: Desk) -> Plans:
+    """Every plan with the states of its letters."""
+    damaged: list[DlqError] = []
+    warn_of_ledger(desk)
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        if book is not None:
+            book.expire()
+        headers = sorted(_headers(desk, damaged), key=lambda header: header.created_at)
+        return Plans([_row(desk, book, header) for header in headers if header.letters], damaged)
+
+
+def count_sent(desk: Desk, letters: dict[str, int]) -> Iterator[tuple[str, Mapping[str, int]]]:
+    """Plan -> letters in each state, as the ledger alone tells: what another plan sent of it is planned here.
+    `letters`, how many each plan has, is filled here: a plan never changes."""
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        if book is not None:
+            book.expire()
+        if any(plan not in letters for plan in planfile.ids(desk.store)):
+            letters |= {header.plan: header.letters for header in _headers(desk, [])}
+        for plan, size in letters.items():
+            own = book.counts(plan) if book else {}
+            known = {str(state): own.get(state, 0) for state in STATES}
+            yield plan, {**known, "planned": known["planned"] + size - sum(known.values())}
+
+
+def _headers(desk: Desk, damaged: list[DlqError]) -> Iterator[Header]:
+    for plan in planfile.ids(desk.store):
+        try:
+            yield planfile.load(desk.store, plan)
+        except DlqError as error:
+            damaged.append(error)
+
+
+def _row(desk: Desk, book: Ledger | None, header: Header) -> Document:
+    states = status.counts(desk.store, book, header)
+    return {
+        "plan": header.plan,
+        "created_at": header.created_at,
+        "letters": header.letters,
+        **{str(state): count for state, count in states.items()},
+        "targets": ", ".join(header.targets),
+        "to": header.to,
+        "where": header.where,
+    }
+
+
+class PlanWanted(NamedTuple):
+    """Which letters go back, named by id or selected, and how (`replay.plan.Wanted`)."""
+
+    ids: Sequence[str] = ()
+    selection: Selection = EVERY
+    to: str = DEFAULT_TARGET
+    rate: float | None = None
+    limit: int | None = None
+    any_advice: bool = False
+    fixed: bool = False
+    keep_headers: Keep = False
+    witness: bool = False
+    edits: Edits = NO_EDITS
+    reason: str | None = None
+
+
+class Made(NamedTuple):
+    """A new plan: its header, the document of `_describe_plan`, and what its edits change, in lines."""
+
+    header: Header
+    document: Document
+    differences: Sequence[str]
+
+
+def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> Made:
+    """Choose letters and write a plan; nothing is sent. `opener` opens brokers otherwise than by connecting.
+    Raises UsageError, BrokerError."""
+    asked = Wanted(
+        _choose(desk, wanted),
+        wanted.to,
+        wanted.rate,
+        wanted.limit,
+        wanted.any_advice,
+        wanted.fixed,
+        wanted.keep_headers or desk.settings.replay.keep or False,
+        wanted.witness,
+        wanted.edits,
+        actor=desk.actor,
+        reason=encodable(wanted.reason) if wanted.reason else None,
+    )
+    with Brokers(desk.settings, opener or partial(connect, desk)) as brokers:
+        header = make(desk.store, desk.settings, asked, brokers)
+    differences = list(edits.differences(desk.store, header, wanted.edits))
+    return Made(header, _describe_plan(desk, header, len(wanted.edits.changed)), differences)
+
+
+def _choose(desk: Desk, wanted: PlanWanted) -> str | None:
+    if not wanted.ids and wanted.selection.is_all:
+        return None
+    with open_views(desk) as connection:
+        return choose(desk, connection, wanted.ids, wanted.selection)
+
+
+def approve_plan(desk: Desk, prefix: str, reason: str = "", digest: str | None = None) -> Document:
+    """Consent, as who sits at the desk, to a plan that somebody else made, as it is now; the ledger keeps it.
+    With `digest` only to the one that was looked at. Raises UsageError."""
+    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    if digest not in (None, header.digest):
+        raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
+    given = approvals.approval(header, desk.actor, encodable(reason), now(), desk.settings.replay)
+    warn_of_ledger(desk)
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        book.append([given])
+    return {
+        "plan": header.plan,
+        "digest": header.digest,
+        "letters": header.letters,
+        "made_by": header.actor,
+        "approved_by": given.actor,
+    }
+
+
+def _describe_plan(desk: Desk, header: Header, edited: int) -> Document:
+    """What `replay plan` tells of a new plan, of which `edited` letters go back changed."""
+    return {
+        "plan": header.plan,
+        "digest": header.digest,
+        "selected": header.letters,
+        "edited": edited,
+        "left_out": dict(header.left_out),
+        "targets": dict(header.targets),
+        "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
+        "told_by_letters": dict(header.told_by_letters),
+        "stripped": dict(header.stripped),
+        "warnings": dict(header.warnings),
+        "actor": header.actor,
+        "reason": header.reason,
+        "audience": {target: list(receivers) for target, receivers in header.audience.items()},
+    }
+
+
+def show_plan(desk: Desk, prefix: str) -> Document:
+    """The plan whose id begins so, as it was told when it was made, and: when that was, of which letters,
+    where to and how (`created_at, where, to, rate, any_advice, keep_headers, witness`), what its edits change
+    (`differences`), and who said what of it (`history`). Raises UsageError for none, several, or one that
+    somebody has changed."""
+    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    changes = edits.load(desk.store, header)
+    asked = ("created_at", "where", "to", "rate", "any_advice", "keep_headers", "witness")
+    return {
+        **_describe_plan(desk, header, len(changes.changed)),
+        **{name: getattr(header, name) for name in asked},
+        "differences": list(edits.differences(desk.store, header, changes)),
+        "history": [
+            {"at": iso(one.at), "actor": one.actor, "action": one.action, "reason": one.reason}
+            for one in ledger.events(desk.settings.ledger, desk.store)
+            if one.subject == header.plan
+        ],
+    }
+
+
+def list_plan_letters(desk: Desk, prefix: str, limit: int = 0, after: int = -1) -> Iterator[Document]:
+    """The letters of a plan in its order, from behind the one with the number `after`: `number, record_id,
+    key, lap, broker, target`. At most `limit`; 0: all. Raises UsageError, ArchiveError where the file is
+    damaged."""
+    letters = planfile.letters(desk.store, planfile.find(desk.store, prefix))
+    for letter in islice(letters, after + 1, after + 1 + limit if limit else None):
+        told = letter._asdict()
+        names = ("number", "record_id", "key", "lap", "broker")
+        yield {**{name: told[name] for name in names}, "target": str(letter.target)}
+
+
+def count_states(desk: Desk, header: Header) -> Mapping[State, int]:
+    """State -> letters of the plan, those that another plan sent among them."""
+    warn_of_ledger(desk)
+    with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+        if book is not None:
+            book.expire()
+        return status.counts(desk.store, book, header)
+
+
+def read_replay_status(desk: Desk, prefix: str, judge: bool = True) -> Document:
+    """How far the plan is whose id begins so: `plan, states, sent, skipped, seconds, still_queued,
+    came_back`. What came back and is not judged yet is judged now, unless `judge` is false. Raises
+    UsageError."""
+    header = planfile.load(desk.store, planfile.find(desk.store, prefix))
+    states = count_states(desk, header)
+    sent = header.letters - states["planned"] - states["sending"]
+    return {
+        "plan": header.plan,
+        "states": states,
+        "sent": sent,
+        "skipped": 0,
+        "seconds": 0.0,
+        "still_queued": still_queued.of_plan(desk.store, desk.settings, header),
+        "came_back": died.list_came_back(desk, header.plan, judge) if sent else [],
+    }
+
+
+def why_not_apply(desk: Desk, plan: str) -> DlqError | None:
+    """What an apply of this plan would be refused for now, before a broker is asked; None: nothing."""
+    try:
+        with ledger.opened_if_any(desk.settings.ledger, desk.store) as book:
+            header = check_plan(desk.store, desk.settings, plan, book)
+        Loader(desk.store).check(header.segments, plan)
+        with desk.store.lock(f"plan-{plan}"):
+            return None
+    except DlqError as error:
+        return error
+
+
+def why_not_approve(desk: Desk, plan: str) -> DlqError | None:
+    """What an approval of this plan by who sits at the desk would be refused for; None: nothing."""
+    try:
+        approvals.approval(
+            planfile.load_checked(desk.store, plan), desk.actor, "", now(), desk.settings.replay
+        )
+    except DlqError as error:
+        return error
+    return None

@@ -1,0 +1,163 @@
+"""What agents propose, and what persons make of it. A proposal changes nothing: it is a plan that waits for a
+person's consent, or a command that a person may run, kept with the failure that it is about."""
+
+import shlex
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from dlq.archive.user_sql import run
+from dlq.connectors.unasked import open_unasked
+from dlq.core.clock import iso, now
+from dlq.core.errors import UsageError
+from dlq.core.failures import Event, make_event
+from dlq.core.text import encodable
+from dlq.operations.desk import Desk
+from dlq.operations.dismissing import dismiss_letters
+from dlq.operations.failures import assign_failure, note_failure, show_failure
+from dlq.operations.plans import Document, PlanWanted, make_plan
+from dlq.operations.selecting import Selection
+from dlq.operations.views import open_views
+from dlq.replay import ledger
+
+_MOST_IDS = 1_000
+_LONGEST = 2_000
+"""Characters of a text that an agent may leave."""
+
+
+def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
+    """Write a plan, and ask no broker; it is sent once a person has approved it, and then applies it. What no
+    broker was asked is in its warnings. Raises UsageError."""
+    reason = _checked(wanted.reason or "", "say why these letters should go back")
+    if not wanted.ids and wanted.selection.is_all:
+        raise UsageError("say which letters: by ids, a failure, an incident, a source or a cause")
+    if len(wanted.ids) > _MOST_IDS:
+        raise UsageError(f"at most {_MOST_IDS:,} ids at once; name a failure or an incident instead")
+    made = make_plan(desk, wanted._replace(reason=reason), open_unasked)
+    commands = "; ".join(f"dlq replay {action} {made.header.plan}" for action in ("approve", "apply"))
+    return {**made.document, "waits_for": f"a person: {commands}"}
+
+
+def propose_dismissal(desk: Desk, failure: str, reason: str) -> Document:
+    """Keep with a failure that its letters need no replay, and the command that closes them. Raises
+    UsageError."""
+    text = _checked(reason, "say why these letters need no replay")
+    fingerprint = _find(desk, failure)
+    return _propose(desk, fingerprint, ["dlq", "dismiss", "--failure", fingerprint, "--reason", text], text)
+
+
+def propose_note(desk: Desk, failure: str, text: str, owner: str | None = None) -> Document:
+    """Keep with a failure what an agent would note, or to whom it would give it (`owner`), and the command
+    that does. Raises UsageError."""
+    told = _checked(text, "a note says something")
+    fingerprint = _find(desk, failure)
+    if owner is None:
+        words = ["dlq", "failures", "note", fingerprint, told]
+    else:
+        words = ["dlq", "failures", "assign", fingerprint, _checked(owner, "to whom?"), "--reason", told]
+    return _propose(desk, fingerprint, words, told)
+
+
+class Deed(NamedTuple):
+    """What a proposed command does, in the words of the audit."""
+
+    action: str
+    """dismiss, note or assign."""
+    value: str
+    reason: str
+
+
+class Proposal(NamedTuple):
+    """A command that an agent has left with a failure."""
+
+    id: str
+    at: str
+    by: str
+    command: str
+    deed: Deed | None
+    """None: no tool of ours proposes this; it is for who runs it in a shell."""
+    done_by: str | None
+    """Who has done just that since; None: it waits."""
+
+
+def list_proposals(desk: Desk, failure: str) -> list[Proposal]:
+    """What agents have proposed for a failure (its whole fingerprint), the first first."""
+    with closing(open_views(desk)) as connection:
+        done = [*run(connection, _DONE).rows]
+    events = ledger.events(desk.settings.ledger, desk.store)
+    told = [one for one in events if one.action == "propose" and one.subject == failure]
+    return [_describe(one, done) for one in told]
+
+
+_DONE = """
+    SELECT action, value, reason, epoch_us(done_at), actor FROM audit
+    WHERE action IN ('dismiss', 'note', 'assign') ORDER BY done_at"""
+
+
+def _describe(told: Event, done: Sequence[tuple[str, str, str, int, str]]) -> Proposal:
+    """A deed of the same words is this one, whether somebody did it here or in a shell."""
+    deed = _read_deed(told)
+    by = [actor for *words, at, actor in done if at > told.at and Deed(*words) == deed]
+    return Proposal(told.id, iso(told.at), told.actor, told.value, deed, by[0] if by else None)
+
+
+def _read_deed(told: Event) -> Deed | None:
+    try:
+        words = shlex.split(told.value)
+    except ValueError:
+        return None
+    match words:
+        case ["dlq", "dismiss", "--failure", failure, "--reason", reason] if failure == told.subject:
+            return Deed("dismiss", "", reason)
+        case ["dlq", "failures", "note", failure, reason] if failure == told.subject:
+            return Deed("note", "", reason)
+        case ["dlq", "failures", "assign", failure, owner, "--reason", reason] if failure == told.subject:
+            return Deed("assign", owner, reason)
+    return None
+
+
+def carry_out(desk: Desk, failure: str, proposal: str) -> str:
+    """Do what an agent has proposed for a failure, as who sits at the desk; what was done, in words. Raises
+    UsageError where there is no such proposal, or somebody has done it."""
+    found = next((one for one in list_proposals(desk, failure) if one.id == proposal), None)
+    if found is None or found.deed is None:
+        raise UsageError(f"no agent has proposed {proposal} for failure {failure}")
+    if found.done_by:
+        raise UsageError(f"{found.done_by} has done that already")
+    action, value, reason = found.deed
+    if action == "note":
+        note_failure(desk, failure, reason)
+        return "The note is written down."
+    if action == "assign":
+        assign_failure(desk, failure, value, reason)
+        return f"It is assigned to {value}."
+    closed = dismiss_letters(desk, [], Selection(failure=failure), reason)
+    return f"{closed['dismissed']:,} dismissed; {closed['known']:,} were left alone."
+
+
+def _find(desk: Desk, failure: str) -> str:
+    return str(show_failure(desk, failure)["fingerprint"])
+
+
+def _propose(desk: Desk, fingerprint: str, words: Sequence[str], reason: str) -> Document:
+    event = make_event(now(), desk.actor, fingerprint, "propose", shlex.join(words), reason)
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        book.append([event])
+    return {
+        "proposal": event.id,
+        "at": iso(event.at),
+        "by": event.actor,
+        "failure": fingerprint,
+        "command": event.value,
+        "waits_for": "a person who runs this command",
+    }
+
+
+def _checked(text: str, missing: str) -> str:
+    """One line of printable text, so that the command that holds it does what it shows."""
+    line = encodable(" ".join(text.split()))
+    if not line:
+        raise UsageError(missing)
+    if len(line) > _LONGEST or not line.isprintable():
+        raise UsageError(f"a text has at most {_LONGEST:,} characters, all of them printable")
+    return line

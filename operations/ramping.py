@@ -1,0 +1,115 @@
+"""A plan is applied in growing steps: who is asked what becomes of the letters, and what is said of it."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Mode
+from dlq.core.brokers import kind_of
+from dlq.core.errors import HarmRefused, UsageError
+from dlq.core.settings import Source
+from dlq.core.text import for_terminal
+from dlq.core.units import seconds
+from dlq.operations.applying import Applied, finish, line_of, open_brokers, sending
+from dlq.operations.desk import Desk
+from dlq.operations.died import list_came_back
+from dlq.operations.outcome import ExitCode, worst
+from dlq.operations.progress import Line
+from dlq.replay import came_back, planfile
+from dlq.replay.apply import Run
+from dlq.replay.consumed import Standing, read_standing
+from dlq.replay.destinations import Destination
+from dlq.replay.load import Loader
+from dlq.replay.pace import Stop
+from dlq.replay.ramp import Ramp, Watch, places_of, ramp
+
+_UNWATCHABLE = (
+    "--ramp pulls {source} again and again to see what comes back, and a {mode} of it is refused (dlq doctor "
+    '{source} says why); set mode = "drain" for it in dlq.toml, or apply without --ramp'
+)
+
+
+def ramp_plan(desk: Desk, prefix: str, max_share: float) -> Applied:
+    """Apply a plan in growing steps, watching who consumes its letters and which come back: a step of which
+    more than this share (0 to 1) died again is the last. Raises as `apply_plan`, and UsageError for a source
+    that can't be watched."""
+    plan = planfile.find(desk.store, prefix)
+    header = planfile.load_checked(desk.store, plan)
+    look = partial(_look_again, desk, _sources(desk, header), plan)
+    places = places_of(desk.store, plan)
+    stop, line = Stop(desk.store, plan), line_of(desk, plan)
+    tell = partial(_tell, line)
+    with open_brokers(desk) as brokers:
+        _say_what_it_goes_by(desk, read_standing(brokers, places), places)
+        wait = seconds(desk.settings.replay.ramp_wait)
+        note = partial(_note, desk, plan)
+        watch = Watch(partial(read_standing, brokers), look, wait, max_share, stop, tell, note)
+        with sending(desk, plan, brokers, stop, line, _tell_what_is_sent) as send:
+            done = ramp(send, watch, plan, header.letters, places)
+    steps = [asdict(step) for step in done.steps]
+    back = list_came_back(desk, plan) if done.harm else []
+    if done.stopped_by:
+        desk.listener.complain(f"stopped: {done.why}")
+    more = {"steps": steps, "harm": done.harm, "stopped_by": done.stopped_by, "came_back": back}
+    applied = finish(desk, done.run, stop, more)
+    return replace(applied, code=worst(applied.code, ExitCode.PARTLY)) if done.stopped_by else applied
+
+
+def _note(desk: Desk, plan: str, done: Ramp) -> None:
+    planfile.keep_ramp(desk.store, plan, [asdict(step) for step in done.steps], done.stopped_by)
+
+
+def _tell(line: Line, text: str) -> None:
+    line.news(lambda _elapsed: text)
+
+
+def _tell_what_is_sent(line: Line, run: Run) -> None:
+    """While a step is being sent; `skipped` are the letters of the steps before."""
+    _tell(line, f"sending, {run.sent + run.skipped:,} of {run.total:,}")
+
+
+def _say_what_it_goes_by(desk: Desk, found: Standing, places: Collection[Destination]) -> None:
+    """Where a broker tells less than acknowledgements."""
+    for broker, target in sorted(places):
+        seen = found.get((broker, target), ())
+        settings = desk.settings.brokers[broker]
+        kind = kind_of(settings.kind)
+        hint = "" if target.kind == "topic" else kind.tells_more(settings)
+        more = f"; {hint}" if hint else ""
+        name = for_terminal(str(target))
+        if not seen:
+            desk.listener.say(
+                f"{name}: nothing tells whether its letters are consumed; this ramp goes by what comes back "
+                f"within {desk.settings.replay.ramp_wait} of each step{more}"
+            )
+        elif any(one.acknowledged is None for one in seen):
+            desk.listener.say(
+                f"{name}: this ramp goes by letters that consumers took; nothing tells whether they are "
+                f"acknowledged{more}"
+            )
+        if kind.ramp_note:
+            desk.listener.say(f"{name}: {kind.ramp_note}")
+
+
+def _sources(desk: Desk, header: planfile.Header) -> list[Source]:
+    """Where the plan's letters died; raises UsageError when one of these can't be watched."""
+    names = Loader(desk.store).sources(header.segments)
+    missing = [name for name in names if name not in desk.settings.sources]
+    if missing:
+        raise UsageError(f"--ramp watches source {missing[0]!r}, which is not in the configuration any more")
+    return [desk.settings.sources[name] for name in names]
+
+
+def _look_again(desk: Desk, sources: Sequence[Source], plan: str) -> int:
+    """Capture what lies in the sources now, as their configured mode says; how much of the plan came back."""
+    for source in sources:
+        mode: Mode = "drain" if source.mode == "drain" else "copy"
+        try:
+            with open_brokers(desk) as brokers:
+                result = pull(desk.store, brokers.get(source.broker), source, PullOptions(mode=mode))
+        except HarmRefused as refused:
+            raise HarmRefused(_UNWATCHABLE.format(source=source.name, mode=mode)) from refused
+        if result.error is not None:
+            raise result.error
+    return came_back.count(desk.store, desk.settings, plan)

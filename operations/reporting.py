@@ -1,0 +1,48 @@
+"""The report: what an analysis found, and what of it one would say aloud."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from dlq.operations.desk import Desk
+from dlq.operations.selecting import EVERY, Selection
+from dlq.operations.views import read_events, read_replays
+from dlq.replay import still_queued
+from dlq.reports import headline, report
+from dlq.reports.report import Part
+
+Document = dict[str, Any]
+
+
+class ReportWanted(NamedTuple):
+    """What a report is about, and what is in it."""
+
+    selection: Selection = EVERY
+    compare: str | None = None
+    """An analysis; what has changed since it is in the report."""
+    mask: bool = False
+    with_letters: bool = False
+
+
+def make_report(desk: Desk, wanted: ReportWanted) -> Document:
+    """The report of the latest analysis (`reports.report.make`). Raises UsageError where no letters are."""
+    selection = wanted.selection
+    part = Part(partial(selection.condition, desk), selection.options(), selection.narrow)
+    opened = desk.views if selection.is_all and wanted.compare is None else None
+    return report.make(
+        desk.store,
+        read_replays(desk),
+        desk.settings.mask if wanted.mask else None,
+        wanted.compare,
+        wanted.with_letters,
+        None if selection.is_all else part,
+        read_events(desk),
+        None if opened else still_queued.find_queued(desk.store, desk.settings),
+        opened,
+    )
+
+
+def describe_now(desk: Desk) -> Document:
+    """How it stands: the report without letters, its `headline` (sentences, the answer first) and its `basis`
+    (what it rests on). Raises UsageError where no letters are."""
+    document = make_report(desk, ReportWanted())
+    return {**document, "headline": headline.sentences(document), "basis": headline.basis(document)}
