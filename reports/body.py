@@ -51,7 +51,7 @@ def preview(
     return Preview("json", pretty[:limit], "; ".join(filter(None, (note, cut))))
 
 
-def encoded(document: Any, note: str, full: bool = False) -> Preview:
+def preview_document(document: Any, note: str, full: bool = False) -> Preview:
     """What is in a body of the broker's own form; `note` says which."""
     shown = preview(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"), full=full)
     return shown._replace(note="; ".join(filter(None, (note, shown.note))))

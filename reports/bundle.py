@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from dlq.archive import analyses, manifests
 from dlq.archive.store import Store
 from dlq.archive.user_sql import run
-from dlq.core.failures import Event
+from dlq.core.failures import Event, by_fingerprint
 from dlq.replay import planfile
-from dlq.reports.failures import spoken_of
 
 if TYPE_CHECKING:
     import duckdb
 
     from dlq.reports.masking import Masker
 
-FORMAT = 1
-MANIFEST = "manifest.json"
+_FORMAT = 1
+_MANIFEST = "manifest.json"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 """The time of each member, which a zip file cannot leave out."""
 _OWNER_ALONE = 0o600 << 16
@@ -35,7 +34,7 @@ _EXACT = ("digest", "segments", "segment", "subject")
 """Digests and names of our own making, which masking must not spoil."""
 _JUDGED = ", ".join(f'"{name}"' for name in (*analyses.VERDICTS.names, "replay_state", "analysis"))
 
-Rows = Iterator[Mapping[str, Any]]
+_Rows = Iterator[Mapping[str, Any]]
 Member = tuple[str, Iterable[bytes]]
 
 
@@ -69,8 +68,8 @@ def write(sink: BinaryIO, about: Mapping[str, Any], found: Iterable[Member]) -> 
     """Write a bundle; `about` opens its manifest. Returns how many lines each member has."""
     with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as bundle:
         files = [_written(bundle, name, lines) for name, lines in found]
-        document = {"format": FORMAT, **about, "files": files}
-        _written(bundle, MANIFEST, [json.dumps(document, indent=2).encode() + b"\n"])
+        document = {"format": _FORMAT, **about, "files": files}
+        _written(bundle, _MANIFEST, [json.dumps(document, indent=2).encode() + b"\n"])
     return {file["name"]: file["lines"] for file in files}
 
 
@@ -97,13 +96,13 @@ _REPLAYS = """
     FROM replays SEMI JOIN _chosen USING (record_id) ORDER BY record_id, updated_at, plan, lap, key"""
 
 
-def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()) -> Rows:
+def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()) -> _Rows:
     """The rows of a statement, which runs when the first is asked for."""
     found = run(connection, sql, parameters)
     yield from (dict(zip(found.columns, row, strict=True)) for row in found.rows)
 
 
-def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> Rows:
+def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> _Rows:
     """What plans hold of these letters; the plans that hold any are noted in `plans`."""
     for plan in planfile.ids(store):
         letters = planfile.letters(store, plan)
@@ -116,9 +115,9 @@ def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[
             yield from ({"plan": plan, **one._asdict()} for one in some if one.record_id in ours)
 
 
-def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans: Sequence[str]) -> Rows:
+def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans: Sequence[str]) -> _Rows:
     """Who did what to these letters, to their failures, and to the plans that hold any."""
-    said_of = spoken_of(connection, said)
+    said_of = by_fingerprint(said)
     failures = _rows(connection, "SELECT DISTINCT fingerprint FROM letters WHERE fingerprint IS NOT NULL")
     subjects = {event.subject for row in failures for event in said_of.get(row["fingerprint"], ())}
     yield from _rows(
@@ -131,10 +130,10 @@ def _audit(connection: "duckdb.DuckDBPyConnection", said: Sequence[Event], plans
     )
 
 
-def _segments(store: Store, connection: "duckdb.DuckDBPyConnection") -> Rows:
+def _segments(store: Store, connection: "duckdb.DuckDBPyConnection") -> _Rows:
     """Where these letters lie in the archive, with the digests by which `dlq verify` knows a change."""
     sql = "SELECT DISTINCT stem FROM _stored JOIN _segments USING (segment_file)"
     stems = {row["stem"] for row in _rows(connection, sql)}
-    for manifest in manifests.every(store):
+    for manifest in manifests.list_committed(store):
         if manifest.stem in stems:
             yield {name: getattr(manifest, name) for name in ("segment", "source", "rows", "digest")}

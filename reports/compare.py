@@ -20,16 +20,6 @@ _CAUSES = """
     FULL JOIN (SELECT cause, count(*)::BIGINT AS letters FROM verdicts GROUP BY 1) n ON n.cause = b.cause
     ORDER BY abs(change) DESC, cause"""
 _FINGERPRINTS = f"""
-    WITH renamed AS (
-        SELECT former_fingerprint AS old, arg_max(fingerprint, letters) AS fingerprint
-        FROM (SELECT former_fingerprint, fingerprint, count(*) AS letters FROM verdicts
-              WHERE former_fingerprint IS NOT NULL GROUP BY ALL) GROUP BY 1),
-    before AS (
-        SELECT b.* REPLACE (coalesce(n.fingerprint, renamed.fingerprint, b.fingerprint) AS fingerprint)
-        FROM verdicts_before b
-        LEFT JOIN verdicts n ON n.source = b.source AND n.record_id = b.record_id
-                                AND n.former_fingerprint = b.fingerprint
-        LEFT JOIN renamed ON renamed.old = b.fingerprint)
     SELECT coalesce(b.fingerprint, n.fingerprint) AS fingerprint, coalesce(b.letters, 0) AS before,
            coalesce(n.letters, 0) AS now, coalesce(n.example, b.example) AS example,
            coalesce(n.exception_class, b.exception_class) AS exception_class,
@@ -39,15 +29,13 @@ _FINGERPRINTS = f"""
     FROM (SELECT fingerprint, count(*)::BIGINT AS letters, min(record_id) AS example,
                  any_value(exception_class) AS exception_class,
                  any_value(exception_message) AS exception_message
-          FROM before WHERE fingerprint IS NOT NULL GROUP BY 1) b
+          FROM verdicts_before WHERE fingerprint IS NOT NULL GROUP BY 1) b
     FULL JOIN (SELECT fingerprint, count(*)::BIGINT AS letters, min(record_id) AS example,
                       any_value(exception_class) AS exception_class,
                       any_value(exception_message) AS exception_message
                FROM verdicts WHERE fingerprint IS NOT NULL GROUP BY 1) n ON n.fingerprint = b.fingerprint
     WHERE n.letters IS DISTINCT FROM b.letters
     ORDER BY b.letters IS NULL DESC, abs(now - before) DESC, fingerprint LIMIT {_TOP}"""
-"""Where the analysis before is of an older version, its letters have the fingerprints that they have now; a
-letter that is gone has that of most letters which had its own."""
 _INCIDENTS = f"""
     SELECT coalesce(b.incident_id, n.incident_id) AS incident_id, coalesce(b.letters, 0) AS before,
            coalesce(n.letters, 0) AS now,

@@ -1,13 +1,15 @@
 """Failures: the letters of one fingerprint as one row, with what people said of it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dlq.analyzers.rules.exceptions import template
 from dlq.archive.user_sql import run
-from dlq.core.causes import spoken
+from dlq.core.causes import cause_in_words
 from dlq.core.clock import from_iso, iso
 from dlq.core.errors import UsageError
-from dlq.core.failures import ORDER, Deaths, Event, State, by_fingerprint, life
+from dlq.core.failures import ORDER, Deaths, Event, Life, State, by_fingerprint, life
+from dlq.core.text import list_names
 
 if TYPE_CHECKING:
     import duckdb
@@ -16,13 +18,12 @@ Row = dict[str, Any]
 
 COLUMNS = (
     "fingerprint", "state", "owner", "letters", "waiting", "first", "last", "oldest", "sources", "origin",
-    "cause", "proof", "exception_class", "exception_message", "advice", "until", "note", "changed_by",
-    "changed_at", "example", "former_fingerprints",
+    "origins", "cause", "proof", "exception_class", "exception_message", "outer_exception", "advice",
+    "until", "note", "changed_by", "changed_at", "example",
 )  # fmt: skip
 """Of a row. `letters` are those that nobody dismissed; `waiting` those that did not go back, `oldest` when
-the first of them died; `until`, `note`, `changed_by` and `changed_at` as `core.failures.Life` has them;
-`former_fingerprints`: what its letters had in the version
-before."""
+the first of them died; `origins` all queues in which they did; `until`, `note`, `changed_by` and `changed_at`
+as `core.failures.Life` has them."""
 _LATEST = """CASE WHEN epoch_us(dead_at) % 1000000 = 0
     THEN greatest(dead_at, least(dead_at + INTERVAL 999999 MICROSECONDS, captured_at)) ELSE dead_at END"""
 """A broker that counts seconds says when the second began: the letter died at its end, or before it was
@@ -36,44 +37,31 @@ _SQL = f"""
         SELECT fingerprint, count(*) AS letters, count(*) FILTER ({_WAITS}) AS waiting,
                min(dead_at) AS first, max(dead_at) AS last, {_DIED} AS died,
                min(dead_at) FILTER ({_WAITS}) AS oldest, list_sort(list(DISTINCT source)) AS sources,
+               list_sort(list(DISTINCT origin) FILTER (origin IS NOT NULL)) AS origins,
                list_sort(list(DISTINCT broker_kind)) AS broker_kinds,
                min(record_id) AS example, arg_min(source, record_id) AS lies_in,
-               bool_or(proof = 'likely') AS likely,
-               list_sort(list(DISTINCT former_fingerprint) FILTER (former_fingerprint IS NOT NULL))
-                   AS former_fingerprints
+               bool_or(proof = 'likely') AS likely
         FROM letters
         WHERE fingerprint IS NOT NULL AND {_COUNTS} GROUP BY 1)
     SELECT found.*, v.cause, if(likely, 'likely', v.proof) AS proof, v.advice, v.exception_class,
-           v.exception_message, v.origin
+           v.exception_message, v.outer_exception, v.origin
     FROM found JOIN _judged v ON v.record_id = found.example AND v.source = found.lies_in"""
-
-
-_NOW_NAMED = """
-    SELECT name, list_sort(list(DISTINCT fingerprint)) FROM (
-        SELECT former_fingerprint AS name, fingerprint FROM letters
-        WHERE former_fingerprint IN (SELECT unnest($1))
-        UNION ALL SELECT fingerprint, fingerprint FROM letters WHERE fingerprint IN (SELECT unnest($1)))
-    GROUP BY 1"""
-
-
-def spoken_of(
-    connection: "duckdb.DuckDBPyConnection", events: Sequence[Event]
-) -> Mapping[str, Sequence[Event]]:
-    """Fingerprint -> what was said of that failure, under it or under that of the version before."""
-    subjects = [list({event.subject for event in events})]
-    renamed = dict(run(connection, _NOW_NAMED, subjects).rows) if events else {}
-    return by_fingerprint(events, renamed)
 
 
 def states(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, State]:
     """Fingerprint -> how that failure stands, of those that somebody spoke of; all others are new."""
-    said_of = spoken_of(connection, events)
+    return {one: stands.state for one, stands in lives(connection, events, now).items()}
+
+
+def lives(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now: int) -> Mapping[str, Life]:
+    """Fingerprint -> the life of that failure, of those that somebody spoke of."""
+    said_of = by_fingerprint(events)
     sql = f"""
         SELECT fingerprint, count(*), epoch_us({_DIED}) FROM letters
         WHERE fingerprint IN (SELECT unnest(?)) AND {_COUNTS} GROUP BY 1"""
     found = run(connection, sql, [list(said_of)]).rows if said_of else ()
     deaths = {fingerprint: Deaths(letters, died) for fingerprint, letters, died in found}
-    return {one: life(said, deaths.get(one, Deaths()), now).state for one, said in said_of.items()}
+    return {one: life(said, deaths.get(one, Deaths()), now) for one, said in said_of.items()}
 
 
 def oldest_waiting(connection: "duckdb.DuckDBPyConnection") -> Mapping[str, int]:
@@ -90,7 +78,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
     found = run(connection, _SQL)
     known = {row["fingerprint"]: row for row in _objects(found.columns, found.rows)}
-    said_of = spoken_of(connection, events)
+    said_of = by_fingerprint(events)
     rows = [_row(one, known.get(one, {}), said_of.get(one, ()), now) for one in {**known, **said_of}]
     return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
 
@@ -109,21 +97,17 @@ def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now
         "letters": letters,
         "waiting": seen.get("waiting", 0),
         "sources": seen.get("sources", []),
+        "origins": seen.get("origins") or [],
         "changed_by": stands.actor,
         "changed_at": None if stands.changed_at is None else iso(stands.changed_at),
-        "former_fingerprints": seen.get("former_fingerprints") or [],
     }
     more = {"broker_kinds": seen.get("broker_kinds", []), "events": events}
     return {**{name: told.get(name) for name in COLUMNS}, **more}
 
 
 def find(rows: Sequence[Row], prefix: str) -> Row:
-    """The failure whose fingerprint begins so, else that of the version before. Raises UsageError when none
-    does, or several."""
+    """The failure whose fingerprint begins so. Raises UsageError when none does, or several."""
     found = [row for row in rows if prefix and row["fingerprint"].startswith(prefix)]
-    found = found or [
-        row for row in rows if prefix and any(old.startswith(prefix) for old in row["former_fingerprints"])
-    ]
     exact = [row for row in found if row["fingerprint"] == prefix]
     if not found:
         raise UsageError(f"no failure has the fingerprint {prefix!r}; dlq failures lists them")
@@ -133,21 +117,31 @@ def find(rows: Sequence[Row], prefix: str) -> Row:
     return (exact or found)[0]
 
 
-def what(row: Row) -> str:
+def describe(row: Row) -> str:
     """What happened, in a line: the exception without its package, else the cause."""
     if row["exception_class"]:
         name = row["exception_class"].rpartition(".")[2]
         return f"{name}: {row['exception_message']}" if row["exception_message"] else name
     return (
-        spoken(row["cause"], row["broker_kinds"], row["proof"])
+        cause_in_words(row["cause"], row["broker_kinds"], row["proof"])
         if row["cause"]
         else "none of its letters is left"
     )
 
 
-def where(row: Row) -> str:
-    """The queue it failed in, else where its letters lie."""
-    return row["origin"] or ", ".join(row["sources"])
+def place_of(row: Row) -> str:
+    """The queues it failed in, else where its letters lie."""
+    return list_names(row["origins"]) or ", ".join(row["sources"])
+
+
+def alike(rows: Iterable[Row], row: Row) -> list[Row]:
+    """Other failures that have the same exception, at another place in the code or by another cause: what is
+    said of one of them is not said of the others."""
+    if row["exception_class"] is None:
+        return []
+    words = template(row["exception_message"])
+    found = (one for one in rows if one["exception_class"] == row["exception_class"] and one is not row)
+    return [one for one in found if template(one["exception_message"]) == words]
 
 
 def stands(row: Mapping[str, Any]) -> str:

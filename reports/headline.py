@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dlq.core import clock
-from dlq.core.causes import spoken
-from dlq.core.text import listed, shorten
+from dlq.core.causes import cause_in_words
+from dlq.core.text import list_names, shorten
 from dlq.core.units import human_seconds
 
 Document = Mapping[str, Any]
@@ -51,7 +51,7 @@ def _lost(losses: Sequence[Document]) -> list[str]:
         return []
     known = sum(row["letters"] or 0 for row in losses)
     more = " or more" if any(row["letters"] is None for row in losses) else ""
-    where = listed(sorted({row["place"] for row in losses}))
+    where = list_names(sorted({row["place"] for row in losses}))
     return [f"{_plural(known, 'letter')}{more} lost before any pull could take them: {where}."]
 
 
@@ -67,8 +67,10 @@ def minutes(moment: str | None) -> str:
 def failure(row: Document) -> tuple[str, str]:
     """What a fingerprint stands for: exception and message, or the cause and where it happened."""
     if row["exception_class"]:
-        return str(row["exception_class"]), str(row["exception_message"] or "")
-    cause = spoken(str(row["cause"]), row["broker_kinds"], row.get("proof"))
+        outer = next(iter((row.get("outer_exception") or "").splitlines()), "")
+        parts = (row["exception_message"], outer and f"(in {outer})")
+        return str(row["exception_class"]), " ".join(str(part) for part in parts if part)
+    cause = cause_in_words(str(row["cause"]), row["broker_kinds"], row.get("proof"))
     return cause, f"in {row['origin']}" if row["origin"] else ""
 
 
@@ -85,14 +87,14 @@ def _happened(document: Document) -> list[str]:
 
 def _incident(row: Document, today: str) -> str:
     """`pay-gw did not answer from 16:13 to 16:53 UTC: 1,230 letters, orders and payments; over.`"""
-    name, message = failure(row) if row["cause"] else (listed(row["causes"] or []), "")
+    name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     if row["exception_class"]:
         said = next(iter(message.splitlines()), "").strip(" .:") or name.rpartition(".")[2]
     else:
         said = f"{name} {message}".strip()
     state = "; going on" if row["ongoing"] else "; over" if row["dated"] else ""
     waits = "" if row["waiting"] else "; none waits"
-    where = listed(row["services"])
+    where = list_names(row["services"])
     who = "" if said.endswith(f" in {where}") else f", {where}"
     letters = _plural(row["size"], "letter")
     return f"{shorten(said, _SAID)}{_when(row, today)}: {letters}{who}{state}{waits}."
@@ -102,11 +104,11 @@ def _when(row: Document, today: str) -> str:
     """In short dates; nothing where only times of publishing are known."""
     if not row["dated"]:
         return ", nobody knows when"
-    start, end = brief(row["start"], today), brief(row["end"], row["start"])
+    start, end = _brief(row["start"], today), _brief(row["end"], row["start"])
     return f" since {start} UTC" if row["ongoing"] else f" from {start} to {end} UTC"
 
 
-def brief(moment: str, than: str) -> str:
+def _brief(moment: str, than: str) -> str:
     """A time for people without what it shares with another: 03:12, or 11-02 03:12."""
     same_year, same_day = moment[:4] == than[:4], moment[:10] == than[:10]
     return minutes(moment)[11 if same_day else 5 if same_year else 0 :]
@@ -121,7 +123,7 @@ def _how_many(document: Document) -> str:
     span = ((clock.from_iso(last) or 0) - (clock.from_iso(first) or 0)) / 1e6
     lasted = f" ({human_seconds(span)})" if span >= 1 else ""
     unknown = f"; of {undated:,} nothing says when" if undated else ""
-    return f"{letters} in {where}, from {minutes(first)} to {brief(last, first)} UTC{lasted}{unknown}."
+    return f"{letters} in {where}, from {minutes(first)} to {_brief(last, first)} UTC{lasted}{unknown}."
 
 
 def _why(causes: Sequence[Document]) -> str:

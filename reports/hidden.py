@@ -1,8 +1,8 @@
 """What a text says beside what it shows: texts that it is an encoding of, layer by layer.
 
-Looked into: base64 (also glued to other letters, and wrapped into lines), base32, hexadecimal digits, percent
-encoding, HTML entities, quoted-printable, escapes of JSON and of program text, characters that look like
-others or like nothing, and UTF-16 within any of them.
+Looked into: base64 (also glued to other letters, wrapped into lines, and cut by dots and the like), base32 of
+both alphabets, hexadecimal digits, percent encoding, HTML entities, quoted-printable, escapes of JSON, of
+program text and of CSS, characters that look like others or like nothing, and UTF-16 within any of them.
 """
 
 import base64
@@ -21,6 +21,9 @@ CLOSED = (b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"BZh", b"\xfd7zXZ", b"PK\x0
 _SHORTEST = 6
 """Characters of a text that is looked for in bytes: `a@b.de`."""
 _RUN = re.compile(r"[A-Za-z0-9+/_-]+(?:\s+[A-Za-z0-9+/_-]+)*")
+_CUT = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{2,}(?:\s?[.,:;|*~]\s?[A-Za-z0-9+/_-]{2,})+")
+"""What may be one run, with something else than blanks between its parts."""
+_NO_LETTER = re.compile(r"[^A-Za-z0-9+/_-]+")
 TOKEN = re.compile(r"[A-Za-z0-9+/_-]{12,}={0,2}")
 """What may be base64."""
 _URL_SAFE = str.maketrans("-_", "+/")
@@ -28,12 +31,19 @@ _HEX = re.compile(r"(?:(?:0x)?[0-9A-Fa-f]{1,2}(?:[ \t,:;-]|\r?\n)*){6,}")
 _BETWEEN = re.compile(r"0x|[\s,:;-]")
 _DIGITS = re.compile(r"(?:[0-9A-Fa-f]{2})+")
 _BASE32 = re.compile(r"[A-Z2-7]{12,}(?:\s+[A-Z2-7]{2,})*|[a-z2-7]{12,}(?:\s+[a-z2-7]{12,})*")
+_BASE32_HEX = re.compile(r"[0-9A-V]{12,}(?:\s+[0-9A-V]{2,})*|[0-9a-v]{12,}(?:\s+[0-9a-v]{12,})*")
+_HEX_DIGITS = "0123456789ABCDEF"
+_AS_BASE32 = str.maketrans("0123456789ABCDEFGHIJKLMNOPQRSTUV", "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")
 _ASCII = re.compile(rb"[\t\n\r\x20-\x7e]{6,}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 _ODD = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[^\t\n\r\x20-\x7e]")
 _UNSEEN = re.compile(f"[{INVISIBLE}]")
 _DOTS = dict.fromkeys("\u3002\uff61\u2024", ".")
 _WIDE_PERCENT = re.compile(r"%u([0-9A-Fa-f]{4})")
+_ENTITY = re.compile(r"&#(?:[xX]0*([0-9A-Fa-f]{1,2})|0*([0-9]{1,3}))(?![0-9A-Fa-f]);?")
+"""Of a byte: browsers show some of these as other characters, and leave others out."""
+_ENTITIES = re.compile(rf"(?:{_ENTITY.pattern}){{8,}}")
+_CSS = re.compile(r"\\([0-9A-Fa-f]{1,6})[ \t\n]?")
 _PRINTABLE = re.compile(r"=\r?\n|=([0-9A-Fa-f]{2})")
 _ESCAPE = re.compile(
     r"\\(?:u([0-9A-Fa-f]{4})|u\{([0-9A-Fa-f]{1,6})\}|U([0-9A-Fa-f]{8})|x([0-9A-Fa-f]{2})|([0-7]{1,3})|(.))",
@@ -71,6 +81,8 @@ def _decoded(text: str) -> Iterator[str]:
         if _holds_packed(plain.encode("latin-1", "replace")):
             raise Beyond
         yield plain
+    if "\\" in text and (styled := _CSS.sub(_of_css, text)) not in (text, plain):
+        yield styled
     for data in _bytes_in(text):
         if _begins_packed(data):
             raise Beyond
@@ -83,10 +95,10 @@ def _spelled_out(text: str) -> str:
     if not text.isascii() or "\x1b" in text or _CONTROL.search(text):
         text = _ODD.sub(lambda odd: _alike(odd[0]), text)
     if "&" in text:
-        text = html.unescape(text)
+        text = html.unescape(_ENTITY.sub(_of_entity, text))
     if "%" in text:
         text = _WIDE_PERCENT.sub(lambda code: chr(int(code[1], 16)), text)
-        text = _decoded_bytes(unquote_to_bytes(text))
+        text = _decoded_bytes(unquote_to_bytes(text.encode("utf-8", "surrogatepass")))
     if "=" in text:
         text = _PRINTABLE.sub(lambda code: bytes.fromhex(code[1] or "").decode("latin-1"), text)
     return _ESCAPE.sub(_unescaped, text) if "\\" in text else text
@@ -94,9 +106,19 @@ def _spelled_out(text: str) -> str:
 
 def _decoded_bytes(data: bytes) -> str:
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def _of_entity(entity: re.Match[str]) -> str:
+    number = int(entity[1], 16) if entity[1] else int(entity[2])
+    return chr(number) if number < 0x100 else entity[0]
+
+
+def _of_css(escape: re.Match[str]) -> str:
+    number = int(escape[1], 16)
+    return chr(number) if number < 0x110000 else escape[0]
 
 
 def _unescaped(escape: re.Match[str]) -> str:
@@ -125,12 +147,24 @@ def _bytes_in(text: str) -> Iterator[bytes]:
         joined = "".join(run[0].split())
         if len(joined) >= 8:
             yield from _readings(joined)
+    for run in _ENTITIES.finditer(text):
+        yield _ENTITY.sub(_of_entity, run[0]).encode("latin-1", "replace")
+    for run in _CUT.finditer(text):
+        yield from _readings(_NO_LETTER.sub("", run[0]))
     for run in _HEX.finditer(text):
         digits = _BETWEEN.sub("", run[0])
         yield from (bytes.fromhex(digits[start : start + (len(digits) - start) // 2 * 2]) for start in (0, 1))
     for run in _BASE32.finditer(text):
+        yield from _readings_of_base32("".join(run[0].split()).upper())
+    for run in _BASE32_HEX.finditer(text):
         letters = "".join(run[0].split()).upper()
-        yield from (_of_base32(letters[start:]) for start in range(min(8, len(letters))))
+        if letters.strip(_HEX_DIGITS):  # else a number, which was looked into
+            yield from _readings_of_base32(letters.translate(_AS_BASE32))
+
+
+def _readings_of_base32(letters: str) -> Iterator[bytes]:
+    for start in range(min(8, len(letters))):
+        yield _of_base32(letters[start:])
 
 
 def _of_base32(letters: str) -> bytes:

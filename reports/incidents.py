@@ -1,11 +1,12 @@
 """The incidents of an analysis, what to look at first on top, with what is known of their letters."""
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
 from dlq.core.failures import ORDER, State
-from dlq.core.text import listed
+from dlq.core.text import list_names
 from dlq.reports.headline import failure, minutes
 
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def marks(row: Document) -> list[str]:
     return [mark for mark in ("ongoing", "new") if row[mark]] + said
 
 
-def what(row: Document) -> str:
+def describe(row: Document) -> str:
     """What happened, in a line: `java.net.SocketTimeoutException: …, and 2 more failures`."""
-    name, message = failure(row) if row["cause"] else (listed(row["causes"] or []), "")
+    name, message = failure(row) if row["cause"] else (list_names(row["causes"] or []), "")
     others = row["failures"] - 1
     more = f", and {others:,} more failure{'s' if others > 1 else ''}" if others > 0 else ""
     published = (
@@ -77,13 +78,13 @@ def what(row: Document) -> str:
     return f"{name}{': ' if message else ''}{message[:200]}{more}{published}"
 
 
-def where(row: Document) -> str:
+def places_of(row: Document) -> str:
     """The places that it hit: `orders, payments, stock and 4 more; letters of orders.dlq`."""
-    services, sources = listed(row["services"]), listed(row["sources"] or [])
+    services, sources = list_names(row["services"]), list_names(row["sources"] or [])
     return services if sources in ("", services) else f"{services}; letters of {sources}"
 
 
-def until(row: Document) -> str:
+def end_of(row: Document) -> str:
     """When its last letter died; the date only where it is another day than that of the first."""
     start, end = minutes(row["start"]), minutes(row["end"])
     return end[11:] if start[:10] == end[:10] else end
@@ -95,6 +96,6 @@ def next_step(row: Document) -> dict[str, str]:
     since = f" since {minutes(row['start'])}" if row["dated"] else ""
     letters = f"{row['size']:,} letters{since}"
     return {
-        "command": f"dlq ls --incident {row['incident_id']}",
+        "command": f"dlq ls --incident {shlex.quote(row['incident_id'])}",
         "why": f"the incident to look at first{goes_on}: {letters}",
     }

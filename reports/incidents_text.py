@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.core.text import for_terminal
-from dlq.reports.incidents import marks, until, what, where
+from dlq.reports.incidents import describe, end_of, marks, places_of
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> Table:
@@ -19,8 +19,8 @@ def table(rows: Iterable[Mapping[str, Any]]) -> Table:
     for row in rows:
         said = Text.assemble(
             *((f"{mark} ", "bold red") for mark in marks(row)),
-            for_terminal(what(row)),
-            (f"\n{for_terminal(where(row))}", "dim"),
+            for_terminal(describe(row)),
+            (f"\n{for_terminal(places_of(row))}", "dim"),
         )
-        drawn.add_row(for_terminal(row["incident_id"]), until(row), f"{row['size']:,}", said)
+        drawn.add_row(for_terminal(row["incident_id"]), end_of(row), f"{row['size']:,}", said)
     return drawn

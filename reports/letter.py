@@ -1,13 +1,16 @@
 """Everything about one letter, as one JSON-able document."""
 
 import base64
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import short_ids
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
+from dlq.core.units import human_bytes
+from dlq.reports.body import Preview
 
 if TYPE_CHECKING:
     import duckdb
@@ -36,7 +39,7 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
         "incident": next(iter(_incident(connection, letter["incident_id"])), None),
         "transactions": _transactions(connection, record_id),
     }
-    return letter | {"next": next_steps(letter)}
+    return letter | {"next": _next_steps(letter)}
 
 
 def _objects(connection: "duckdb.DuckDBPyConnection", sql: str, *parameters: Any) -> list[Document]:
@@ -64,6 +67,59 @@ def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> li
     return _objects(connection, sql, record_id, record_id)
 
 
+def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]:
+    """When, what happened, and where, from its publishing to its capture; the record has the latest death
+    first."""
+    yield letter["published_at"], "published", _published(letter)
+    for death in reversed(letter["deaths"] or []):
+        yield death["time"], _times(death), _died(death)
+    if not letter["deaths"]:
+        yield letter["dead_at"], end_of(letter), letter["origin"] or ""
+    count = letter["attempts"]
+    attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
+    yield None, "lies in", f"{letter['dead_letter_queue'] or ''} on {letter['broker'] or ''}{attempts}"
+    yield letter["captured_at"], "captured", f"by {letter['mode'] or ''}, pull {letter['pull_id'] or ''}"
+
+
+def _published(letter: Mapping[str, Any]) -> str:
+    exchange, key = letter["origin_exchange"], letter["origin_routing_key"]
+    if exchange is None and key is None:
+        return f"to {letter['origin']}" if letter["origin"] else ""
+    return f"to exchange {exchange or '(default)'}, routing key {key or ''}"
+
+
+def _times(death: Mapping[str, Any]) -> str:
+    count = death["count"] or 1
+    return f"{death['reason'] or 'died'}{f' x{count:,}' if count > 1 else ''}"
+
+
+def _died(death: Mapping[str, Any]) -> str:
+    expiration = death["original_expiration"]
+    return f"in {death['queue'] or ''}{f', expiration was {expiration} ms' if expiration else ''}"
+
+
+def identify(letter: Mapping[str, Any]) -> Document:
+    """What its producer and its broker call it, and where it belongs."""
+    names = (
+        "message_id",
+        "key",
+        "physical_id",
+        "correlation_id",
+        "queue_id",
+        "offset",
+        "incident_id",
+        "laps",
+    )
+    return {name: letter[name] for name in names if letter[name] not in (None, "")}
+
+
+def describe_body(letter: Mapping[str, Any], body: Preview) -> str:
+    """Its type, its size, and what was done to show it."""
+    size = human_bytes(letter["body_size"] or 0)
+    said = (letter["content_type"], size, "" if body.kind == "empty" else body.kind, body.note)
+    return ", ".join(part for part in said if part)
+
+
 def is_analysed(letter: Mapping[str, Any]) -> bool:
     """Whether an analysis has seen it: it has a cause, or it is evidence of a letter beside it."""
     return any(letter[name] is not None for name in ("cause", "rule", "transaction_state"))
@@ -76,14 +132,18 @@ def end_of(letter: Mapping[str, Any]) -> str:
     return "given up" if letter["dead_letter_queue"] == DISCARDED else "stored" if lives else "died"
 
 
-def next_steps(letter: Document) -> Sequence[dict[str, str]]:
+def _next_steps(letter: Document) -> Sequence[dict[str, str]]:
     """What replay would do with this letter, as commands to copy, each with its reason."""
     record_id, advice = letter["record_id"], letter["advice"]
+    quoted = shlex.quote(record_id[:12])
     if letter["replay_state"] == "dismissed":
         return [
-            {"command": f"dlq dismiss {record_id[:12]} --undo", "why": "it is closed; this opens it again"}
+            {
+                "command": f"dlq dismiss {quoted} --undo",
+                "why": "it is closed; this opens it again",
+            }
         ]
-    plan = f"dlq replay plan {record_id[:12]}"
+    plan = f"dlq replay plan {quoted}"
     if not is_analysed(letter):
         return [{"command": "dlq analyze", "why": "no analysis has seen this letter yet"}]
     if letter["cause"] is None:
@@ -92,7 +152,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
         return [{"command": "dlq verify", "why": "it went back already, and the broker confirmed it"}]
     if letter["replay_state"] in ("in_doubt", "sending"):
         why = "it may have gone back already; find out before anything else"
-        return [{"command": f"dlq replay reconcile {letter['replays'][-1]['plan']}", "why": why}]
+        return [{"command": f"dlq replay reconcile {shlex.quote(letter['replays'][-1]['plan'])}", "why": why}]
     by_decision = f"only by your decision: the advice is {advice}; "
     if letter["dead_letter_queue"] in (HALF, DISCARDED):
         leave = "" if advice in ("replay", "fix_first") else by_decision
@@ -103,7 +163,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
         return [
             {
                 "command": plan,
-                "why": f"{first}plan its way back to {destination(letter)}; nothing is sent yet",
+                "why": f"{first}plan its way back to {_destination(letter)}; nothing is sent yet",
             }
         ]
     return [
@@ -114,7 +174,7 @@ def next_steps(letter: Document) -> Sequence[dict[str, str]]:
     ]
 
 
-def destination(letter: Document) -> str:
+def _destination(letter: Document) -> str:
     """Where a replay goes by default, in words."""
     if letter["origin_group"]:
         return f"the consumer group {letter['origin_group']}"

@@ -8,12 +8,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dlq.core.causes import TRANSACTION_STATES, spoken
+from dlq.core.causes import TRANSACTION_STATES, cause_in_words
 from dlq.core.text import block_for_terminal, for_terminal, lines_for_terminal
-from dlq.core.units import human_bytes
 from dlq.reports import stack
 from dlq.reports.body import Preview
-from dlq.reports.letter import end_of, is_analysed
+from dlq.reports.letter import describe_body, identify, is_analysed, list_way
 
 Document = Mapping[str, Any]
 
@@ -37,7 +36,7 @@ def render(console: Console, letter: Document, body: Preview) -> None:
         ("Duplicates", _others(letter["duplicates"])),
         ("Transaction", _transactions(letter["transactions"])),
         ("Replays", _replays(letter["replays"])),
-        ("Identity", _pairs(_identity(letter))),
+        ("Identity", _pairs(identify(letter))),
         ("Headers", _pairs(_without_trace(letter["headers"] or {}, trace))),
         ("Properties", _pairs(_without_trace(letter["properties"] or {}, trace))),
         (_body_title(letter, body), _lines(body.text)),
@@ -72,7 +71,11 @@ def _moment(text: str | None) -> str:
 
 def _head(letter: Document) -> Group:
     missing = "no dead letter, but evidence" if is_analysed(letter) else "not analysed yet"
-    cause = spoken(letter["cause"], [letter["broker_kind"]], letter["proof"]) if letter["cause"] else missing
+    cause = (
+        cause_in_words(letter["cause"], [letter["broker_kind"]], letter["proof"])
+        if letter["cause"]
+        else missing
+    )
     meaning = f": {letter['cause_meaning']}" if letter["cause_meaning"] else ""
     lines = [
         Text.assemble((_safe(letter["record_id"]), "dim"), f"  {_safe(letter['source'])}"),
@@ -94,43 +97,15 @@ def _head(letter: Document) -> Group:
 
 
 def _way(letter: Document) -> Table | None:
-    """Deaths from the first to the last; the record has the latest first."""
-    rows = [(letter["published_at"], "published", _published(letter))]
-    rows += [(death["time"], _times(death), _died(death)) for death in reversed(letter["deaths"] or [])]
-    if not letter["deaths"]:
-        rows.append((letter["dead_at"], end_of(letter), _safe(letter["origin"])))
-    count = letter["attempts"]
-    attempts = "" if count is None else f", {count} delivery {'attempt' if count == 1 else 'attempts'}"
-    rows.append(
-        (None, "lies in", f"{_safe(letter['dead_letter_queue'])} on {_safe(letter['broker'])}{attempts}")
-    )
-    rows.append(
-        (letter["captured_at"], "captured", f"by {_safe(letter['mode'])}, pull {_safe(letter['pull_id'])}")
-    )
-    return _grid((_moment(time), what, where) for time, what, where in rows)
-
-
-def _published(letter: Document) -> str:
-    exchange, key = letter["origin_exchange"], letter["origin_routing_key"]
-    if exchange is None and key is None:
-        return f"to {_safe(letter['origin'])}" if letter["origin"] else ""
-    return f"to exchange {_safe(exchange) or '(default)'}, routing key {_safe(key)}"
-
-
-def _times(death: Document) -> str:
-    count = death["count"] or 1
-    return f"{_safe(death['reason']) or 'died'}{f' x{count:,}' if count > 1 else ''}"
-
-
-def _died(death: Document) -> str:
-    expiration = death["original_expiration"]
-    return f"in {_safe(death['queue'])}{f', expiration was {_safe(expiration)} ms' if expiration else ''}"
+    return _grid((_moment(time), _safe(what), _safe(where)) for time, what, where in list_way(letter))
 
 
 def _exception(letter: Document, trace: str | None) -> list[Text] | None:
     name, message, text = letter["exception_class"], letter["exception_message"], letter["failure_text"]
     said = ": ".join(_block(part) for part in (name, message) if part)
     parts = [Text(said, style="red")] if said else []
+    if letter["outer_exception"] and not trace:
+        parts.append(Text(f"in {_block(letter['outer_exception'])}"))
     if letter["fingerprint"]:
         parts.append(Text(f"fingerprint {_safe(letter['fingerprint'])}", style="dim"))
     lines = (
@@ -196,24 +171,9 @@ def _about(replay: Document) -> tuple[str, str]:
     return _safe(replay["target"]), f"plan {_safe(replay['plan'])}"
 
 
-def _identity(letter: Document) -> dict[str, Any]:
-    names = (
-        "message_id",
-        "key",
-        "physical_id",
-        "correlation_id",
-        "queue_id",
-        "offset",
-        "incident_id",
-        "laps",
-    )
-    return {name: letter[name] for name in names if letter[name] not in (None, "")}
-
-
 def _body_title(letter: Document, body: Preview) -> str:
-    size = human_bytes(letter["body_size"] or 0)
-    said = (letter["content_type"], size, "" if body.kind == "empty" else body.kind, body.note)
-    return f"Body ({', '.join(_safe(part) for part in said if part)})"
+    said = describe_body(letter, body)
+    return f"Body ({_safe(said)})"
 
 
 def _pairs(pairs: Mapping[str, Any]) -> Table | None:

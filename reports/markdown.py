@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dlq.core.causes import doubted
+from dlq.core.causes import mark_doubt
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import incidents, sparkline, stack
@@ -89,10 +89,10 @@ def _incidents(document: Document) -> str:
         (
             (
                 r["incident_id"],
-                incidents.until(r),
+                incidents.end_of(r),
                 r["size"],
-                incidents.what(r),
-                incidents.where(r),
+                incidents.describe(r),
+                incidents.places_of(r),
                 _marks(r),
             )
             for r in document["incidents"]
@@ -128,7 +128,7 @@ def _fingerprints(document: Document) -> str:
                 r["letters"],
                 stands(r),
                 *failure(r),
-                doubted(r["cause"], r["proof"]),
+                mark_doubt(r["cause"], r["proof"]),
                 minutes(r["first"]),
                 r["example"][:12],
             )

@@ -17,14 +17,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from dlq.core.masks import compiled, steps
+from dlq.core.masks import compile_pattern, steps
 from dlq.core.settings import Mask
 from dlq.reports.hidden import CLOSED, TOKEN, Beyond, is_read, is_zlib, layers, text_of
 from dlq.reports.unpacking import members
 
-MOST_UNPACKED = 4 * 2**20
+_MOST_UNPACKED = 4 * 2**20
 """Bytes of one letter: the largest message that RocketMQ takes by default."""
-DEEPEST = 8
+_DEEPEST = 8
 """Layers around one body; no producer has been seen to make more than two."""
 _GZIP = b"\x1f\x8b"
 _WIDE: Sequence[tuple[str, bytes, slice]] = (
@@ -35,7 +35,7 @@ _WIDE: Sequence[tuple[str, bytes, slice]] = (
 _CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x9f]")
 
 
-def wide(body: bytes) -> str | None:
+def _wide(body: bytes) -> str | None:
     """Which UTF-16 a body is in: its mark says so, or the zero bytes of most of its letters."""
     for encoding, mark, high in _WIDE:
         zeros = body[high].count(0)
@@ -48,7 +48,7 @@ def _encoding_of(body: bytes) -> str | None:
     """How bytes are a plain text; None where they are none. Eight bits that are mostly ASCII are Latin."""
     if text_of(body) is not None:
         return "utf-8"
-    if (encoding := wide(body)) is not None:
+    if (encoding := _wide(body)) is not None:
         try:
             text = body.decode(encoding)
         except UnicodeDecodeError:
@@ -61,10 +61,10 @@ def _encoding_of(body: bytes) -> str | None:
 _ASCII = bytes(range(0x80))
 
 
-MASKED = "[masked]"
+_MASKED = "[masked]"
 
 
-def hide(value: Any, path: Sequence[str]) -> bool:
+def _hide(value: Any, path: Sequence[str]) -> bool:
     """Mask what `path` leads to inside `value`, in place; whether there was anything."""
     step, *rest = path
     if isinstance(value, list):
@@ -74,17 +74,17 @@ def hide(value: Any, path: Sequence[str]) -> bool:
     else:
         return False
     if rest:
-        return sum(hide(value[key], rest) for key in keys) > 0
+        return sum(_hide(value[key], rest) for key in keys) > 0
     for key in keys:
-        value[key] = MASKED
+        value[key] = _MASKED
     return bool(keys)
 
 
 _LEFT_OUT = ("raw_properties_base64", "raw_properties")
 _OUR_IDS = {
     "record_id", "record_ids", "first_record_id", "real_record_id", "example", "fingerprint",
-    "former_fingerprint", "former_fingerprints", "incident_id", "duplicate_group", "body_sha256", "pull_id",
-    "plan", "analysis",
+    "incident_id", "duplicate_group", "body_sha256", "pull_id",
+    "plan", "analysis", "last",
 }  # fmt: skip
 _ID = re.compile(r"[0-9a-zT_-]+")
 """Digests and names of our own making: long runs of digits that no rule should spoil."""
@@ -99,12 +99,50 @@ def _card(match: re.Match[str]) -> str:
     return "[card]" if _passes_luhn(re.sub(r"\D", "", match[0])) else match[0]
 
 
+def _grouped_card(match: re.Match[str]) -> str:
+    """Its groups are parted by the same signs, which part it from no other number: else it is a list."""
+    parted = match[1] or match[2]
+    before = match.string[max(0, match.start() - len(parted) - 1) : match.start()]
+    behind = match.string[match.end() : match.end() + len(parted) + 1]
+    is_of_list = (before[:1].isdigit() and before[1:] == parted) or (
+        behind[-1:].isdigit() and behind[:-1] == parted
+    )
+    return match[0] if is_of_list else _card(match)
+
+
+def _glued_card(match: re.Match[str]) -> str:
+    """Behind or before letters, unless all of it may be a number in hexadecimal digits, as digests are."""
+    before = match.string[max(0, match.start() - _NEAR) : match.start()]
+    behind = match.string[match.end() : match.end() + _NEAR]
+    around = re.split(r"[^\w-]", before)[-1] + re.split(r"[^\w-]", behind, maxsplit=1)[0]
+    return _card(match) if _NO_HEX.search(around) else match[0]
+
+
+_NEAR = 40
+_NO_HEX = re.compile(r"[^0-9A-Fa-f-]")
+
+
 def _phone(match: re.Match[str]) -> str:
     return "[phone]" if 8 <= sum(c.isdigit() for c in match[0]) <= 15 else match[0]
 
 
+_CARD = "(?:2[2-7]|[3-6][0-9])[0-9]{2}"
+"""How the numbers of cards begin, and years do not (ISO/IEC 7812, as their schemes use it)."""
+_DOMAIN = r"(?:[\w-]+(?:\.[\w-]+)+|\[[\w.:]{3,45}\])"
+_TELLS = r"(?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token|authorization)"
+_NO_VALUE = r"(?!\[(?:token|email|card|phone|masked|withheld)\b|(?:null|true|false)(?=[\s,;}\]&]|$))"
+_SECRET_NAME = re.compile(rf"(?i){_TELLS}$")
 _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = (
-    (re.compile(r"(?<![\w.+'-])[\w.+'-]+(?:@|%40)[\w-]+(?:\.[\w-]+)+"), "[email]"),
+    (re.compile(r"(://[^\s/:@\"]{0,64}:)(?!\[)[^\s/@\"]{1,200}@"), r"\1[token]@"),
+    (re.compile(rf"(?<![\w.+'-])[\w.+'-]+(?:@|%40){_DOMAIN}"), "[email]"),
+    (re.compile(rf"\"[\w.+' -]{{1,64}}\"(?:@|%40){_DOMAIN}"), "[email]"),
+    (
+        re.compile(
+            r"(?<![\w.+'-])[\w.+'-]+(?:[ \t]{1,3}@[ \t]{0,3}|@[ \t]{1,3})"
+            r"[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,24}\b"
+        ),
+        "[email]",
+    ),
     # JSON web tokens, bearer and basic credentials, keys of well-known clouds and forges.
     # (?!-eyJ): else each of many beginnings would be read to the end of the text.
     (re.compile(r"\beyJ(?:(?!-eyJ)[\w-]){5,}\.[\w-]+(?:\.[\w-]*)?"), "[token]"),
@@ -115,14 +153,23 @@ _BUILT_IN: Sequence[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]
         "[token]",
     ),
     (
-        re.compile(
-            r"(?i)((?:password|passwd|pwd|secret|api[_-]?key|access[_-]?key|token|authorization)"
-            r"['\"]?\s*[:=]\s*['\"]?)(?!\[)(?:[^\s'\"&,;\\}]{3,})"
-        ),
+        re.compile(rf"(?i)({_TELLS}['\"]?\s*(?:=>|[:=])\s*(?:[\[({{]\s?){{0,3}}['\"]){_NO_VALUE}[^'\"\\\n]+"),
         r"\1[token]",
     ),
-    (re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ -]?\d){8,15}(?![\w-])"), _card),
-    (re.compile(r"(?<![\w.-])[2-6]\d{3}(?:[ ./_-]{1,3}\d{2,6}){2,5}(?![\w-])"), _card),
+    (
+        re.compile(rf"(?i)({_TELLS}(?:['\"]?\s*(?:=>|[:=])|>)\s*['\"]?){_NO_VALUE}[^\s'\"&,;\\}}]{{3,}}"),
+        r"\1[token]",
+    ),
+    (re.compile(rf"(?<![\w.-]){_CARD}(?:[ -]?\d){{8,15}}(?![\w-])"), _card),
+    (re.compile(rf"(?<![\w.-]){_CARD}(?:[ ./_-]{{1,3}}\d{{2,6}}){{2,5}}(?![\w-])"), _card),
+    (
+        re.compile(
+            rf"(?<!\d)(?:{_CARD}([\W_]{{1,3}})\d{{4}}\1\d{{4}}\1\d{{4}}(?:\1\d{{1,3}})?"
+            r"|3[47]\d{2}([\W_]{1,3})\d{6}\2\d{5})(?!\d)"
+        ),
+        _grouped_card,
+    ),
+    (re.compile(rf"(?<![\d.])(?:{_CARD}\d{{12}}|3[47]\d{{13}})(?!\d|\.\d)"), _glued_card),
     (re.compile(r"(?<![\w.])\+\d(?:[ ()./-]{0,2}\d){7,14}(?!\w)"), _phone),
     (
         re.compile(r"(?<![\w.:+-])(?:\(\d{2,5}\)|0\d{1,4}|\d{3})[ ./-]\d{3,4}[ ./-]\d{3,6}(?![\w:.-]\w)"),
@@ -146,16 +193,16 @@ class Masker:
         names = [*map(re.escape, _last_names(self._paths))]
         self._members = [re.compile(rf"[\"'\\]{name}[\"'\\]") for name in names]
         self._bare = [re.compile(rf"\b{name}\s*:") for name in names]
-        own = [(compiled(rule.pattern), MASKED) for rule in rules if rule.pattern]
+        own = [(compile_pattern(rule.pattern), _MASKED) for rule in rules if rule.pattern]
         self._substitutions = [*own, *_BUILT_IN]
-        self._left = MOST_UNPACKED
+        self._left = _MOST_UNPACKED
         self.withheld = 0
         """Bodies, texts and words so far that were not understood to their end, and are not shown."""
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """A letter, or another JSON-able object, with everything masked; its shape stays, but for what is
         left out. Of one that nests too deep, only the ids and numbers stay."""
-        self._left = MOST_UNPACKED
+        self._left = _MOST_UNPACKED
         try:
             return self._document(document)
         except (RecursionError, MemoryError):
@@ -195,7 +242,7 @@ class Masker:
         try:
             for piece in members(body):
                 plain += piece
-                if depth >= DEEPEST or len(plain) > self._left:
+                if depth >= _DEEPEST or len(plain) > self._left:
                     raise Beyond
         except zlib.error:
             return None
@@ -214,7 +261,7 @@ class Masker:
         lines = text.split("\n")
         if len(lines) == 1 or not any(map(_may_be_json, lines)):
             return self._plain(text)
-        return self._clear("\n".join(self._line(line) for line in lines))
+        return self._clear(self._substituted("\n".join(self._line(line) for line in lines)))
 
     def _line(self, line: str) -> str:
         masked = self._json(line) if _may_be_json(line) else None
@@ -274,13 +321,16 @@ class Masker:
             return None
         before = _dumped(value, text)
         for path in self._paths:
-            hide(value, path)
+            _hide(value, path)
         after = _dumped(self._inside(value), text)
         return self._substituted(text if after == before else after)
 
     def _inside(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return _named((self.text(name), self._inside(item)) for name, item in value.items())
+            return _named(
+                (self.text(name), _secret(item) if _SECRET_NAME.search(name) else self._inside(item))
+                for name, item in value.items()
+            )
         if isinstance(value, list):
             return [self._inside(item) for item in value]
         return self.text(value) if isinstance(value, str) else value
@@ -303,7 +353,9 @@ class Masker:
 
     def _header(self, name: str, value: Any) -> Any:
         if any(fnmatchcase(name.lower(), pattern) for pattern in self._headers):
-            return MASKED
+            return _MASKED
+        if _SECRET_NAME.search(name):
+            return _secret(value)
         return self._member(name, value) if isinstance(value, str) else self._nested(value)
 
     def _nested(self, value: Any) -> Any:
@@ -326,10 +378,19 @@ class Masker:
         return text
 
 
-def said(withheld: int) -> str:
+def describe_withheld(withheld: int) -> str:
     """How much was withheld, for people."""
     what = "1 place was" if withheld == 1 else f"{withheld} places were"
     return f"{what} withheld: no plain text, or more hidden than --mask looks into; without it all is there"
+
+
+def _secret(value: Any) -> Any:
+    """What stands by the name of a secret: its shape, and nothing that is in it but names."""
+    if isinstance(value, dict):
+        return {name: _secret(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_secret(item) for item in value]
+    return value if value in (None, "") or isinstance(value, bool) else "[token]"
 
 
 def _may_be_json(text: str) -> bool:

@@ -71,12 +71,13 @@ def _labels(**labels: str) -> Labels:
 def _of_archive(store: Store) -> Iterable[Metric]:
     captured: dict[Labels, float] = {}
     purged: dict[Labels, float] = {}
-    for manifest in manifests.every(store):
+    for manifest in manifests.list_committed(store):
         labels = _labels(source=manifest.source)
         captured[labels] = captured.get(labels, 0) + manifest.rows + manifest.purged
         purged[labels] = purged.get(labels, 0) + manifest.purged
     lost = {
-        _labels(source=source): 0.0 for source in {manifest.source for manifest in manifests.every(store)}
+        _labels(source=source): 0.0
+        for source in {manifest.source for manifest in manifests.list_committed(store)}
     }
     for loss in losses.open_ones(store):
         labels = _labels(source=loss.source)
@@ -132,5 +133,5 @@ def _lines(metric: Metric) -> Iterable[str]:
 
 def began(store: Store) -> float:
     """When the archive's counters began: its first pull, in seconds since the epoch."""
-    times = [from_iso(manifest.created_at) or 0 for manifest in manifests.every(store)]
+    times = [from_iso(manifest.created_at) or 0 for manifest in manifests.list_committed(store)]
     return min(times, default=now()) / 1e6

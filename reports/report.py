@@ -36,7 +36,7 @@ class Part(NamedTuple):
     condition: "Callable[[duckdb.DuckDBPyConnection], str | None]"
     """Which letters, as SQL over the columns of the view letters."""
     options: str
-    """The same for people."""
+    """The options of the command line that choose these letters."""
     narrowed: Callable[[str], str]
     """A command that is about all letters -> the one about these."""
 
@@ -50,22 +50,26 @@ def make(
     part: Part | None = None,
     events: Sequence[Event] = (),
     queued: Queued | None = None,
+    opened: "duckdb.DuckDBPyConnection | None" = None,
 ) -> Document:
     """The report's document of the latest analysis, compared with the analysis `before` if that is given.
 
     `masks` (None: as it is) masks everything in it; `with_letters` adds samples of letters; `part` leaves
     all other letters out; `events` are what people said of failures; `queued` says which letters lie in
-    their queues. `alarming` are its `counts` without letters of snoozed failures, but for those in doubt;
-    `withheld` is how much masking did not understand, and left out. Raises UsageError where no letters are.
+    their queues; `opened` are views of all that, which are used and closed in the place of new ones where
+    neither a part nor another analysis is asked for. `alarming` are its `counts` without letters of snoozed
+    failures, but for those in doubt; `withheld` is how much masking did not understand, and left out. Raises
+    UsageError where no letters are.
     """
     analysis = analyses.latest(store)
-    if analysis is None and not any(manifest.rows for manifest in manifests.every(store)):
+    if analysis is None and not any(manifest.rows for manifest in manifests.list_committed(store)):
         raise UsageError("no analysis yet: run dlq analyze")
     if before is not None:
         before = _found(store, before)
     masker = None if masks is None else Masker(masks)
-    with views.connect(store, replays, before=before, queued=queued) as connection:
-        lives = [row for row in failures.gather(connection, events, now()) if row["state"] != "new"]
+    with opened or views.connect(store, replays, before=before, queued=queued) as connection:
+        said = failures.lives(connection, events, now())
+        lives = [{"fingerprint": one, **stands._asdict()} for one, stands in said.items()]
         if part is not None:
             views.narrow(connection, user_sql.condition(part.condition(connection)))
         document = summary.gather(connection, analysis, lives)

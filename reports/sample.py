@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dlq.archive.user_sql import run
 from dlq.core.brokers import kind_of
-from dlq.core.causes import spoken
+from dlq.core.causes import cause_in_words
 from dlq.reports import stack, unpacking
 from dlq.reports.body import Preview, preview
 from dlq.reports.letter import end_of
@@ -102,7 +102,7 @@ def gather(
 
 
 def _row(row: Document) -> Document:
-    died_of = spoken(row["cause"], [row["broker_kind"]], row["proof"]) if row["cause"] else None
+    died_of = cause_in_words(row["cause"], [row["broker_kind"]], row["proof"]) if row["cause"] else None
     return {**row, "end": end_of(row), "died_of": died_of}
 
 
@@ -128,13 +128,14 @@ def _story(row: Document, masked: bool) -> Document:
     body = base64.b64decode(row.pop("body_base64") or "")
     row.pop("properties")
     size, kind, flags = row["body_size"] or 0, kind_of(row["broker_kind"]), row.pop("flags") or 0
-    encoding = kind.packing(flags) or unpacking.told(row["content_encoding"], row["headers"])
+    said = {name: value or "" for name, value in (row["headers"] or {}).items()}
+    encoding = kind.packing(flags) or unpacking.packing_of(row["content_encoding"], said)
     shown = preview(body[:_BODY], encoding, kind.why_no_text(flags))
     if len(body) > _BODY:
         shown = shown._replace(note=f"{shown.note}; its beginning".strip("; "))
     if masked:
         shown = _maskable(shown, size)
-    headers = {name[:_TEXT]: value[:_TEXT] for name, value in islice(row["headers"].items(), _HEADERS)}
+    headers = {name[:_TEXT]: value[:_TEXT] for name, value in islice(said.items(), _HEADERS)}
     return {**row, "headers": headers, "body": shown.text, "body_kind": shown.kind, "body_note": shown.note}
 
 

@@ -20,7 +20,7 @@ _LONGEST_BODY = 1 << 20
 """Characters of base64 up to which a body is looked into."""
 _FRAME = re.compile(r'[ \t]{1,8}(?:at |File ")')
 """Not `... 12 more`: the exception that it stands in has them."""
-_CAUSE = re.compile(r"[ \t]{0,8}(?:Caused by|Wrapped by|Suppressed): ")
+_CAUSE = re.compile(r"[ \t]{0,8}(?:(?:[Cc]aused by|Wrapped by|Suppressed): |\[cause\]: |Next )")
 _END_OF_INNER = re.compile(r"[ \t]{1,8}--- End of inner")
 _CHAINED = re.compile(r"\n\n(?:The above exception was|During handling of the above)[^\n]{0,80}\n\n")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -37,7 +37,7 @@ class Line(NamedTuple):
     text: str
 
 
-class Part(NamedTuple):
+class _Part(NamedTuple):
     """An exception of a chain: what it says, and its frames, the innermost first."""
 
     head: str
@@ -87,7 +87,7 @@ def read(text: str) -> list[Line]:
     return [line._replace(text=line.text[:_LONGEST_LINE]) for line in lines[:MOST_LINES]] + rest
 
 
-def _shown(part: Part) -> Iterator[Line]:
+def _shown(part: _Part) -> Iterator[Line]:
     """Of a run of libraries' frames only the first of the part is told: where it was thrown."""
     yield Line("head", part.head)
     is_first = True
@@ -100,11 +100,11 @@ def _shown(part: Part) -> Iterator[Line]:
         is_first = False
 
 
-def _java(text: str) -> list[Part]:
-    parts = [Part("", [])]
+def _java(text: str) -> list[_Part]:
+    parts = [_Part("", [])]
     for line in text.split("\n"):
         if _CAUSE.match(line):
-            parts.append(Part(line.strip(), []))
+            parts.append(_Part(line.strip(), []))
         elif _FRAME.match(line):
             parts[-1].frames.append(line.strip())
         elif not parts[-1].frames:
@@ -112,7 +112,7 @@ def _java(text: str) -> list[Part]:
     return parts[::-1]
 
 
-def _dotnet(text: str) -> list[Part]:
+def _dotnet(text: str) -> list[_Part]:
     lines = text.split("\n")
     first = next((number for number, line in enumerate(lines) if _FRAME.match(line)), len(lines))
     heads = [head.strip() for head in " ".join(lines[:first]).split(" ---> ")]
@@ -123,10 +123,10 @@ def _dotnet(text: str) -> list[Part]:
         elif line.strip():
             groups[-1].append(line.strip())
     groups += [[] for _ in range(len(heads) - len(groups))]
-    return [Part(head, frames) for head, frames in zip(reversed(heads), groups, strict=False)]
+    return [_Part(head, frames) for head, frames in zip(reversed(heads), groups, strict=False)]
 
 
-def _python(text: str) -> list[Part]:
+def _python(text: str) -> list[_Part]:
     parts = []
     for chunk in _CHAINED.split(text)[::-1]:
         frames: list[str] = []
@@ -138,5 +138,5 @@ def _python(text: str) -> list[Part]:
                 frames[-1] += f": {line.strip()}"
             elif line.strip() and _TRACEBACK not in line:
                 said.append(line.strip())
-        parts.append(Part(" ".join(said), frames[::-1]))
+        parts.append(_Part(" ".join(said), frames[::-1]))
     return parts

@@ -4,13 +4,14 @@ DuckDB counts, over the views; no letter is loaded into Python. One pass groups 
 small table of facts, from which the rest is summed up.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
-from dlq.core.causes import ADVICE, CAUSES, spoken
+from dlq.core.causes import ADVICE, CAUSES, cause_in_words
 from dlq.core.clock import iso, now
 from dlq.core.failures import ORDER
 from dlq.reports import incidents, timeline
@@ -74,7 +75,7 @@ _STEPS = (
 )
 
 
-def next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str, str]]:
+def _next_steps(document: Document, waiting: Mapping[str, int]) -> list[dict[str, str]]:
     """`{command, why}` for everything that is left to do; each command can be copied as it stands.
 
     `waiting`: how many letters wait, by the advice of an analysis.
@@ -103,14 +104,14 @@ def _look_at_the_top(fingerprints: Sequence[Document]) -> list[dict[str, str]]:
     top = fingerprints[0]
     which = "a failure that came back" if top["state"] == "regressed" else "the most frequent failure"
     why = f"an example of {which}, {_letters(top['letters'])}"
-    return [{"command": f"dlq show {top['example'][:12]}", "why": why}]
+    return [{"command": f"dlq show {shlex.quote(top['example'][:12])}", "why": why}]
 
 
 TOP = 10
 _WAITING = "'none', 'planned', 'returned', 'refused'"
 """States of letters that did not go back and may still."""
 _FACTS = """
-    CREATE TEMP TABLE facts AS
+    CREATE OR REPLACE TEMP TABLE facts AS
     SELECT source, broker_kind, coalesce(cause, 'no_verdict') AS cause,
            coalesce(advice, 'no_verdict') AS advice, fingerprint,
            coalesce(proof = 'likely', false) AS likely,
@@ -155,11 +156,11 @@ _FINGERPRINTS = f"""
         GROUP BY fingerprint ORDER BY place, letters DESC, fingerprint LIMIT {TOP})
     SELECT top.* EXCLUDE (lies_in, place, likely), v.cause, if(likely, 'likely', v.proof) AS proof,
            v.also_possible, v.advice, v.exception_class, v.exception_message,
-           v.exception_family, v.origin
+           v.exception_family, v.outer_exception, v.origin
     FROM top JOIN _judged v ON v.record_id = top.example AND v.source = top.lies_in
     ORDER BY place, letters DESC, top.fingerprint"""
 _LIVES = """
-    CREATE TEMP TABLE lives AS
+    CREATE OR REPLACE TEMP TABLE lives AS
     SELECT unnest($1::VARCHAR[]) AS fingerprint, unnest($2::VARCHAR[]) AS state,
            unnest($3::VARCHAR[]) AS owner"""
 _BY_STATE = """
@@ -234,7 +235,7 @@ def gather(
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:
-        row["name"] = spoken(row["cause"], row["broker_kinds"], "likely" if row["likely"] else None)
+        row["name"] = cause_in_words(row["cause"], row["broker_kinds"], "likely" if row["likely"] else None)
         if row["likely"]:
             row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
@@ -243,7 +244,7 @@ def gather(
     document["oldest"] = None if oldest is None else iso(int(oldest * 1_000_000))
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
     document["counts"] = {**_counts(document, judged), **how_many, **objects(connection, _BY_STATE)[0]}
-    document["next"] = next_steps(document, _total(judged, "advice", "waiting"))
+    document["next"] = _next_steps(document, _total(judged, "advice", "waiting"))
     return document
 
 

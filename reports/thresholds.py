@@ -42,7 +42,7 @@ class Threshold:
     bound: float
     percent: bool
 
-    def passed(self, counts: Mapping[str, int]) -> str | None:
+    def describe_passed(self, counts: Mapping[str, int]) -> str | None:
         """One line that says what passed the bound, or None."""
         value: float = counts[self.name]
         if self.percent:

@@ -9,11 +9,12 @@ from dlq.core.clock import iso
 if TYPE_CHECKING:
     import duckdb
 
-MINUTE, HOUR, DAY = 60, 3600, 86_400
-STEPS = (
-    MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 7 * DAY, 28 * DAY, 364 * DAY,
+_MINUTE, _HOUR, _DAY = 60, 3600, 86_400
+_STEPS = (
+    _MINUTE, 5 * _MINUTE, 15 * _MINUTE, _HOUR, 3 * _HOUR, 6 * _HOUR, 12 * _HOUR,
+    _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY,
 )  # fmt: skip
-MOST_STEPS = 60
+_MOST_STEPS = 60
 ORIGIN = "timestamptz '2000-01-03 00:00:00+00'"
 """A Monday, so that weeks begin where people expect it."""
 _ORIGIN_EPOCH = 946_857_600
@@ -25,7 +26,7 @@ _SQL = """
 def step_seconds(first: float | None, last: float | None) -> int:
     """The smallest of STEPS that needs no more than MOST_STEPS for the span, both in epoch seconds."""
     span = (last or 0) - (first or 0)
-    return next((step for step in STEPS if span / step < MOST_STEPS - 1), STEPS[-1])
+    return next((step for step in _STEPS if span / step < _MOST_STEPS - 1), _STEPS[-1])
 
 
 def gather(
@@ -43,6 +44,19 @@ def gather(
         for s in starts
     ]
     return {"step_seconds": step, "buckets": buckets}
+
+
+def count_deaths(connection: "duckdb.DuckDBPyConnection", fingerprint: str) -> list[dict[str, Any]]:
+    """`[{start, letters, share}]` of one failure, `share` of the most in any step; steps with none are left
+    out."""
+    span = "SELECT epoch(min(dead_at)), epoch(max(dead_at)) FROM letters WHERE fingerprint = ?"
+    ((first, last),) = run(connection, span, [fingerprint]).rows
+    sql = f"""
+        SELECT time_bucket(to_seconds({step_seconds(first, last)}), dead_at, {ORIGIN}) AS start, count(*)
+        FROM letters WHERE fingerprint = ? AND dead_at IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+    found = list(run(connection, sql, [fingerprint]).rows)
+    most = max((letters for _start, letters in found), default=1)
+    return [{"start": start, "letters": letters, "share": letters / most} for start, letters in found]
 
 
 def _floor(moment: float, step: int) -> int:

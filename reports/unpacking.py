@@ -13,7 +13,7 @@ _KOMBU = "compression"
 _GZIP = b"\x1f\x8b\x08"
 
 
-def told(encoding: str | None, headers: Mapping[str, str]) -> str | None:
+def packing_of(encoding: str | None, headers: Mapping[str, str]) -> str | None:
     """How a letter says that its body is packed."""
     by_kombu = headers.get(_KOMBU)
     return by_kombu if by_kombu in _NAMES else encoding
