@@ -1,0 +1,85 @@
+"""Agents at the server of the pages: the tools of `dlq mcp` by streamable HTTP, at `/mcp`.
+
+Who asks is proven as for pages, but never by a cookie, which a browser sends along for any site: by the token
+of this start as a bearer, or by a trusted proxy. Roles decide which tools there are.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dlq.core.errors import UsageError
+from dlq.core.extras import import_with_extra
+from dlq.operations.desk import Notes, open_desk
+from dlq.replay.actor import name_agent
+from dlq.web import people
+from dlq.web.forms import check_origin
+from dlq.web.guard import Refused
+
+if TYPE_CHECKING:
+    from dlq.web.console import Console
+    from dlq.web.people import Person
+
+PATH = "/mcp"
+_BEARER = "bearer "
+_SAID_BY_BROWSERS = frozenset(("origin", "sec-fetch-site"))
+_CHANGES: dict[str, people.Right] = {
+    "propose_plan": "plan",
+    "propose_dismissal": "triage",
+    "propose_note": "triage",
+}
+"""Tool -> the right that it asks for; all others ask for `read`."""
+
+
+def answer_agent(console: "Console", request: Request) -> ASGIApp:
+    """What answers one request of an agent. Raises Refused, and Forged."""
+    if request.method != "POST":
+        raise Refused(405, "agents ask by POST; nothing is sent unasked")
+    if _SAID_BY_BROWSERS & {*request.headers}:
+        check_origin(request)
+    person = people.read_proxy(request, console.settings.serve) or _by_token(console, request)
+    if person is None:
+        return PlainTextResponse(
+            "dlq: agents bring the token of this start: Authorization: Bearer TOKEN\n",
+            401,
+            {"www-authenticate": "Bearer"},
+        )
+    request.state.person = person
+    rights = people.find_rights(person, console.settings.serve.roles)
+    if "read" not in rights:
+        raise Refused(403, f"{person.name} may not read: [serve] roles.read in dlq.toml says who may")
+    refused = [tool for tool, right in _CHANGES.items() if right not in rights]
+    try:
+        agents = import_with_extra("dlq.web.agents", "mcp", "agents need")
+    except UsageError as error:
+        raise Refused(404, str(error)) from error
+    return _serve(agents.make_server(_seat(console, person), refused))
+
+
+def _by_token(console: "Console", request: Request) -> "Person | None":
+    told = request.headers.get("authorization", "")
+    if not told.lower().startswith(_BEARER):
+        return None
+    return console.sessions.find_agent(told[len(_BEARER) :].strip())
+
+
+def _seat(console: "Console", person: "Person") -> Any:
+    return lambda agent: open_desk(console.settings, Notes(), name_agent(agent, person.name))
+
+
+def _serve(server: Any) -> ASGIApp:
+    """One request, with nothing that outlives it: a server that was started again answers alike."""
+    from mcp.server.transport_security import TransportSecuritySettings
+
+    ours = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # the guard has seen the host
+    app = server.streamable_http_app(
+        streamable_http_path=PATH, json_response=True, stateless_http=True, transport_security=ours
+    )
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async with server.session_manager.run():
+            await app(scope, receive, send)
+
+    return answer

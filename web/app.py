@@ -1,0 +1,161 @@
+"""The pages as one ASGI application: who asks is found out, and what they may, before any page is made."""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dlq.core.errors import ArchiveError, BrokerError, Busy, DlqError, UsageError
+from dlq.web import agents_by_http, people
+from dlq.web.console import Ask, Console
+from dlq.web.forms import Form, read_form
+from dlq.web.guard import Guard, Refused
+from dlq.web.pages import ACTS, ROUTES
+from dlq.web.people import Forged, Person
+from dlq.web.render import read_static, render
+
+_STATIC = "/static/"
+_NO_FORM = Form(())
+_STATUS: tuple[tuple[type[DlqError], int], ...] = ((Busy, 409), (BrokerError, 502), (ArchiveError, 503))
+_Page = Callable[[Ask], Response]
+
+
+class _Found(NamedTuple):
+    """The page of an address, and what the address names."""
+
+    right: people.Right
+    page: _Page
+    acts: Sequence[str]
+    names: dict[str, str]
+
+
+def make_app(console: Console, log: bool = True) -> ASGIApp:
+    """The application, with what guards it."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        answer = await _answer(console, request)
+        await answer(scope, receive, send)
+
+    return Guard(app, console.settings.serve.hosts, log)
+
+
+async def _answer(console: Console, request: Request) -> ASGIApp:
+    path, is_change = request.url.path, request.method == "POST"
+    if path.startswith(_STATIC) and not is_change:
+        return _static(path.removeprefix(_STATIC))
+    if path == "/" and "token" in request.query_params and not is_change:
+        return _enter(console, request)
+    try:
+        if path == agents_by_http.PATH:
+            return agents_by_http.answer_agent(console, request)
+        person = _who(console, request)
+    except Forged as error:
+        raise Refused(400, str(error)) from error
+    if person is None:
+        return _unknown(request)
+    request.state.person = person
+    form = await read_form(request, console.sessions, person) if is_change else _NO_FORM
+    if path == "/logout" and is_change:
+        return _leave(console, person)
+    return await _show(console, request, person, form)
+
+
+async def _show(console: Console, request: Request, person: Person, form: Form) -> Response:
+    rights = people.find_rights(person, console.settings.serve.roles)
+    found = _find("POST" if request.method == "POST" else "GET", request.url.path)
+    names, acts = (found.names, found.acts) if found else ({}, ())
+    ask = Ask(console, person, rights, request.url.path, names, request.query_params, form, acts)
+    if "read" not in rights:
+        return _tell(ask, 403, ask.barrier("read"))
+    if found is None:
+        return _tell(ask, 404, f"there is no page {request.url.path}")
+    if found.right not in rights:
+        return _tell(ask, 403, ask.barrier(found.right))
+    try:
+        return await run_in_threadpool(found.page, ask)
+    except DlqError as error:
+        usage = 409 if request.method == "POST" else 404 if found.names else 400
+        status = next((code for kind, code in _STATUS if isinstance(error, kind)), usage)
+        return _tell(ask, status if not isinstance(error, UsageError) else usage, str(error))
+
+
+def _tell(ask: Ask, status: int, text: str) -> Response:
+    """What cannot be shown or done, in the words of the terminal."""
+    return replace(ask, acts=()).page("refused", [], status, text=ask.masker().text(text))
+
+
+def _find(method: str, path: str) -> _Found | None:
+    for known, pattern, right, page, acts in _PATTERNS:
+        if known == method and (named := pattern.fullmatch(path)):
+            return _Found(right, page, acts, named.groupdict())
+    return None
+
+
+_PATTERNS = [
+    (
+        route.method,
+        re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[A-Za-z0-9_.-]{1,128})", route.path)),
+        route.right,
+        route.page,
+        ACTS.get(route.path, ()),
+    )
+    for route in ROUTES
+]
+"""What an address names are ids of ours: nothing in them leads to another folder."""
+
+
+def _who(console: Console, request: Request) -> Person | None:
+    """Whose name is proven: by a trusted proxy, else by a cookie of this start. Raises Forged."""
+    named = people.read_proxy(request, console.settings.serve)
+    return named or next(filter(None, map(console.sessions.find, _read_cookies(console, request))), None)
+
+
+def _read_cookies(console: Console, request: Request) -> Iterator[str]:
+    """What may be a session of ours, as it stands there: a stranger's cookie is neither decoded, which takes
+    Python before 3.11.10 the square of its length (CVE-2024-7592), nor does it hide ours."""
+    for pair in request.headers.get("cookie", "").split(";"):
+        name, _, value = pair.strip().partition("=")
+        if name == console.cookie:
+            yield value
+
+
+def _enter(console: Console, request: Request) -> Response:
+    """The token leaves the address at once: a cookie takes its place."""
+    session = console.sessions.enter(request.query_params["token"])
+    if session is None:
+        return _unknown(request)
+    answer = RedirectResponse("/", 303)
+    secure = request.headers.get("x-forwarded-proto") == "https" and people.is_trusted(
+        request, console.settings.serve.proxies
+    )
+    answer.set_cookie(console.cookie, session, httponly=True, samesite="strict", secure=secure, path="/")
+    return answer
+
+
+def _leave(console: Console, person: Person) -> Response:
+    console.sessions.leave(person)
+    answer = render("unknown", {"again": "", "left": True})
+    answer.delete_cookie(console.cookie, httponly=True, samesite="strict")
+    return answer
+
+
+def _unknown(request: Request) -> Response:
+    """To somebody without a name. Who comes by a link of another site sends no cookie: their browser is asked
+    to come again from here, to a page that there is: `//evil.example` would lead it away."""
+    path, from_elsewhere = request.url.path, request.headers.get("sec-fetch-site") == "cross-site"
+    comes_again = from_elsewhere and request.method == "GET" and _find("GET", path)
+    return render("unknown", {"again": path if comes_again else "", "left": False}, 401)
+
+
+def _static(name: str) -> Response:
+    found = read_static(name)
+    if found is None:
+        return PlainTextResponse("dlq: there is no such file\n", 404)
+    content, kind = found
+    return Response(content, media_type=kind, headers={"cache-control": "public, max-age=300"})

@@ -1,0 +1,155 @@
+"""What every page is given: the archive, who asks, what they may, and how an answer is made."""
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from starlette.datastructures import QueryParams
+from starlette.responses import RedirectResponse, Response
+
+from dlq.core.clock import iso, now
+from dlq.core.settings import Settings
+from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.sources import inspect_sources
+from dlq.replay.actor import mark_proven
+from dlq.reports.masking import Masker
+from dlq.web.forms import Form
+from dlq.web.jobs import Jobs
+from dlq.web.look import Look
+from dlq.web.people import Person, Right, Sessions
+from dlq.web.render import render
+
+_MOST_NEWS = 5
+_LARGEST_KNOWN, _MOST_KNOWN = 8_192, 2_000
+"""Characters of a masked document that is kept, and how many are."""
+_NEEDS: Mapping[str, str] = {
+    "read": "read", "triage": "triage failures and dismiss letters", "plan": "make plans",
+    "approve": "approve plans", "apply": "send, stop, reconcile and pull",
+    "unmask": "see letters as they are",
+}  # fmt: skip
+
+
+class Depths:
+    """What the brokers said last, when somebody asked them by this page."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int | None, str]] = {}
+        self.asked_at: str | None = None
+        self._lock = threading.Lock()
+
+    def read(self, desk: Desk) -> None:
+        """Ask all brokers; who asks meanwhile waits for the same answer."""
+        before = self.asked_at
+        with self._lock:
+            if self.asked_at == before:
+                for one in inspect_sources(desk, desk.sources()):
+                    depth = one.inspection.depth if one.inspection else None
+                    self._found[one.source.name] = (depth, str(one.error or ""))
+                self.asked_at = iso(now())
+
+    def find(self, source: str) -> tuple[int | None, str]:
+        """How many lie there, or why nobody knows."""
+        return self._found.get(source, (None, ""))
+
+
+@dataclass
+class Console:
+    """All that lives as long as the server. Nothing here has to survive it."""
+
+    settings: Settings
+    sessions: Sessions
+    jobs: Jobs
+    look: Look
+    cookie: str
+    """The name of this server's cookie."""
+    depths: Depths = field(default_factory=Depths)
+    news: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """Session -> what became of what they did last, until it is shown."""
+    masked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """A document as JSON -> what pages show of it."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One request of somebody who is known."""
+
+    console: Console
+    person: Person
+    rights: frozenset[str]
+    path: str
+    names: Mapping[str, str]
+    """What the address names: the id of a letter, say."""
+    query: QueryParams
+    form: Form
+    acts: Sequence[str] = ()
+    """The commands that do what the page offers."""
+
+    def desk(self, proven: bool = False) -> Desk:
+        """Where an operation works for this person; `proven` under their name."""
+        return open_desk(self.console.settings, Notes(), mark_proven(self.person.name) if proven else None)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether this person may see letters as they are, and so ask for what they hold."""
+        return "unmask" in self.rights
+
+    def barrier(self, right: Right) -> str:
+        """Why this person may not; nothing where they may."""
+        if right in self.rights:
+            return ""
+        return f"{self.person.name} may not {_NEEDS[right]}: [serve] roles.{right} in dlq.toml says who may"
+
+    def masker(self) -> Masker:
+        """What masks the documents of one page."""
+        return Masker(self.console.settings.mask)
+
+    def mask(self, document: Mapping[str, Any]) -> dict[str, Any]:
+        """What pages show of a document of the archive. The same small ones are shown again and again, and to
+        mask one costs more than to know it again."""
+        text, known = json.dumps(document, default=str), self.console.masked
+        if len(text) > _LARGEST_KNOWN:
+            return self.masker().document(document)
+        if text not in known:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[text] = self.masker().document(document)
+        return known[text]
+
+    def mask_all(self, documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """`mask` of each."""
+        return [self.mask(one) for one in documents]
+
+    def page(self, template: str, command: str | list[str], status: int = 200, **values: Any) -> Response:
+        """A page that shows the same as `command` in a shell."""
+        return render(template, self.values(command, values), status)
+
+    def values(self, command: str | list[str], values: Mapping[str, Any]) -> dict[str, Any]:
+        """What a template is given."""
+        common = {
+            "person": self.person,
+            "rights": self.rights,
+            "path": self.path,
+            "form_token": self.console.sessions.form_token(self.person),
+            "news": self.console.news.pop(self.person.session, []),
+            "commands": [command] if isinstance(command, str) else command,
+            "acts": [act.format(**self.names) for act in self.acts],
+            "barrier": self.barrier,
+        }
+        return common | dict(values)
+
+    def list_notes(self, desk: Desk) -> list[str]:
+        """What an operation had to say beside its result."""
+        notes = desk.listener
+        return [*notes.said, *notes.problems, *notes.warnings] if isinstance(notes, Notes) else []
+
+    def go_on(self, path: str, *news: str) -> Response:
+        """After a change: on to a page of ours, which tells of it."""
+        told = self.console.news[self.person.session]
+        told.extend(news)
+        del told[:-_MOST_NEWS]
+        self.console.look.forget()
+        return RedirectResponse(quote(path, safe="/?&=%"), 303)

@@ -1,0 +1,215 @@
+"""The archive as it is now, opened once for all who look, and anew when it has changed."""
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar, cast
+
+from dlq.archive import analyses
+from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
+from dlq.operations.desk import Desk
+from dlq.operations.views import open_views
+from dlq.replay.ledger import location
+from dlq.reports.masking import Masker
+
+if TYPE_CHECKING:
+    import duckdb
+
+_LOOK_SECONDS = 1.0
+"""How old what is shown may be, where nobody has changed anything by this page."""
+_FAR_SECONDS = 5.0
+"""The same of what cannot be asked cheaply whether it has changed: a ledger's server, an object store."""
+_PATIENCE = 20.0
+"""Seconds after which a question to the archive is ended: a condition may be anybody's."""
+_MOST_KEPT = 200
+_MOST_MASKED = 10_000
+_AT_ONCE = 4
+"""Who look at once; others wait."""
+_MEMORY = "256MB"
+"""Of the views of one who looks; beyond it DuckDB spills into a file."""
+_T = TypeVar("_T")
+
+
+class _Kept:
+    """A connection that stays open when an operation is done with it."""
+
+    def __init__(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        self._connection = connection
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def close(self) -> None:
+        """The next one looks by it, too."""
+
+
+def _open_views(desk: Desk) -> "duckdb.DuckDBPyConnection":
+    """Views whose conditions may also use `masked(text)`: a text as pages show it."""
+    connection, masker = open_views(desk, with_plans=True, memory=_MEMORY), Masker(desk.settings.mask)
+
+    def mask(text: str) -> str:
+        return str(masker.document({"exception_message": text})["exception_message"])
+
+    connection.create_function("masked", lru_cache(_MOST_MASKED)(mask), ["VARCHAR"], "VARCHAR")
+    return connection
+
+
+class _Moment(NamedTuple):
+    """What tells whether the archive is still what it was."""
+
+    manifests: Hashable
+    analysis: str | None
+    ledger: Hashable
+
+
+class Look:
+    """Views of the archive as it is now, for several who look at once, and anew when it has changed; what is
+    made of it is kept until then."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._lock = threading.Lock()
+        """Of what follows; nobody does anything long under it."""
+        self._moment: _Moment | None = None
+        self._looked_at = -_LOOK_SECONDS
+        self._changes = 0
+        """By this page, of which the next look has to tell."""
+        self._looking = threading.Lock()
+        self._idle: duckdb.DuckDBPyConnection | None = None
+        self._kept: dict[Hashable, tuple[Any]] = {}
+        self._making: defaultdict[Hashable, threading.Lock] = defaultdict(threading.Lock)
+        self._seats = threading.BoundedSemaphore(_AT_ONCE)
+        self._seated = threading.local()
+
+    def forget(self) -> None:
+        """Somebody has changed something by this page: the next look is at what it is then."""
+        with self._lock:
+            self._changes += 1
+            self._moment = None
+
+    @contextmanager
+    def open(self) -> Iterator[Desk]:
+        """A desk on the archive as it is now, with views of its own; a question that takes too long is ended.
+        Not within another: who waits for a second place while they hold one may wait for ever."""
+        if getattr(self._seated, "yes", False):
+            raise RuntimeError("a look within a look")
+        with self._seats:
+            moment, connection = self._take()
+            watch = threading.Timer(_PATIENCE, connection.interrupt)
+            watch.start()
+            self._seated.yes = True
+            try:
+                yield replace(self._desk, views=cast("duckdb.DuckDBPyConnection", _Kept(connection)))
+            finally:
+                self._seated.yes = False
+                watch.cancel()
+                self._give_back(moment, connection)
+
+    def keep(self, name: Hashable, make: Callable[[Desk], _T]) -> _T:
+        """What `make` makes of the archive, made once while it stays as it is; whoever asks for the same
+        meanwhile waits for it, and nobody else does."""
+        moment = self._look()
+        with self._lock:
+            making = self._making[moment, name]
+        with making:
+            with self._lock:
+                known = self._kept.get(name) if moment is self._moment else None
+            if known is not None:
+                return cast(_T, known[0])
+            with self.open() as desk:
+                made = make(desk)
+            self._put(moment, name, made)
+            return made
+
+    def _put(self, moment: _Moment, name: Hashable, made: Any) -> None:
+        """What was made of an archive that has changed since is nobody's any more."""
+        with self._lock:
+            if len(self._kept) >= _MOST_KEPT:
+                self._drop()
+            if moment is self._moment:
+                self._kept[name] = (made,)
+
+    def _take(self) -> "tuple[_Moment, duckdb.DuckDBPyConnection]":
+        moment = self._look()
+        with self._lock:
+            connection, self._idle = self._idle, None
+        return moment, connection or _open_views(self._desk)
+
+    def _give_back(self, moment: _Moment, connection: "duckdb.DuckDBPyConnection") -> None:
+        """One waits for the next who looks; more would only hold memory."""
+        with self._lock:
+            if self._idle is None and moment is self._moment:
+                self._idle = connection
+                return
+        connection.close()
+
+    def _look(self) -> _Moment:
+        """Which archive it is. While one finds out, which takes a store far away its time, others take it for
+        what it was, unless somebody has changed it by this page."""
+        with self._lock:
+            known, late = self._moment, time.monotonic() - self._looked_at >= _LOOK_SECONDS
+        if known is not None and not (late and self._looking.acquire(blocking=False)):
+            return known
+        if known is None:
+            self._looking.acquire()
+        try:
+            found = self._moment if known is None else None  # by whom this one waited for
+            return found or self._find_out()
+        finally:
+            self._looking.release()
+
+    def _find_out(self) -> _Moment:
+        """Anew where somebody has changed something meanwhile: what was read may be of before."""
+        while True:
+            changes = self._changes
+            found, at = self._read_moment(), time.monotonic()
+            with self._lock:
+                if changes != self._changes:
+                    continue
+                if self._moment is None or found != self._moment:
+                    self._moment, self._idle = found, None
+                    self._drop()
+                self._looked_at = at
+                return self._moment
+
+    def _drop(self) -> None:
+        self._kept.clear()
+        self._making.clear()
+
+    def _read_moment(self) -> _Moment:
+        store = self._desk.store
+        known = analyses.ids(store)
+        manifests: list[Hashable] = [tuple(store.list("manifests/"))]
+        if isinstance(store, LocalStore):
+            with suppress(FileNotFoundError):
+                manifests.append(os.stat(os.path.join(store.location, "manifests")).st_mtime_ns)
+        else:
+            manifests.append(int(time.monotonic() / _FAR_SECONDS))
+        return _Moment(tuple(manifests), known[-1] if known else None, self._read_ledger())
+
+    def _read_ledger(self) -> Hashable:
+        settings, store = self._desk.settings.ledger, self._desk.store
+        if location.is_server(settings):
+            return int(time.monotonic() / _FAR_SECONDS)
+        try:
+            path = location.file_of(settings, store)
+        except UsageError:
+            return None
+        found: list[Hashable] = []
+        for name in (path, path.with_name(f"{path.name}-wal")):
+            with suppress(OSError):
+                stat = os.stat(name)
+                found.append((stat.st_ino, stat.st_size, stat.st_mtime_ns))
+        return tuple(found)

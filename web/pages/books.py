@@ -1,0 +1,34 @@
+"""What must add up: the books, RocketMQ's transactions, and who did what."""
+
+from starlette.responses import Response
+
+from dlq.core.causes import TRANSACTION_STATES
+from dlq.core.clock import iso, now
+from dlq.operations.books import list_audit, list_transactions, verify_books
+from dlq.web.console import Ask
+from dlq.web.pages.paging import show_part
+
+_COLUMNS = ("captured", "replayed", "held", "dismissed", "purged", "waiting", "lost")
+_PLACES = {"failure": "/failures", "plan": "/plans", "letter": "/letters"}
+_MOST = 10_000
+
+
+def list_transactions_page(ask: Ask) -> Response:
+    """Those that were checked most on top."""
+    rows = ask.console.look.keep("transactions", list_transactions)
+    shown = show_part(ask, rows, lambda row: str(row["unique_key"]), "/transactions")
+    command = 'dlq query "select * from transactions order by checks desc, unique_key"'
+    return ask.page("transactions", command, **shown, states=TRANSACTION_STATES)
+
+
+def show_books(ask: Ask) -> Response:
+    """Whether all that was captured is accounted for, once."""
+    document, proven = ask.console.look.keep("books", lambda desk: (verify_books(desk), iso(now())))
+    return ask.page("books", "dlq verify", document=document, columns=_COLUMNS, proven=proven)
+
+
+def list_audit_page(ask: Ask) -> Response:
+    """Who did what, the last first."""
+    rows = ask.console.look.keep("audit", lambda desk: list_audit(desk, limit=_MOST))
+    shown = show_part(ask, rows, lambda row: f"{row['done_at']}~{row['subject']}", "/audit")
+    return ask.page("audit", 'dlq query "select * from audit order by done_at desc"', **shown, places=_PLACES)

@@ -1,0 +1,91 @@
+"""Which letters an address or a form means: the filters of the list, as one selection of `dlq ls`.
+
+To be told which letters fulfil a condition is to be told what they hold, a guess at a time. So who sees
+letters masked asks by what `dlq` says of them, for whole values that are not masked, and for texts as they
+are shown.
+"""
+
+from collections.abc import Callable, Mapping
+
+from dlq.archive.views import LS_COLUMNS
+from dlq.core.errors import UsageError
+from dlq.operations.agent_query import check_condition
+from dlq.operations.selecting import Selection
+from dlq.web.console import Ask
+
+_OF_SELECTION = ("source", "since", "incident", "failure", "where")
+"""Filters with an option of their own."""
+_BY_OPTION = ("fingerprint", "incident_id", "source")
+EQUAL = tuple(name for name in LS_COLUMNS if name not in _BY_OPTION)
+"""Columns of `dlq ls` of which one value may be chosen."""
+NOTHING = "none"
+"""Stands for null: no verdict, say, or no replay."""
+_SEARCHED = ("exception_class", "exception_message", "failure_text", "message_id", "key", "correlation_id")
+_SHOWN_IN_PARTS = ("exception_class", "exception_message")
+"""What is searched for a text where letters are masked."""
+_SHOWN_WHOLE = ("message_id", "key", "correlation_id")
+"""What is searched for a value that is the whole text."""
+_FILTERS = (*_OF_SELECTION, *EQUAL, "text")
+
+
+def read_filters(ask: Ask, read: Callable[[str], str]) -> dict[str, str]:
+    """The filters that are given; `read` gives the text of one, or none. Raises UsageError for what this
+    person may not ask."""
+    found = {name: text for name in _FILTERS if (text := read(name).strip())}
+    for name in () if ask.sees_all else found.keys() & {*EQUAL, "text"}:
+        whole = _SHOWN_WHOLE if name == "text" else (name,)
+        if any(ask.mask({column: found[name]}) != {column: found[name]} for column in whole):
+            raise UsageError(f"{name}: what is masked is not searched for. {ask.barrier('unmask')}")
+    return found
+
+
+def select(chosen: Mapping[str, str], also: str | None = None, sees_all: bool = True) -> Selection:
+    """The letters that fulfil all of these filters, and the condition `also`, as who sees all may ask
+    it, or not. Raises UsageError."""
+    parts = [_equals(name, chosen[name]) for name in EQUAL if name in chosen]
+    if "text" in chosen:
+        parts.append(_holds(chosen["text"]) if sees_all else _shows(chosen["text"]))
+    where = chosen.get("where")
+    written = [where if sees_all or where is None else check_condition(where), also]
+    conditions = [f"({one})" if parts or also else one for one in written if one]
+    return Selection(
+        " and ".join([*parts, *conditions]) or None,
+        [chosen["source"]] if "source" in chosen else None,
+        chosen.get("since"),
+        chosen.get("incident"),
+        chosen.get("failure"),
+    )
+
+
+def select_to_change(ask: Ask, chosen: Mapping[str, str]) -> Selection:
+    """The same for what is done to them by others than the page, who know no text as it is shown. Raises
+    UsageError."""
+    if "text" in chosen and not ask.sees_all:
+        raise UsageError("text: who sees letters masked ticks those that are meant, or chooses a failure")
+    return select(chosen, sees_all=ask.sees_all)
+
+
+def _equals(name: str, value: str) -> str:
+    return f"{name} is null" if value == NOTHING else f"{name} = {_literal(value)}"
+
+
+def _holds(text: str) -> str:
+    """Letters that have a text in what was said of them, or whose id begins so."""
+    wanted = _literal(text.lower())
+    found = " or ".join(f"contains(lower({name}), {wanted})" for name in _SEARCHED)
+    return f"(starts_with(record_id, {wanted}) or {found})"
+
+
+def _shows(text: str) -> str:
+    """The same of what is shown of them masked. Only texts that have it are masked, which takes time."""
+    wanted = _literal(text.lower())
+    parts = [
+        f"case when contains(lower({name}), {wanted}) then contains(lower(masked({name})), {wanted}) end"
+        for name in _SHOWN_IN_PARTS
+    ]
+    whole = [f"{name} = {_literal(text)}" for name in _SHOWN_WHOLE]
+    return f"(starts_with(record_id, {wanted}) or {' or '.join([*parts, *whole])})"
+
+
+def _literal(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))

@@ -1,0 +1,59 @@
+"""Commands that were begun by the page, each a process of its own: how they go on, and how they ended."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from dlq.operations.outcome import MEANS, ExitCode
+from dlq.replay.actor import mark_proven
+from dlq.web.console import Ask
+from dlq.web.jobs import Job, Jobs
+from dlq.web.live import send_news
+
+
+def pull(ask: Ask) -> Response:
+    """Capture what lies in the sources, in their configured mode."""
+    return start(ask, ["pull"], "pull")
+
+
+def analyze(ask: Ask) -> Response:
+    """Judge what the archive holds."""
+    return start(ask, ["analyze"], "analyze")
+
+
+def start(ask: Ask, words: list[str], about: str) -> Response:
+    """Begin a command under this person's name, and go to where it can be followed."""
+    job = ask.console.jobs.start(words, about, mark_proven(ask.person.name))
+    return ask.go_on(f"/commands/{job.job}")
+
+
+def show_page(ask: Ask) -> Response:
+    """One command."""
+    job = ask.console.jobs.find(ask.names["job"])
+    return ask.page("command", f"dlq {' '.join(job.words)}", job=job, **_describe(ask, job))
+
+
+def follow(ask: Ask) -> Response:
+    """News of a command, until it is over."""
+    job = ask.console.jobs.find(ask.names["job"])
+    jobs = ask.console.jobs
+    return send_news("command", lambda: {"job": job, **_describe(ask, job)}, lambda: jobs.is_running(job))
+
+
+def _describe(ask: Ask, job: Job) -> Mapping[str, Any]:
+    output, errors = ask.console.jobs.output(job)
+    masker = ask.masker()
+    shown = {"errors": masker.text(errors), "output": masker.text(output)}
+    return {"outcome": _tell_outcome(ask.console.jobs, job), **shown}
+
+
+def _tell_outcome(jobs: Jobs, job: Job) -> str:
+    """How a command stands, in words."""
+    if jobs.is_running(job):
+        return "It goes on."
+    code = jobs.code(job)
+    if code is None:
+        return "It was ended from outside. What it had done is safe: begin it again to go on."
+    means = MEANS[ExitCode(code)] if code in list(ExitCode) else "which says nothing"
+    return f"It ended with {code}: {means}."

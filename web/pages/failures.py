@@ -1,0 +1,145 @@
+"""Failures: listed, one with its life, and what people say of them."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from starlette.responses import Response
+
+from dlq.core.errors import UsageError
+from dlq.core.failures import ORDER
+from dlq.operations import failures as operations
+from dlq.operations.desk import Desk
+from dlq.operations.letters import show_letter
+from dlq.operations.proposals import Proposal, carry_out, list_proposals
+from dlq.operations.views import open_views
+from dlq.reports import failures as words
+from dlq.reports import stack, timeline
+from dlq.web.console import Ask
+from dlq.web.forms import Form
+from dlq.web.pages.letter_values import add_trace
+from dlq.web.pages.paging import show_part
+
+
+def list_page(ask: Ask) -> Response:
+    """Failures, what needs a person first."""
+    chosen = {name: ask.query[name] for name in ("state", "owner") if ask.query.get(name)}
+    states, owner = [chosen["state"]] if "state" in chosen else [], chosen.get("owner")
+    operations.check_states(states)
+    rows = operations.choose_failures(list_every(ask), states, owner)
+    options = "".join(f" --{name} {shlex.quote(value)}" for name, value in chosen.items())
+    return ask.page(
+        "failures",
+        f"dlq failures{' ls' if options else ''}{options}",
+        **show_part(ask, rows, lambda row: str(row["fingerprint"]), "/failures", **chosen),
+        total=len(rows),
+        chosen={"state": "", "owner": "", **chosen},
+        order=ORDER,
+        words=words,
+    )
+
+
+def list_every(ask: Ask) -> list[words.Row]:
+    """All failures, what needs a person first."""
+    return ask.console.look.keep("failures", operations.list_failures)
+
+
+class _Seen(NamedTuple):
+    """What the archive says of one failure beside its row."""
+
+    sample: Mapping[str, Any] | None
+    """An example, masked."""
+    timeline: list[dict[str, Any]]
+    proposals: list[Proposal]
+
+
+def _look_at(ask: Ask, desk: Desk, row: Mapping[str, Any]) -> _Seen:
+    found = show_letter(desk, row["example"], ask.masker()) if row["example"] else None
+    when = timeline.count_deaths(open_views(desk), row["fingerprint"])
+    return _Seen(add_trace(found) if found else None, when, list_proposals(desk, row["fingerprint"]))
+
+
+def show_page(ask: Ask) -> Response:
+    """One failure, with an example and all that was said of it."""
+    rows = list_every(ask)
+    row = operations.tell_failure(rows, ask.names["fingerprint"])
+    kinds = next(one["broker_kinds"] for one in rows if one["fingerprint"] == row["fingerprint"])
+    look = ask.console.look.keep(("failure", row["fingerprint"]), lambda desk: _look_at(ask, desk, row))
+    quoted = shlex.quote(row["fingerprint"][:12])
+    return ask.page(
+        "failure",
+        [f"dlq failures show {quoted}", f"dlq ls --failure {quoted}"],
+        row={**ask.mask(row), "broker_kinds": kinds},
+        sample=look.sample,
+        timeline=look.timeline,
+        proposals=[_tell_proposal(ask, one, row) for one in look.proposals if not one.done_by],
+        marks=stack.MARKS,
+        words=words,
+    )
+
+
+def _tell_proposal(ask: Ask, told: Proposal, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A proposal that waits, and why it cannot be carried out here."""
+    deed, why = told.deed, ""
+    if deed is None:
+        why = "this page does only what the tools of agents propose: run it in a shell, or leave it"
+    elif deed.action == "dismiss" and not row["waiting"]:
+        why = "none of its letters waits"
+    shown = {"by": told.by, "at": told.at, "command": told.command, "reason": deed.reason if deed else ""}
+    what = _DEEDS[deed.action].format(deed.value) if deed else "Run a command"
+    return {**ask.mask({**shown, "what": what}), "id": told.id, "why": ask.barrier("triage") or why}
+
+
+_DEEDS = {"dismiss": "Dismiss its letters", "note": "Write a note", "assign": "Assign it to {}"}
+
+
+def _assign(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.assign_failure(desk, one, form.text("owner"), form.text("reason"))
+
+
+def _note(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.note_failure(desk, one, form.text("text"))
+
+
+def _snooze(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+    letters = form.text("letters")
+    if letters and not (letters.isascii() and letters.isdigit() and int(letters[:12]) > 0):
+        raise UsageError(f"{letters!r} is no number of letters")
+    until = form.text("until") or None
+    return operations.snooze_failure(desk, one, until, int(letters) if letters else None, form.text("reason"))
+
+
+def _resolve(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.resolve_failure(desk, one, form.text("reason"))
+
+
+def _reopen(desk: Desk, one: str, form: Form) -> Mapping[str, Any]:
+    return operations.reopen_failure(desk, one, form.text("reason"))
+
+
+def _make_page(say: Callable[[Desk, str, Form], Mapping[str, Any]]) -> Callable[[Ask], Response]:
+    def page(ask: Ask) -> Response:
+        desk = ask.desk(proven=True)
+        row = say(desk, ask.names["fingerprint"], ask.form)
+        owner = f", {row['owner']}" if row["owner"] else ""
+        told = f"It is {row['state']}{owner} now."
+        return ask.go_on(f"/failures/{row['fingerprint']}", told, *ask.list_notes(desk))
+
+    return page
+
+
+def carry_out_page(ask: Ask) -> Response:
+    """Do what an agent has proposed, as this person."""
+    failure, desk = ask.names["fingerprint"], ask.desk(proven=True)
+    told = carry_out(desk, failure, ask.names["proposal"])
+    return ask.go_on(f"/failures/{failure}", told, *ask.list_notes(desk))
+
+
+ACTIONS = {
+    "assign": _make_page(_assign),
+    "note": _make_page(_note),
+    "snooze": _make_page(_snooze),
+    "resolve": _make_page(_resolve),
+    "reopen": _make_page(_reopen),
+}
+"""What people say of a failure -> its page."""

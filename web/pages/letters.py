@@ -1,0 +1,233 @@
+"""Letters: chosen by filters, page by page, and one in full, masked unless somebody may see more."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from starlette.responses import RedirectResponse, Response
+
+from dlq.archive import short_ids, views
+from dlq.archive.views import Position
+from dlq.core.causes import TRANSACTION_STATES, cause_in_words
+from dlq.core.clock import now
+from dlq.core.errors import UsageError
+from dlq.core.failures import make_event
+from dlq.operations.desk import Desk
+from dlq.operations.dismissing import dismiss_letters, reopen_letters
+from dlq.operations.letters import LettersWanted, count_letters, list_letters, preview_body, show_letter
+from dlq.operations.plans import PlanWanted, make_plan
+from dlq.operations.selecting import Selection
+from dlq.operations.views import open_views
+from dlq.replay import ledger
+from dlq.reports import failures as words
+from dlq.reports import letter as letters
+from dlq.reports import stack
+from dlq.reports.masking import Masker
+from dlq.web.console import Ask
+from dlq.web.pages import choosing, edits
+from dlq.web.pages.letter_values import add_trace, list_bodies
+from dlq.web.pages.now import read_report
+from dlq.web.pages.paging import PAGE
+from dlq.web.pages.plans import NOTHING_SENT
+from dlq.web.render import make_address
+
+_COLUMNS = (
+    "record_id", "dead_at", "source", "cause", "proof", "exception_class", "exception_message", "origin",
+    "advice", "attempts", "replay_state", "broker_kind", "still_queued",
+    "rule", "transaction_state",
+)  # fmt: skip
+_SHOWN = ("source", "cause", "advice", "replay_state")
+"""Filters with a list of what there is."""
+_MORE = tuple(name for name in choosing.EQUAL if name not in _SHOWN)
+
+
+class _Page(NamedTuple):
+    """A page of the list, masked."""
+
+    rows: Sequence[Mapping[str, Any]]
+    last: str
+    """The key of its last letter; nothing where no page follows."""
+
+
+def list_page(ask: Ask) -> Response:
+    """Fifty letters, the newest dead first."""
+    chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
+    after = ask.query.get("after") or None
+    selection, look = choosing.select(chosen, sees_all=ask.sees_all), ask.console.look
+    named = selection.options()
+    page = look.keep(("letters", after, named), lambda desk: _read_page(ask, desk, selection, after))
+    count = look.keep(("count", named), lambda desk: count_letters(desk, selection))
+    following = make_address("/letters", **chosen, after=page.last) if page.last else ""
+    return ask.page(
+        "letters",
+        f"dlq ls {_with_page(chosen, after).options()} --limit {PAGE}".replace("  ", " "),
+        rows=page.rows,
+        count=count,
+        chosen=_Chosen(chosen),
+        selection=chosen,
+        options=_list_options(ask),
+        more_columns=_MORE,
+        more_open=bool(chosen.keys() - {*_SHOWN, "since", "text"}),
+        first=make_address("/letters", **chosen) if after else "",
+        following=following,
+        shown=f"{len(page.rows)} on this page" if page.rows else "",
+    )
+
+
+def _read_page(ask: Ask, desk: Desk, selection: Selection, after: str | None) -> _Page:
+    found = list_letters(desk, LettersWanted(selection, _COLUMNS, PAGE, after))
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in found.rows]
+    last = found.last if found.is_more and found.last else ""
+    return _Page([ask.mask(_with_failure(row)) for row in rows], last)
+
+
+class _Chosen(dict[str, str]):
+    """The filters, of which one that is not given is no text."""
+
+    def __missing__(self, _name: str) -> str:
+        return ""
+
+
+def _with_page(chosen: Mapping[str, str], after: str | None) -> Selection:
+    """The selection of the command that lists the same page."""
+    if after is None:
+        return choosing.select(chosen)
+    parts = after.split("~", 3)
+    behind = views.condition_behind(Position(parts[0] or None, *parts[1:]))
+    return choosing.select(chosen, " ".join(behind.split()))
+
+
+def _with_failure(row: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = {**row, "broker_kinds": [row["broker_kind"]]}
+    said = words.describe(kinds) if row["cause"] or row["exception_class"] else ""
+    where = f" in {row['origin']}" if row["origin"] and not row["exception_class"] else ""
+    missing = "evidence" if letters.is_analysed(row) else "no verdict"
+    return {**row, "cause": row["cause"] or missing, "failure": said + where if row["cause"] else ""}
+
+
+def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
+    """What there is of the filters that are chosen from a list."""
+
+    def read(document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
+        return {
+            "source": [row["source"] for row in document["sources"]],
+            "cause": [_null(row["cause"], "no_verdict") for row in document["causes"]],
+            "advice": [_null(row["advice"], "no_verdict") for row in document["advice"]],
+            "replay_state": [row["replay_state"] for row in document["replay_states"]],
+        }
+
+    try:
+        return read(read_report(ask))
+    except UsageError:
+        return dict.fromkeys(_SHOWN, ())
+
+
+def _null(value: str, word: str) -> str:
+    return choosing.NOTHING if value == word else value
+
+
+def show_page(ask: Ask) -> Response:
+    """One letter, masked."""
+    masker = ask.masker()
+    with ask.console.look.open() as desk:
+        found = show_letter(desk, ask.names["record_id"], masker, explained=True)
+    return _show(ask, found, masker)
+
+
+def _show(ask: Ask, found: dict[str, Any], masker: Masker | None) -> Response:
+    missing = "No dead letter, but evidence" if letters.is_analysed(found) else "Not analysed yet"
+    plain = "" if masker is None else " --mask"
+    no_plan = {"confirmed": "it went back already", "dismissed": "it is dismissed: open it again first"}
+    return ask.page(
+        "letter",
+        f"dlq show {shlex.quote(found['record_id'][:12])} --explain{plain}",
+        letter={"explain": [], **add_trace(found)},
+        cause=cause_in_words(found["cause"], [found["broker_kind"]], found["proof"])
+        if found["cause"]
+        else missing,
+        way=list(letters.list_way(found)),
+        identity=list(letters.identify(found).items()),
+        bodies=list_bodies(found),
+        body_title=letters.describe_body(found, preview_body(found)),
+        shown_plain=masker is None,
+        withheld=masker.withheld if masker else 0,
+        no_plan=no_plan.get(found["replay_state"] or "", ""),
+        transaction_states=TRANSACTION_STATES,
+        marks=stack.MARKS,
+    )
+
+
+def show_plain(ask: Ask) -> Response:
+    """One letter as it is, once the audit says who looked."""
+    record_id = _note_look(ask, ask.form.text("reason"))
+    with ask.console.look.open() as desk:
+        return _show(ask, show_letter(desk, record_id, None, explained=True), None)
+
+
+def _note_look(ask: Ask, reason: str) -> str:
+    """Write down that this person sees the letter as it is; its whole id."""
+    with ask.console.look.open() as desk:
+        record_id = short_ids.record_id(open_views(desk), ask.names["record_id"])
+    desk = ask.desk(proven=True)
+    with ledger.opened(desk.settings.ledger, desk.store) as book:
+        book.append([make_event(now(), desk.actor, record_id, "unmask", "", reason)])
+    ask.console.look.forget()
+    return record_id
+
+
+def act_on_chosen(ask: Ask) -> Response:
+    """Plan, dismiss or open again the letters that are ticked, or all that the filters choose."""
+    ids = ask.form.several("id")
+    chosen = choosing.read_filters(ask, ask.form.text)
+    act = ask.form.text("act")
+    if act == "plan":
+        return RedirectResponse(make_address("/plans/new", id=ids, **({} if ids else chosen)), 303)
+    if barrier := ask.barrier("triage"):
+        raise UsageError(barrier)
+    back = make_address("/letters", **chosen)
+    return _close(ask, ids, {} if ids else chosen, act == "undo", back)
+
+
+def dismiss(ask: Ask) -> Response:
+    """Close all letters of a failure."""
+    chosen = choosing.read_filters(ask, ask.form.text)
+    return _close(ask, [], chosen, False, make_address("/letters", **chosen))
+
+
+def _close(ask: Ask, ids: Sequence[str], chosen: Mapping[str, str], undo: bool, back: str) -> Response:
+    desk, selection = ask.desk(proven=True), choosing.select_to_change(ask, chosen)
+    if undo:
+        done = reopen_letters(desk, ids, selection)
+        return ask.go_on(back, f"{done['reopened']:,} open again; {done['known']:,} were not dismissed.")
+    done = dismiss_letters(desk, ids, selection, ask.form.text("reason"))
+    return ask.go_on(back, f"{done['dismissed']:,} dismissed; {done['known']:,} were left alone.")
+
+
+def show_draft(ask: Ask) -> Response:
+    """A form with the letter as it is, to be changed before its replay."""
+    record_id = _note_look(ask, "to edit it")
+    with ask.console.look.open() as desk:
+        found = show_letter(desk, record_id)
+    only = f"record_id = '{record_id[:12]}'"
+    return ask.page(
+        "edit",
+        [f"dlq export --where {shlex.quote(only)} edited.jsonl", "dlq replay plan --edit edited.jsonl"],
+        record_id=record_id,
+        headers=sorted((found["headers"] or {}).items()),
+        body=edits.read_text(found),
+    )
+
+
+def plan_edit(ask: Ask) -> Response:
+    """A plan of the letter as the form has it. Raises UsageError for who may not see it: whether anything is
+    changed tells what it holds."""
+    if barrier := ask.barrier("unmask"):
+        raise UsageError(barrier)
+    record_id = ask.names["record_id"]
+    with ask.console.look.open() as desk:
+        found = show_letter(desk, record_id)
+    wanted = edits.read_edit(found, ask.form)
+    desk = ask.desk(proven=True)
+    reason = ask.form.text("reason") or None
+    made = make_plan(desk, PlanWanted(edits=wanted, reason=reason))
+    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))

@@ -1,0 +1,76 @@
+"""How it stands: the headline of the report, what goes on, and what needs a person first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from dlq.core.errors import UsageError
+from dlq.operations.desk import Desk
+from dlq.operations.plans import list_plans
+from dlq.operations.reporting import describe_now
+from dlq.operations.sources import list_sources
+from dlq.replay.states import STATES
+from dlq.reports import failures as words
+from dlq.reports import incidents
+from dlq.web.console import Ask
+from dlq.web.pages.failures import list_every
+
+_FAILURES = 10
+_REPLAYS = 10
+_COMMANDS = ["dlq report", "dlq incidents", "dlq failures", "dlq replay status"]
+_OPEN = ("planned", "sending", "in_doubt")
+
+
+def show_now(ask: Ask) -> Response:
+    """The first page."""
+    look = ask.console.look
+    try:
+        document = read_report(ask)
+    except UsageError as error:
+        return ask.page("empty", "dlq pull", text=str(error))
+    return ask.page(
+        "now",
+        _COMMANDS,
+        document=document,
+        headline=document["headline"],
+        basis=document["basis"],
+        failures=ask.mask_all(list_every(ask)[:_FAILURES]),
+        sources=_list_sources(ask, document),
+        asked=ask.console.depths.asked_at,
+        replays=look.keep("open replays", _list_open_replays),
+        running=ask.console.jobs.list_running(),
+        incidents=incidents,
+        words=words,
+        states=STATES,
+    )
+
+
+def read_report(ask: Ask) -> Mapping[str, Any]:
+    """The report without letters, masked. Raises UsageError where no letters are."""
+    return ask.console.look.keep("now", lambda desk: ask.mask(describe_now(desk)))
+
+
+def _list_open_replays(desk: Desk) -> list[dict[str, Any]]:
+    """Plans that have begun and are not over, and the newest that have not."""
+    rows = [row for row in list_plans(desk).plans if any(row[state] for state in _OPEN)]
+    begun = [row for row in rows if row["planned"] < row["letters"]]
+    return [*begun, *(row for row in reversed(rows) if row not in begun)][:_REPLAYS]
+
+
+def _list_sources(ask: Ask, document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Every source that is configured or has letters, with what the brokers said last."""
+    told = {row["source"]: row for row in document["sources"]}
+    rows = []
+    for row in ask.console.look.keep("sources", list_sources):
+        depth, note = ask.console.depths.find(row["source"])
+        known = {"depth": depth, "depth_at": ask.console.depths.asked_at} if depth is not None else {}
+        of_report = told.get(row["source"], {"still_queued": 0, "last": None, "broker_kind": row["kind"]})
+        rows.append({**row, **of_report, "letters": row["letters"], **known, "note": note})
+    return rows
+
+
+def ask_depths(ask: Ask) -> Response:
+    """Ask the brokers how much lies there; changes nothing there."""
+    ask.console.depths.read(ask.desk())
+    return ask.go_on("/")

@@ -1,0 +1,156 @@
+"""Plans: made from a selection, shown in full, approved by somebody else."""
+
+import sys
+from collections.abc import Sequence
+
+from starlette.responses import Response
+
+from dlq.core.errors import UsageError
+from dlq.core.units import MOST
+from dlq.operations.desk import Desk
+from dlq.operations.letters import count_letters
+from dlq.operations.plans import (
+    LEFT_OUT,
+    PlanWanted,
+    approve_plan,
+    count_states,
+    list_plan_letters,
+    list_plans,
+    make_plan,
+    show_plan,
+    why_not_apply,
+    why_not_approve,
+)
+from dlq.operations.selecting import Selection
+from dlq.replay import planfile
+from dlq.replay.actor import is_agent
+from dlq.replay.plan import DEFAULT_TARGET
+from dlq.replay.states import STATES
+from dlq.web.console import Ask
+from dlq.web.forms import Form
+from dlq.web.pages import choosing
+from dlq.web.pages.paging import PAGE, show_part
+from dlq.web.render import make_address
+
+NOTHING_SENT = "Nothing is sent yet: this is what would go."
+
+
+def list_page(ask: Ask) -> Response:
+    """All plans that hold letters, the newest first."""
+    found = ask.console.look.keep("plans", list_plans)
+    shown = show_part(ask, [*reversed(found.plans)], lambda row: str(row["plan"]), "/plans")
+    damaged = [str(error) for error in found.damaged]
+    return ask.page("plans", "dlq replay status", **shown, damaged=damaged, states=STATES)
+
+
+def show_page(ask: Ask) -> Response:
+    """One plan: which letters, where to, what is left out and why, and who may carry it out."""
+    desk = ask.desk(proven=True)
+    document = show_plan(desk, ask.names["plan"])
+    plan, after = document["plan"], _read_number(ask.query.get("after", ""))
+    letters = list(list_plan_letters(desk, plan, PAGE, after))
+    last = letters[-1]["number"] if letters else -1
+    more = last + 1 < document["selected"]
+    refused = why_not_apply(desk, plan)
+    alone = why_not_approve(desk, plan)
+    return ask.page(
+        "plan",
+        f"dlq replay status {plan}",
+        plan=ask.mask(document),
+        states=count_states(desk, planfile.load(desk.store, plan)),
+        letters=ask.mask_all(letters),
+        first=f"/plans/{plan}" if after >= 0 else "",
+        following=make_address(f"/plans/{plan}", after=str(last)) if more else "",
+        shown=f"{letters[0]['number'] + 1:,} to {last + 1:,} of {document['selected']:,}" if letters else "",
+        approval=ask.console.settings.replay.approval or is_agent(document["actor"] or ""),
+        why_not_apply=str(refused or ""),
+        why_not_approve=str(alone or ""),
+        left_out=LEFT_OUT,
+    )
+
+
+def _read_number(text: str) -> int:
+    """After which letter of the plan a page begins."""
+    if not text:
+        return -1
+    if not (text.isascii() and text.isdigit()):
+        raise UsageError(f"{text!r} is no number of a letter of the plan")
+    return int(text[:12])
+
+
+def show_form(ask: Ask) -> Response:
+    """How the letters that an address chooses would go back."""
+    ids = ask.query.getlist("id")
+    chosen = choosing.read_filters(ask, lambda name: ask.query.get(name, ""))
+    selection, typed = choosing.select_to_change(ask, chosen), choosing.select(chosen)
+    count = None
+    if ids or not selection.is_all:
+        named = ("count", selection.options(), *ids)
+        count = ask.console.look.keep(named, lambda desk: count_letters(desk, selection, ids))
+    return ask.page(
+        "plan_new",
+        _command(ids, typed),
+        ids=ids,
+        selection=chosen,
+        options=typed.options(),
+        count=count,
+        fixed=bool(ask.query.get("fixed")),
+    )
+
+
+def make(ask: Ask) -> Response:
+    """Make the plan that a form asks for; nothing is sent."""
+    desk = ask.desk(proven=True)
+    made = make_plan(desk, _read_wanted(ask))
+    return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))
+
+
+def _read_wanted(ask: Ask) -> PlanWanted:
+    form = ask.form
+    ids, limit = form.several("id"), _read_figure(form, "limit", 1, MOST)
+    chosen = {} if ids else choosing.read_filters(ask, form.text)
+    return PlanWanted(
+        ids=ids,
+        selection=choosing.select_to_change(ask, chosen),
+        to=form.text("to") or DEFAULT_TARGET,
+        rate=_read_figure(form, "rate", 0),
+        limit=None if limit is None else int(limit),
+        any_advice=bool(form.text("any_advice")),
+        fixed=bool(form.text("fixed")),
+        keep_headers=bool(form.text("keep_headers")),
+        reason=form.text("reason") or None,
+    )
+
+
+def _read_figure(form: Form, name: str, least: float, most: float = sys.float_info.max) -> float | None:
+    """A number of the form; None where it is empty. Raises UsageError."""
+    text = form.text(name)
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not least <= found <= most:
+        raise UsageError(f"--{name} {text}: no number that this can be")
+    return found
+
+
+def _command(ids: Sequence[str], selection: Selection) -> str:
+    return " ".join(filter(None, ["dlq replay plan", *(one[:12] for one in ids), selection.options()]))
+
+
+def approve(ask: Ask) -> Response:
+    """Consent to a plan that somebody else made, as it was shown."""
+    desk = ask.desk(proven=True)
+    plan = check_digest(desk, ask.names["plan"], ask.form)
+    approve_plan(desk, plan, ask.form.text("reason"))
+    return ask.go_on(f"/plans/{plan}", f"Approved by {ask.person.name}.", *ask.list_notes(desk))
+
+
+def check_digest(desk: Desk, prefix: str, form: Form) -> str:
+    """The plan, whole and as the form's page showed it. Raises UsageError."""
+    header = planfile.load_checked(desk.store, planfile.find(desk.store, prefix))
+    if header.digest != form.text("digest"):
+        raise UsageError(f"plan {header.plan} is not the one that was shown: look at it again")
+    return header.plan

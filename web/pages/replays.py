@@ -1,0 +1,140 @@
+"""Replays: begun as a process of its own, followed while it goes on, stopped, and reconciled."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from dlq.core.errors import UsageError
+from dlq.operations.applying import stop_plan
+from dlq.operations.desk import Desk
+from dlq.operations.plans import count_sent, count_states, read_replay_status, why_not_apply
+from dlq.replay import planfile
+from dlq.replay.planfile import Header
+from dlq.web.console import Ask
+from dlq.web.live import send_news
+from dlq.web.pages import commands, plans
+
+_EVIDENCE = {
+    "consumed": "all were consumed",
+    "taken": "all were taken; nothing tells whether they were acknowledged",
+    "unknown": "nothing tells whether they were consumed",
+    "held": "taken, and not acknowledged",
+    "waiting": "not all were consumed",
+}
+_STOPPED_BY = {
+    "harm": "The ramp was stopped: its letters died again.",
+    "no_evidence": "The ramp was stopped: nothing shows that its letters are consumed.",
+}
+_MOMENTS = 5
+_PATIENCE, _AGAIN = 10.0, 0.5
+"""Seconds."""
+_STOPPING = "It was asked to stop: what is in flight is still answered."
+
+
+def show_page(ask: Ask) -> Response:
+    """How far a plan is, and what came back."""
+    with ask.console.look.open() as desk:
+        document = read_replay_status(desk, ask.names["plan"], judge=False)
+    plan, back = document["plan"], ask.mask_all(document["came_back"])
+    values = {**_describe(ask, plan, document["states"]), "came_back": back}
+    return ask.page("replay", f"dlq replay status {plan}", **values)
+
+
+def follow(ask: Ask) -> Response:
+    """News of a replay, until nothing of it goes on."""
+    desk = ask.desk()
+    header = planfile.load(desk.store, planfile.find(desk.store, ask.names["plan"]))
+    sent: list[tuple[float, int]] = []
+    elsewhere = _count_elsewhere(desk, header)
+
+    def read() -> dict[str, Any]:
+        own = _count_own(desk, header)
+        states = {state: count + elsewhere[state] for state, count in own.items()}
+        sent.append((time.monotonic(), header.letters - states["planned"] - states["sending"]))
+        return {**_describe(ask, header.plan, states), "rate": _tell_rate(sent)}
+
+    return send_news("replay", read, lambda: bool(_tell_who(ask, header.plan)))
+
+
+def _count_own(desk: Desk, header: Header) -> Mapping[str, int]:
+    return dict(count_sent(desk, {header.plan: header.letters}))[header.plan]
+
+
+def _count_elsewhere(desk: Desk, header: Header) -> Mapping[str, int]:
+    """What letters that other plans have sent add to each state: found by a look at each letter, so not with
+    all the news."""
+    own = _count_own(desk, header)
+    return {state: count - own[state] for state, count in count_states(desk, header).items()}
+
+
+def _tell_rate(sent: list[tuple[float, int]]) -> str:
+    """Letters a second, over the last of these moments; nothing where none was sent meanwhile."""
+    del sent[:-_MOMENTS]
+    (since, before), (now, after) = sent[0], sent[-1]
+    return f"{(after - before) / (now - since):,.0f} a second" if after > before else ""
+
+
+def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
+    jobs = [job for job in ask.console.jobs.list_all() if job.about == plan]
+    ramp = planfile.ramp_of(ask.desk().store, plan)
+    why = ramp.get("stopped_by")
+    return {
+        "plan": plan,
+        "states": states,
+        "letters": sum(states.values()),
+        "going": _tell_who(ask, plan),
+        "rate": "",
+        "steps": ramp.get("steps", ()),
+        "evidence": _EVIDENCE,
+        "problems": [_STOPPED_BY.get(why, why)] if why else [],
+        "came_back": [],
+        "jobs": jobs,
+    }
+
+
+def _tell_who(ask: Ask, plan: str) -> str:
+    """Who applies a plan now; nothing where nobody does."""
+    jobs = ask.console.jobs.list_running(plan)
+    return f"dlq {' '.join(jobs[0].words)}, begun by {jobs[0].by}" if jobs else ""
+
+
+def apply(ask: Ask) -> Response:
+    """Begin to send what of a plan was never sent, in a process of its own."""
+    desk, form = ask.desk(proven=True), ask.form
+    plan = plans.check_digest(desk, ask.names["plan"], form)
+    if refused := why_not_apply(desk, plan):
+        raise refused
+    ramp = ["--ramp", "--max-harm", _read_harm(form.text("max_harm"))] if form.text("ramp") else []
+    commands.start(ask, ["replay", "apply", plan, *ramp], plan)
+    return RedirectResponse(f"/replays/{plan}", 303)
+
+
+def _read_harm(text: str) -> str:
+    try:
+        harm = float(text or "10")
+    except ValueError:
+        harm = -1.0
+    if not 0 <= harm <= 100:
+        raise UsageError(f"{text!r} is no percentage")
+    return f"{harm:g}"
+
+
+def stop(ask: Ask) -> Response:
+    """Ask whoever applies a plan to stop; one that has just been begun may not hear it yet, and is asked
+    again."""
+    plan, desk, jobs = ask.names["plan"], ask.desk(proven=True), ask.console.jobs
+    stopping, until = stop_plan(desk, plan)["stopping"], time.monotonic() + _PATIENCE
+    while jobs.list_running(plan) and time.monotonic() < until:
+        time.sleep(_AGAIN)
+        stopping = stop_plan(desk, plan)["stopping"] or stopping
+    told = _STOPPING if stopping else "Nobody is applying it."
+    return ask.go_on(f"/replays/{plan}", told)
+
+
+def reconcile(ask: Ask) -> Response:
+    """Ask the brokers what became of letters in doubt, in a process of its own."""
+    plan = planfile.find(ask.desk().store, ask.names["plan"])
+    commands.start(ask, ["replay", "reconcile", plan], plan)
+    return RedirectResponse(f"/replays/{plan}", 303)
