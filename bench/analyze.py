@@ -111,7 +111,7 @@ def compare(records: int) -> dict[str, Any]:
     try:
         store = LocalStore(folder)
         letters.fill(store, 0, records)
-        files = [store.url(m.segment) for m in manifests.every(store)]
+        files = [store.url(m.segment) for m in manifests.list_committed(store)]
         spark, causes = timed(lambda: by_dlq(folder))
         ours = verdicts_of(store)
         theirs = f"{folder}/pandas.parquet"
@@ -135,7 +135,7 @@ def bare(folder: str) -> None:
     from dlq.analyzers.rules import Facts, judge
 
     store = LocalStore(folder)
-    for manifest in manifests.every(store):
+    for manifest in manifests.list_committed(store):
         for group in letters.read(store.parquet(manifest.segment)):
             for letter in group.letters:
                 judge(letter, Facts())

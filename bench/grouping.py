@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from retold import changes_for, filled
 
-from dlq.analyzers.rules import exceptions, former, stack
+from dlq.analyzers.rules import exceptions, stack
 
 TRACES = Path(__file__).with_name("traces.toml")
 AS_IT_IS = "as it is"
@@ -108,15 +108,11 @@ Group = Hashable
 
 
 def _root(text: str) -> tuple[exceptions.Failure, list[str]]:
-    return exceptions.explain(None, None, text), stack.parts(stack.tidied(text))
+    return exceptions.explain(None, None, text), stack.parts(stack.tidy(text))
 
 
-def version_2(texts: Sequence[str]) -> list[Group]:
+def ours(texts: Sequence[str]) -> list[Group]:
     return [exceptions.fingerprint("", None, None, exceptions.explain(None, None, text)) for text in texts]
-
-
-def version_1(texts: Sequence[str]) -> list[Group]:
-    return [former.fingerprint("", None, None, former.read(None, None, text)) for text in texts]
 
 
 def first_frame(texts: Sequence[str]) -> list[Group]:
@@ -167,11 +163,7 @@ def all_frames(texts: Sequence[str]) -> list[Group]:
         ]
         for pattern, kept in _NORMALIZED:
             own = [pattern.sub(kept, name) for name in own]
-        found.append(
-            (told.exception_class, *own)
-            if own
-            else (told.exception_class, former.read(None, None, text).place)
-        )
+        found.append((told.exception_class, *own) if own else (told.exception_class, told.exception_message))
     return found
 
 
@@ -179,8 +171,7 @@ RULES: Mapping[str, Callable[[Sequence[str]], list[Group]]] = {
     "class and first frame (ServicePulse)": first_frame,
     "message template (Drain3)": messages,
     "class and all own frames (Sentry's old rule)": all_frames,
-    "dlq, fingerprint version 1": version_1,
-    "dlq, fingerprint version 2": version_2,
+    "dlq's fingerprint": ours,
 }
 
 # --- How well the groups fit ---
@@ -259,8 +250,8 @@ def show(told: Sequence[Letter]) -> None:
         print(f"| {name} | {len(set(groups)):,} | {figures} | {s.split} | {s.pieces:,} | {s.merged} |")
     print("\nLetters that stay with their failure, %:\n")
     shares = [kept(told, groups) for groups in made.values()]
-    print("| what changed | letters | first frame | template | all frames | version 1 | version 2 |")
-    print("| --- |" + " ---: |" * 6)
+    print("| what changed | letters | first frame | template | all frames | dlq |")
+    print("| --- |" + " ---: |" * 5)
     for change, count in sorted(
         Counter(one.change for one in told).items(),
         key=lambda pair: (pair[0] != AS_IT_IS, pair[0] == SEVERAL, pair[0]),
@@ -271,8 +262,8 @@ def show(told: Sequence[Letter]) -> None:
 
 
 def misses(told: Sequence[Letter]) -> Iterator[str]:
-    """Letters that version 2 puts elsewhere, for whoever makes version 3."""
-    groups = version_2([one.text for one in told])
+    """Letters that our fingerprint puts elsewhere, for whoever mends it."""
+    groups = ours([one.text for one in told])
     home = homes(told, groups)
     for group, names in _merged(told, groups).items():
         yield json.dumps({"merged": sorted(names), "group": str(group)}, ensure_ascii=False)
@@ -303,9 +294,7 @@ def main() -> None:
     asked.add_argument("--seeds", type=int, default=3, help="how often everything is told (default 3)")
     asked.add_argument("--reports", type=Path, help="a CSV file of bug reports")
     asked.add_argument("--own", default="org.apache.hadoop", help="the package of the reports' own classes")
-    asked.add_argument(
-        "--misses", action="store_true", help="print what version 2 groups wrongly, a line each"
-    )
+    asked.add_argument("--misses", action="store_true", help="print what is grouped wrongly, a line each")
     given = asked.parse_args()
     told = letters(reports(given.reports, given.own) if given.reports else failures(), given.seeds)
     if given.misses:

@@ -229,6 +229,10 @@ def _with_advice(letters: pd.DataFrame) -> pd.DataFrame:
         *((_failed(name), family == name) for name in ("duplicate", "database", "auth")),
         (_failed("serialization"), family.isin(["serialization", "validation"])),
         *((_failed(name), family == name) for name in ("not_found", "bug")),
+        (
+            Known("application_error", 3, also_possible=("poison_ack", "moved")),
+            letters.rule == "hand-written-error",
+        ),
         *((Known(name, 3), cause == name) for name in ("application_error", "redelivery_exhausted")),
         (Known("poison_ack", 3, mechanism="retry_loop"), letters.mechanism == "retry_loop"),
         (Known("poison_ack", 3), cause == "poison_ack"),
@@ -272,6 +276,8 @@ def verdicts(files: list[str], into: str) -> Mapping[str, int]:
     done = _with_incidents(_with_advice(_with_duplicates(letters)))
     done["origin_kind"] = np.where(done.origin.notna(), "queue", None)
     done = done.assign(stale_evidence=False, fingerprint_version=2, attempts=done.attempts.astype("Int32"))
-    table = pa.Table.from_pandas(done.reindex(columns=VERDICTS.names), VERDICTS, preserve_index=False)
+    # A column that is not there would be one of numbers, which become no lists.
+    every = done.reindex(columns=VERDICTS.names).assign(also_possible=None)
+    table = pa.Table.from_pandas(every, VERDICTS, preserve_index=False)
     pq.write_table(table, into, compression="zstd")
     return {str(cause): int(count) for cause, count in done.cause.value_counts().items()}

@@ -43,7 +43,7 @@ def fill(store: LocalStore, count: int, rows: int) -> pa.Table:
         records = [letter(number, row) for row in range(rows)]
         stem = f"20261121T000000-{number:05d}"
         manifests.settle(store, segments.commit(store, "orders", stem, 1, "drain", records, {}))
-    ids = [i for m in manifests.every(store) for i in segments.record_ids(store, m).to_pylist()][::2]
+    ids = [i for m in manifests.list_committed(store) for i in segments.record_ids(store, m).to_pylist()][::2]
     return pa.table({"record_id": ids, "state": ["confirmed"] * len(ids)})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 BENCHES = (
     "rabbitmq",
+    "queues",
     "rocketmq",
     "activemq",
     "kafka",
@@ -20,6 +21,8 @@ BENCHES = (
     "views",
     "retain",
     "scale",
+    "serve",
+    "agent_exam",
 )
 
 

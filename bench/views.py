@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from dlq.archive import analyses, manifests, schema
 from dlq.archive.store import Store, open_store
+from dlq.core.identity import digest_of_ids
 
 ROWS = 10_000
 BODY = 1024
@@ -62,8 +63,8 @@ def measure(folder: str, arguments: list[str]) -> float:
     return sorted(seconds)[RUNS // 2]
 
 
-def generate(store: Store, letters: int) -> str:
-    """An archive with an analysis; returns the id of one of its letters."""
+def generate(store: Store, letters: int, failures: int = 60) -> str:
+    """An archive with an analysis of so many failures; returns the id of one of its letters."""
     chance = np.random.default_rng(1)
     verdicts, stems = [], []
     for place, start in enumerate(range(0, letters, ROWS)):
@@ -71,8 +72,11 @@ def generate(store: Store, letters: int) -> str:
         stem = f"20261121T000000-{place:06d}"
         name = f"segments/source=orders/date=2026-11-21/{stem}.parquet"
         store.put(name, _parquet(_segment(ids, start, chance)))
-        manifests.write(store, manifests.Manifest(stem, "p", "orders", "copy", name, len(ids), "", CREATED))
-        verdicts.append(_verdicts(ids, chance))
+        manifests.write(
+            store,
+            manifests.Manifest(stem, "p", "orders", "copy", name, len(ids), digest_of_ids(ids), CREATED),
+        )
+        verdicts.append(_verdicts(ids, chance, failures))
         stems.append(stem)
     table = pa.concat_tables(verdicts)
     file = "analyses/20261121T010000/verdicts/part-0.parquet"
@@ -104,18 +108,19 @@ def _filled(wanted: pa.Schema, rows: int, columns: dict[str, object]) -> pa.Tabl
 def _segment(ids: list[str], start: int, chance: np.random.Generator) -> pa.Table:
     numbers = range(start, start + len(ids))
     died = pa.array(1_763_000_000_000_000 + np.arange(start, start + len(ids)) * 50_000).cast(TIME)
+    bodies = [chance.bytes(BODY) for _ in ids]
     columns: dict[str, object] = {
         "record_id": ids, "source": "orders", "broker": "shop", "broker_kind": "rabbitmq", "mode": "copy",
         "dead_letter_queue": "orders.dlq", "message_id": [f"m-{n}" for n in numbers], "origin": "orders",
         "key": [f"m-{n}" for n in numbers], "captured_at": died, "dead_at": died, "attempts": 1,
         "failure_text": [f"com.shop.StockException: stock of {n}\n\tat Stock.java:42" for n in numbers],
         "headers": [[("x-first-death-reason", "rejected"), ("x-request-id", record_id)] for record_id in ids],
-        "body": [chance.bytes(BODY) for _ in ids], "body_size": BODY,
+        "body": bodies, "body_size": BODY, "body_sha256": [hashlib.sha256(body).hexdigest() for body in bodies],
     }  # fmt: skip
     return _filled(schema.SEGMENT, len(ids), columns)
 
 
-def _verdicts(ids: list[str], chance: np.random.Generator) -> pa.Table:
+def _verdicts(ids: list[str], chance: np.random.Generator, failures: int) -> pa.Table:
     many = len(ids)
     columns: dict[str, object] = {
         "source": "orders", "record_id": ids,
@@ -123,7 +128,7 @@ def _verdicts(ids: list[str], chance: np.random.Generator) -> pa.Table:
         "mechanism": "framework", "rule": "spring-amqp", "evidence": "x-exception-message", "attempts": 3,
         "origin": "orders", "origin_kind": "queue", "exception_class": chance.choice(CLASSES, many),
         "exception_message": "stock is negative",
-        "fingerprint": chance.choice([f"{n:016x}" for n in range(60)], many),
+        "fingerprint": chance.choice([f"{n:016x}" for n in range(failures)], many),
         "advice": chance.choice(["replay", "check_first", "fix_first", "never"], many), "laps": 0,
     }  # fmt: skip
     return _filled(analyses.VERDICTS, many, columns)

@@ -1,0 +1,152 @@
+"""First paint of pages over a million letters in 10,000 failures, beside 200 plans, by Chromium:
+bench/serve.py [LETTERS [FAILURES [PLANS]]]."""
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+
+from support.servers.chromium import Page, chromium
+from support.serving import Server, serving
+from views import generate
+
+from dlq.archive import manifests, segments
+from dlq.archive.store import Store, open_store
+from dlq.connectors.base import Target
+from dlq.core.clock import iso, now
+from dlq.core.settings import Ledger
+from dlq.replay import ledger
+from dlq.replay.letters import Letter
+from dlq.replay.planfile import Draft, Header
+
+RUNS = 7
+IN_A_PLAN = 500
+PAGES = (
+    "/", "/letters", "/letters?cause=unknown", "/letters?text=timeout", "/failures", "/failures?state=new",
+    "/plans", "/incidents", "/audit",
+)  # fmt: skip
+TARGETS = {"/": 300, "/letters": 500}
+MEMORY = 600
+"""MiB."""
+
+
+class Size(NamedTuple):
+    """What lies in the archive."""
+
+    letters: int = 1_000_000
+    failures: int = 10_000
+    plans: int = 200
+
+
+def main(size: Size) -> int:
+    """Serve an archive, and tell the median of some paints; 1 where a target is missed."""
+    with tempfile.TemporaryDirectory(prefix="dlq-bench-") as name:
+        folder = Path(name)
+        store = open_store(os.path.join(folder, "archive"))
+        first = generate(store, size.letters, size.failures)
+        make_plans(store, size.plans)
+        (folder / "dlq.toml").write_text('archive = "./archive"\n')
+        print(f"{size.letters:,} letters, {size.failures:,} failures, {size.plans:,} plans")
+        return measure(folder, f"/letters/{first}")
+
+
+def measure(folder: Path, letter: str) -> int:
+    """The pages of this archive; 1 where a target is missed."""
+    with serving(folder) as server, chromium() as page:
+        begun = time.perf_counter()
+        server.enter().get("/")
+        print(f"the first page of a cold server {time.perf_counter() - begun:.1f} s")
+        page.call("Page.navigate", url=server.address)
+        base = f"http://127.0.0.1:{server.port}"
+        missed = [path for path in (*PAGES, letter) if not show(server, page, base, path)]
+        process = psutil.Process(server.process.pid)
+        warm = process.memory_info().rss / 2**20
+        with ThreadPoolExecutor(10) as browsers:
+            list(browsers.map(server.get, (f"/letters?attempts={n}" for n in range(10))))
+        used = process.memory_info().rss / 2**20
+        print(f"resident memory {warm:.0f} MiB, with ten browsers at once {used:.0f} MiB (at most {MEMORY})")
+    return 1 if missed or used > MEMORY else 0
+
+
+def make_plans(store: Store, plans: int) -> None:
+    """Plans of IN_A_PLAN letters each; every other one was sent."""
+    chosen = _choose(store, plans)
+    with ledger.opened(Ledger(), store) as book:
+        for number in range(plans):
+            letters = list(islice(chosen, IN_A_PLAN))
+            header = _write(store, number, letters)
+            if number % 2 == 0:
+                book.adopt([_confirmed(header.plan, one) for one in letters])
+
+
+def _confirmed(plan: str, letter: Letter) -> tuple[object, ...]:
+    about = (plan, letter.number, letter.record_id, str(letter.target), letter.lap)
+    return (letter.key, *about, "confirmed", "bench", 0, now(), now(), "")
+
+
+def _choose(store: Store, plans: int) -> Iterator[Letter]:
+    left = plans * IN_A_PLAN
+    for manifest in manifests.list_committed(store):
+        ids = segments.record_ids(store, manifest).to_pylist() if left > 0 else []
+        left -= len(ids)
+        for row, record_id in enumerate(ids):
+            number = row % IN_A_PLAN
+            key = sha256(record_id.encode()).hexdigest()[:32]
+            yield Letter(number, record_id, key, 1, "shop", manifest.stem, row, Target("queue", "orders"))
+
+
+def _write(store: Store, number: int, letters: list[Letter]) -> Header:
+    digests = {one.stem: one.digest for one in manifests.list_committed(store)}
+    with tempfile.TemporaryFile() as spool:
+        draft = Draft(spool)
+        draft.add(letters)
+        header = Header(
+            plan=f"20261121T{number:06d}-{number:06x}",
+            created_at=iso(now()),
+            where=f"fingerprint = '{number:016x}'",
+            to="failed",
+            letters=draft.letters,
+            targets={"queue:orders": draft.letters},
+            brokers={"shop": draft.letters},
+            segments={one: digests[one] for one in draft.segments},
+        )
+        header = replace(header, digest=draft.digest(header))
+        draft.commit(store, header)
+    return header
+
+
+def show(server: Server, page: Page, base: str, path: str) -> bool:
+    """Whether a page keeps its target; prints how long it took, and the processor time of the server."""
+    page.open(base + path)
+    process = psutil.Process(server.process.pid)
+    before = sum(process.cpu_times()[:2])
+    seconds = sorted(paint(page, base + path) for _ in range(RUNS))[RUNS // 2]
+    spent = 1000 * (sum(process.cpu_times()[:2]) - before) / RUNS
+    wanted = TARGETS.get(path)
+    told = f" (at most {wanted})" if wanted else ""
+    print(f"{path[:40]:<42} {seconds:6.0f} ms{told:<16} {spent:6.0f} ms of a processor", flush=True)
+    return wanted is None or seconds <= wanted
+
+
+def paint(page: Page, url: str) -> float:
+    """Milliseconds until the first paint of what the page holds."""
+    page.open("about:blank")
+    page.open(url)
+    while not (told := page.run("performance.getEntriesByName('first-contentful-paint')[0]?.startTime")):
+        time.sleep(0.02)
+    return float(told)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Size(*map(int, sys.argv[1:]))))
