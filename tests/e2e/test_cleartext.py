@@ -19,7 +19,7 @@ queue = "q"
 broker = "b"
 queue = "r"
 [ledger]
-url = "redis://u@db.invalid/0"
+url = "postgresql://u@db.invalid/x"
 password_env = "P"
 """
 
@@ -43,6 +43,6 @@ def test_commands_that_only_ask_the_ledger_say_it_of_that(
     said = dlq(*command, P="s3cret")
     assert [line for line in said.err.splitlines() if "warning" in line] == [
         "dlq: warning: ledger.url: the password goes to db.invalid without TLS; "
-        "write rediss:// (and ?ssl_ca_certs=FILE)"
+        "write ?sslmode=verify-full (and &sslrootcert=FILE)"
     ]
     assert "s3cret" not in said.err

@@ -13,12 +13,23 @@ Dlq = Callable[..., Any]
 README = Path(__file__).resolve().parents[2] / "README.md"
 FAILURE, PLAN = "1f0c2d3e", "PLAN"
 """What README writes where a fingerprint and a plan belong."""
-PARKED = {
-    "x-original-exchange": "",
-    "x-exception-message": "Read timed out",
-    "x-exception-stacktrace": "java.net.SocketTimeoutException: Read timed out\n\tat shop.Bank.pay(B.java:4)",
-}
-"""As Spring AMQP parks a message."""
+TRACE = """\
+org.springframework.messaging.MessageHandlingException: failed, failedMessage=GenericMessage [payload=x,\
+ headers={amqp_receivedExchange=shop, amqp_consumerQueue=QUEUE, amqp_redelivered=false}]
+\tat shop.Bank.call(B.java:9)
+Caused by: java.net.SocketTimeoutException: Read timed out
+\tat shop.Bank.pay(B.java:4)"""
+"""As Spring leaves it: nothing else tells the queue of a letter that came by a named exchange."""
+
+
+def parked(work: str) -> dict[str, str]:
+    """Headers with which Spring AMQP parks a message that it consumed from there."""
+    return {
+        "x-original-exchange": "shop",
+        "x-original-routingKey": "order.created",
+        "x-exception-message": "Read timed out",
+        "x-exception-stacktrace": TRACE.replace("QUEUE", work),
+    }
 
 
 def commands() -> Iterator[list[str]]:
@@ -33,7 +44,7 @@ def test_readme_leads_from_a_new_failure_to_a_resolved_one_and_a_regression_is_s
     rabbit: Rabbit, tmp_path: Path, dlq: Dlq
 ) -> None:
     letters, work = rabbit.queue(), rabbit.queue()
-    headers = {**PARKED, "x-original-routingKey": work}
+    headers = parked(work)
     rabbit.fill(letters, 3, b"order %d", headers=headers)
     url = rabbit.broker().url
     (tmp_path / "dlq.toml").write_text(

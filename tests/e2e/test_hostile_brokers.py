@@ -14,18 +14,23 @@ import pytest
 from pika import spec
 from support import preloaded
 from support.brokers.hostile import (
+    OPENWIRE_CONNECT,
     Harm,
     amqp,
     amqp_delivery,
     amqp_frame,
+    answers_to_nothing,
     flood,
     hang_up,
+    listen,
     once,
+    openwire,
+    openwire_command,
     remoting,
     remoting_frame,
     stomp,
 )
-from support.servers.hostile import Server
+from support.servers.hostile import Server, answering
 
 from dlq.connectors.rabbitmq.amqp.frames import HEARTBEAT, encoded
 
@@ -120,6 +125,23 @@ def test_a_rabbitmq_that_means_harm_when_it_is_asked(harm: str, when: str, tmp_p
         check(ended, "" if too_slow else words, (4,))
 
 
+COUNTS = ("messages", "messages_delayed", "messages_unacknowledged", "message_bytes", "consumers")
+
+
+@pytest.mark.parametrize("odd", ["\x1b[2J", ["x"], {"a": 1}, -1, 1e300, 10**19, True], ids=repr)
+def test_a_management_that_counts_oddly(odd: object, tmp_path: Path) -> None:
+    said = json.dumps([{"name": "q", "vhost": "/", "type": "classic", **dict.fromkeys(COUNTS, odd)}]).encode()
+    head = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(said)
+    with Server(amqp(listen, "Never")) as server, Server(answering(head + said)) as management:
+        configured(tmp_path, "rabbitmq", f"amqp://u@{server.address}", 'queue = "q"')
+        config = tmp_path / "dlq.toml"
+        asked = f'timeout = "1s"\nmanagement_url = "http://{management.address}"'
+        config.write_text(config.read_text().replace('timeout = "1s"', asked))
+        ended = run(tmp_path, "doctor")
+    check(ended, "", (0, 3))
+    assert "\x1b" not in ended.printed + ended.errors
+
+
 MESSAGE = b"MESSAGE\nsubscription:TOKEN\nmessage-id:ID:%d\ndestination:/queue/q\n"
 STOMPED: Mapping[str, tuple[str, Harm, str, tuple[int, ...]]] = {
     "no STOMP": ("CONNECT", once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "speaks HTTP", (4,)),
@@ -143,6 +165,7 @@ STOMPED: Mapping[str, tuple[str, Harm, str, tuple[int, ...]]] = {
         (3, 4),
     ),
     "nothing more": ("SUBSCRIBE", lambda peer: None, "ended", (3, 4)),
+    "no word": ("CONNECT", listen, "no answer", (4,)),
 }
 
 
@@ -154,6 +177,29 @@ def test_an_activemq_that_means_harm(harm: str, tmp_path: Path) -> None:
         ended = run(tmp_path, "pull", "--mode", "drain")
         assert ended.memory < 2.5 * 2**30, "a body of 1 GiB is believed, and once copied"
         check(ended._replace(memory=0), words, codes)
+
+
+HOSTILE_TEXT = b"\x1b[2Jx\r\nab/" + b"../%" * 15_000
+REFUSAL = openwire_command(31, b"NUMB\1\1\0\1e\1" + struct.pack(">H", len(HOSTILE_TEXT)) + HOSTILE_TEXT)
+ALIVE = openwire_command(10, b"")
+OPENWIRE: Mapping[str, tuple[int, Harm, str]] = {
+    "no word": (0, listen, "is this the OpenWire port"),
+    "no word after the greeting": (OPENWIRE_CONNECT, listen, "no answer for 3 s"),
+    "signs of life for ever": (OPENWIRE_CONNECT, flood(b"", ALIVE * 999), "no answer for"),
+    "a frame of 2 GiB": (OPENWIRE_CONNECT, flood(b"\x7f\xff\xff\xff", bytes(2**18)), "no OpenWire"),
+    "answers to nothing": (OPENWIRE_CONNECT, answers_to_nothing, "more than it was asked for"),
+    "a refusal that steers": (OPENWIRE_CONNECT, once(REFUSAL), "check user and password"),
+}
+
+
+@pytest.mark.parametrize("harm", OPENWIRE)
+def test_an_openwire_that_means_harm(harm: str, tmp_path: Path) -> None:
+    when, behaviour, words = OPENWIRE[harm]
+    with Server(openwire(behaviour, when)) as server:
+        configured(tmp_path, "activemq", f"tcp://u@{server.address}", 'queue = "q"')
+        ended = run(tmp_path, "pull", "--mode", "drain")
+    check(ended, words, (4,))
+    assert "\x1b" not in ended.errors
 
 
 def pulled(body: bytes, stop: str = "5") -> tuple[dict[str, str], bytes]:

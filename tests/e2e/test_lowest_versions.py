@@ -18,7 +18,7 @@ from support.environments import environment, install, release_script
 pytestmark = pytest.mark.timeout(600)
 
 ROOT = Path(__file__).parents[2]
-EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp")
+EXTRAS = ("redis", "postgres", "mysql", "s3", "kafka", "lz4", "otlp", "mcp", "serve")
 DEPENDING = ("tls", "hostile_ledgers", "conditions", "openwire", "views", "user_sql", "cleartext", "metrics")
 """Words in the names of the test modules that depend most on what a library does."""
 IMPORT_ALL = """
@@ -116,7 +116,7 @@ def test_what_depends_most_on_libraries_works_with_them(python: Path) -> None:
     source = python.parents[2] / "source"
     modules = [p for p in (source / "tests/unit").rglob("test_*.py") if any(w in p.name for w in DEPENDING)]
     assert len(modules) >= len(DEPENDING)
-    without = ["-p", "no:cacheprovider", "-p", "no:support.real_servers"]
+    without = ["-p", "no:cacheprovider", "-p", "no:support.real_servers", "-p", "no:support.scheduling"]
     command = [python, "-m", "pytest", "-q", *without, *modules]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout

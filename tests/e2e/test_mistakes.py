@@ -88,9 +88,7 @@ def test_a_broker_that_is_not_there_is_4(dlq: Callable[..., Any], tmp_path: Path
     assert "hush-hush" not in done.err
 
 
-@pytest.mark.parametrize(
-    "url", ["redis://127.0.0.1:1/0", "postgresql://dlq@127.0.0.1:1/dlq", "mysql://dlq@127.0.0.1:1/dlq"]
-)
+@pytest.mark.parametrize("url", ["postgresql://dlq@127.0.0.1:1/dlq", "mysql://dlq@127.0.0.1:1/dlq"])
 def test_a_ledger_whose_server_is_not_there_is_4(dlq: Callable[..., Any], tmp_path: Path, url: str) -> None:
     (tmp_path / "dlq.toml").write_text(f'[ledger]\nurl = "{url}"\n')
     done = dlq("ls")

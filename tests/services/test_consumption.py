@@ -4,8 +4,8 @@ import pytest
 from support.brokers.activemq.fixtures import Place, on_all
 from support.brokers.activemq.fixtures import settings_of as activemq_settings
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes
-from support.brokers.rocketmq.driver import eventually
 from support.brokers.rocketmq.fixtures import Rocket
+from support.waiting import eventually
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.base import Consumption, Target

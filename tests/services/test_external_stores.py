@@ -1,7 +1,8 @@
 """What RocketMQDedupListener and shine-mq leave in real stores comes into the archive as it is."""
 
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -9,7 +10,8 @@ import pytest
 import redis
 import sqlalchemy as sa
 from support.archives import letter, write_segment
-from support.servers.ledgers import SERVERS, Server
+from support.servers.hostile import certificate
+from support.servers.ledgers import SERVERS, Server, free_port
 from support.servers.redis_server import Redis
 
 from dlq.archive import store_facts
@@ -18,7 +20,7 @@ from dlq.capture.external_stores import take
 from dlq.connectors.external_stores.stores import read
 from dlq.core.clock import now
 from dlq.core.configuration import parse
-from dlq.core.errors import AccessDenied
+from dlq.core.errors import AccessDenied, Unreachable
 from dlq.core.settings import Settings
 
 HOUR = 3_600_000_000
@@ -101,6 +103,30 @@ def test_a_redis_that_wants_a_password_gets_it_from_a_file(tmp_path: Path) -> No
         assert list(read(known.evidence["pay"])) == []
         with pytest.raises(AccessDenied, match=r"evidence\.pay: Redis refused"):
             list(read(settings(server.url).evidence["pay"]))
+    finally:
+        server.stop()
+
+
+class RedisByTls(Redis):
+    def command(self) -> Sequence[str]:
+        self.tls = free_port()
+        pem = str(self.folder / "server.pem")
+        files = ["--tls-cert-file", pem, "--tls-key-file", pem, "--tls-auth-clients", "no"]
+        return [*super().command(), "--tls-port", str(self.tls), *files]
+
+
+def test_a_redis_by_tls_is_read_and_a_stranger_or_another_name_is_not(tmp_path: Path) -> None:
+    server = RedisByTls()
+    authority, stranger = (certificate(tmp_path, f"IP:127.0.0.{last}") for last in (1, 2))
+    shutil.copy(authority, server.folder / "server.pem")
+    shutil.chown(server.folder / "server.pem", server.user)
+    server.start()
+    try:
+        by_tls = f"rediss://{{}}:{server.tls}/0?ssl_ca_certs={{}}"
+        assert list(read(settings(by_tls.format("127.0.0.1", authority)).evidence["pay"])) == []
+        for host, of_whom in (("127.0.0.1", stranger), ("localhost", authority)):
+            with pytest.raises(Unreachable, match=r"(?i)certificate|hostname"):
+                list(read(settings(by_tls.format(host, of_whom)).evidence["pay"]))
     finally:
         server.stop()
 

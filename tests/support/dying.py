@@ -19,12 +19,12 @@ DIED = "died.json"
 def holding(unwritten: int, written: int) -> None:
     """Kill -9 as soon as some hundred letters are answered, and the publisher has at least so many letters
     that it has not written yet, and so many that are written and not answered."""
-    take, answered, so_far = Claims.take, Claims.answered, 0
+    take, take_answer, so_far = Claims.take, Claims.take_answer, 0
 
     def counting(claims: Claims, sent: Sent) -> State:
         nonlocal so_far
         so_far += 1
-        return answered(claims, sent)
+        return take_answer(claims, sent)
 
     def dying(claims: Claims, letter: Letter) -> bool:
         held = claims._in_flight.keys() - claims._written
@@ -33,5 +33,5 @@ def holding(unwritten: int, written: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return take(claims, letter)
 
-    patch.object(Claims, "answered", counting).start()
+    patch.object(Claims, "take_answer", counting).start()
     patch.object(Claims, "take", dying).start()

@@ -106,12 +106,12 @@ class Archive:
 
     def rows(self, source: str) -> int:
         """Letters in the archive."""
-        return sum(manifest.rows for manifest in manifests.every(self.store, source))
+        return sum(manifest.rows for manifest in manifests.list_committed(self.store, source))
 
     def bodies(self, source: str) -> Counter[bytes]:
         """How often each body is in the archive."""
         found: Counter[bytes] = Counter()
-        for manifest in filter(lambda one: one.rows, manifests.every(self.store, source)):
+        for manifest in filter(lambda one: one.rows, manifests.list_committed(self.store, source)):
             table = pq.read_table(self.store.url(manifest.segment), columns=["body"], partitioning=None)
             found.update(table["body"].to_pylist())
         return found

@@ -12,7 +12,7 @@ import pytest
 from dlq.archive.schema import REPLAYS
 from dlq.connectors.base import Target
 from dlq.core.clock import Clock
-from dlq.core.failures import said
+from dlq.core.failures import make_event
 from dlq.replay import dismissals
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.letters import Letter
@@ -187,18 +187,18 @@ class LedgerContract:
 
     def test_what_another_ledger_held_is_taken_in_once(self, ledger: Ledger) -> None:
         bring(ledger, "in_doubt")
-        [[row]] = ledger.everything()
+        [[row]] = ledger.all_rows()
         moved = ("key2", *row[1:])
         assert ledger.adopt([row, moved]) == 1
         assert ledger.adopt([row, moved]) == 0
-        assert [list(chunk) for chunk in ledger.everything()] == [[row, moved]]
+        assert [list(chunk) for chunk in ledger.all_rows()] == [[row, moved]]
         assert [entry.key for entry in ledger.entries("plan", "in_doubt")] == ["key1", "key2"]
 
     def test_a_claim_taken_in_from_another_ledger_ends_with_its_lease(
         self, ledger: Ledger, clock: MovingClock
     ) -> None:
         ledger.claim("plan", letters(1))
-        [[row]] = ledger.everything()
+        [[row]] = ledger.all_rows()
         ledger.adopt([("key2", *row[1:])])
         clock.forward(LEASE + 1)
         assert ledger.expire() == 2
@@ -206,7 +206,7 @@ class LedgerContract:
     def test_a_dismissal_is_known_until_it_is_taken_back(self, ledger: Ledger, clock: MovingClock) -> None:
         assert dismissals.dismiss(ledger, ["record1", "record2"], "stale", clock) == 2
         assert dismissals.dismiss(ledger, ["record1"], "again", clock) == 0
-        assert dismissals.among(ledger, ["record1", "record3"]) == {"record1"}
+        assert dismissals.find_dismissed(ledger, ["record1", "record3"]) == {"record1"}
 
         rows = [
             dict(zip(REPLAYS.names, row, strict=True)) for c in ledger.rows() for row in zip(*c, strict=True)
@@ -218,7 +218,7 @@ class LedgerContract:
         assert all(str(row["detail"]).startswith("stale (") and "@" in str(row["detail"]) for row in rows)
 
         assert dismissals.undo(ledger, ["record1", "record3"]) == 1
-        assert dismissals.among(ledger, ["record1", "record2"]) == {"record2"}
+        assert dismissals.find_dismissed(ledger, ["record1", "record2"]) == {"record2"}
         assert len([row for chunk in ledger.rows() for row in zip(*chunk, strict=True)]) == 1
 
     def test_taking_back_leaves_replays_alone(self, ledger: Ledger) -> None:
@@ -231,13 +231,16 @@ class LedgerContract:
         self, ledger: Ledger, other: Ledger
     ) -> None:
         hostile = "it's \x1b[31m; DROP TABLE events; -- \u202e 日本 😀"
-        mine, theirs = said(9, "ann@a", "f1", "assign", "ann"), said(5, "bob@b", "f1", "note", "", hostile)
+        mine, theirs = (
+            make_event(9, "ann@a", "f1", "assign", "ann"),
+            make_event(5, "bob@b", "f1", "note", "", hostile),
+        )
         ledger.append([mine])
         other.append([theirs])
         assert ledger.events() == other.events() == [mine, theirs]
 
     def test_an_event_that_is_written_again_stays_as_it_was(self, ledger: Ledger) -> None:
-        first = said(1, "ann@a", "f1", "resolve", "", "mended")
+        first = make_event(1, "ann@a", "f1", "resolve", "", "mended")
         ledger.append([first])
-        ledger.append([first._replace(reason="another"), said(2, "bob@b", "f1", "reopen")])
+        ledger.append([first._replace(reason="another"), make_event(2, "bob@b", "f1", "reopen")])
         assert [event.reason for event in ledger.events()] == ["mended", ""]

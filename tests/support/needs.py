@@ -38,6 +38,7 @@ NEEDS: dict[str, tuple[Callable[[], bool], tuple[str, ...]]] = {
     "mariadb": (lambda: shutil.which("mariadbd") is not None, ("mariadb-server",)),
     "redis": (lambda: shutil.which("redis-server") is not None, ("redis-server",)),
     "chromium": (lambda: shutil.which("chromium") is not None, ("chromium",)),
+    "caddy": (lambda: shutil.which("caddy") is not None, ("caddy",)),
     "npm": (lambda: shutil.which("npm") is not None, ("npm",)),
 }
 """Name -> (is it there, Debian packages to try in order)."""
@@ -47,6 +48,7 @@ FETCHED = {
     "rocketmq": ["brokers/rocketmq/install.py"],
     "kafka": ["brokers/kafka/install.py"],
     "s3": ["servers/s3_server.py", "install"],
+    "frameworks": ["../frameworks/clients.py", "py"],
     "worker-python": ["servers/worker_python.py"],
 }
 """Name -> the program, from here, that fetches or makes it."""
@@ -59,7 +61,19 @@ def _apt(*words: str) -> bool:
 
 
 def _install(*packages: str) -> bool:
-    return _apt("-y", "--no-install-recommends", "install", *packages)
+    words = ("--no-install-recommends", "install", *packages)
+    _say_how_much(*words)
+    return _apt("-y", *words)
+
+
+def _say_how_much(*words: str) -> None:
+    """What apt-get is going to fetch, and the room that it takes, in its own words."""
+    asked = ["apt-get", "--assume-no", *words]
+    told = subprocess.run(
+        asked, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
+    sizes = [line for line in told.stdout.splitlines() if line.startswith(("Need to get", "After this"))]
+    print("Fetching", *words[2:], "by apt-get:", *sizes, flush=True)
 
 
 def provide(names: Sequence[str]) -> list[str]:

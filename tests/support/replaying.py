@@ -30,6 +30,8 @@ from dlq.connectors.base import (
     Outcome,
     Outgoing,
     Presence,
+    Proof,
+    Search,
     SendPreview,
     Sent,
     Target,
@@ -183,22 +185,21 @@ class QueueFile:
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         return {str(target): len(self.arrived()) for target in set(targets)}
 
-    def find(
-        self,
-        plan: str,
-        outgoing: Sequence[Outgoing],
-        since: int,
-        last: int | None = None,
-        before: Checkpoint = NO_CHECKPOINT,
-    ) -> Mapping[int, Presence]:
-        self.before = before
-        if plan not in self.witnesses:
-            return {one.number: "unknown" for one in outgoing}
-        there = set(self.arrived())
-        return {one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent" for one in outgoing}
+    def check_witness(self) -> list[str]:
+        return []
 
-    def obstacles(self, witness: bool, plan: str = "", since: int = 0) -> list[str]:
-        return [] if witness else ["no witness was left"]
+    def find(self, search: Search) -> Proof:
+        self.before = search.before
+        if search.plan not in self.witnesses:
+            unknown: dict[int, Presence] = dict.fromkeys((one.number for one in search.letters), "unknown")
+            return Proof(unknown, ["no witness was left"])
+        there = set(self.arrived())
+        return Proof(
+            {
+                one.number: "sent" if one.provenance[REPLAY_ID] in there else "not_sent"
+                for one in search.letters
+            }
+        )
 
     def forget(self, plan: str, witness: bool = False) -> None:
         if self.keeps_what_was_left:

@@ -56,7 +56,9 @@ class Shop:
 
     @property
     def committed(self) -> list[Manifest]:
-        return sorted(manifests.every(self.store, "orders"), key=lambda manifest: manifest.created_at)
+        return sorted(
+            manifests.list_committed(self.store, "orders"), key=lambda manifest: manifest.created_at
+        )
 
     @property
     def ids(self) -> list[str]:

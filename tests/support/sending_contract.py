@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.servers import outage
 
-from dlq.connectors.base import Outgoing, Publisher, Sent, Target, Writing, unmarked
+from dlq.connectors.base import Outgoing, Publisher, Search, Sent, Target, Writing, unmarked
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -54,13 +54,19 @@ class SendingPlace:
     servers: Sequence[str] = ()
     """host:port of all that the connector connects to."""
     cannot: Mapping[str, str] = field(default_factory=dict)
-    """What this connector cannot do, of nowhere, refused, buffer, cut, outage, find and forget -> why."""
+    """What this connector cannot do, of nowhere, refused, buffer, cut, outage, find, absence and forget ->
+    why. Without `absence` it finds what arrived, and of the rest it knows nothing."""
 
     def needs(self, *abilities: str) -> None:
         """Skip the test, with the reason, where the connector cannot do what it is about."""
         for ability in abilities:
             if ability in self.cannot:
                 pytest.skip(f"{ability}: {self.cannot[ability]}")
+
+    @property
+    def not_found(self) -> str:
+        """What is said of a letter in doubt that did not arrive."""
+        return "unknown" if "absence" in self.cannot else "not_sent"
 
     def outgoing(self, number: int, plan: str) -> Outgoing:
         """One letter on its way to the target."""
@@ -265,16 +271,17 @@ class SendingContract:
         assert set(there) <= ids_of(cut.given)
 
     def test_after_a_cut_every_letter_in_doubt_is_found_or_proven_absent(self, place: SendingPlace) -> None:
+        """Where absence cannot be proven, what arrived is found all the same."""
         place.needs("cut", "find")
         cut = Interrupted(place)
         doubtful = cut.those("in_doubt")
-        found = place.connector.find(cut.plan, doubtful, cut.since, before=cut.before)
-        assert set(found.values()) <= {"sent", "not_sent"}
+        found = place.connector.find(Search(cut.plan, doubtful, cut.since, cut.before)).shown
+        assert set(found.values()) <= {"sent", place.not_found}
         there = set(
             wait_for(place, ids_of([letter for letter in doubtful if found[letter.number] == "sent"]))
         )
         assert {
-            letter.number: "sent" if letter.provenance["dlq_replay_id"] in there else "not_sent"
+            letter.number: "sent" if letter.provenance["dlq_replay_id"] in there else place.not_found
             for letter in doubtful
         } == found
 
@@ -333,10 +340,10 @@ class SendingContract:
         plan, since = new_plan(), now()
         letters = [place.outgoing(number, plan) for number in range(WINDOW)]
         published(place, plan, letters)
-        assert set(place.connector.find(plan, letters, since).values()) == {"sent"}
+        assert set(place.connector.find(Search(plan, letters, since)).shown.values()) == {"sent"}
         for _ in range(2):  # the second time nothing is there, which is no error
             place.connector.forget(plan, place.witness)
-        assert "sent" not in place.connector.find(plan, letters, since).values()
+        assert "sent" not in place.connector.find(Search(plan, letters, since)).shown.values()
         assert sorted(place.arrived()) == sorted(ids_of(letters))
 
     def test_closing_a_publisher_twice_does_no_harm(self, place: SendingPlace) -> None:

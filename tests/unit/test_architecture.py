@@ -21,7 +21,9 @@ MAY_IMPORT = {
     "replay": {"core", "connectors", "archive"},
     "analyzers": {"core", "archive"},
     "reports": {"core", "archive", "analyzers", "replay"},
-    "cli": {"core", "connectors", "archive", "capture", "replay", "analyzers", "reports"},
+    "operations": {"core", "connectors", "archive", "capture", "replay", "analyzers", "reports"},
+    "web": {"core", "archive", "replay", "reports", "operations"},
+    "cli": {"core", "connectors", "archive", "capture", "replay", "analyzers", "reports", "operations"},
 }
 IO = {
     "asyncio", "fileinput", "ftplib", "glob", "http", "io", "mmap", "multiprocessing", "os", "pathlib",
@@ -177,3 +179,30 @@ def test_nothing_names_a_path_of_somebodys_machine() -> None:
         text = (ROOT / name).read_bytes() if (ROOT / name).is_file() else b""
         for path in (b"/wor" + b"k/main", b"/ro" + b"ot/", b"../" + b"shared"):
             assert path not in text, name
+
+
+def functions_of(room: str) -> Iterator[tuple[Path, ast.FunctionDef]]:
+    for path in modules(room):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                yield path, node
+
+
+@pytest.mark.parametrize("room", ["cli", "operations"])
+def test_no_function_of_a_command_is_longer_than_a_page(room: str) -> None:
+    for path, function in functions_of(room):
+        assert (function.end_lineno or 0) - function.lineno < 50, f"{path.name}: {function.name}"
+
+
+def test_a_command_imports_none_but_the_help_of_another() -> None:
+    """What several commands do lies in operations; `init` ends as `discover --write` does."""
+    shared = {"dlq.cli.commands.discover.look_around", "dlq.cli.commands.pull.NoAnalyze"}
+    for path in modules("cli/commands"):
+        found = {name for name in imports_of(path) if name.startswith("dlq.cli.commands.")}
+        assert found <= shared, path.name
+
+
+def test_an_operation_prints_nothing_and_knows_no_terminal() -> None:
+    for path in modules("operations"):
+        assert calls_in(path).isdisjoint({"print", "input"}), path.name
+        assert not any(is_of(name, "typer", "rich") for name in imports_of(path)), path.name

@@ -34,11 +34,14 @@ from dlq.connectors.activemq import (
 from dlq.connectors.amqp10 import frames as amqp10_frames
 from dlq.connectors.amqp10 import message, values
 from dlq.connectors.interchange import format as interchange
+from dlq.connectors.interchange.prints import printers
 from dlq.connectors.kafka import header_texts, raw_record
+from dlq.connectors.kafka.fetch import headers_in
 from dlq.connectors.rabbitmq import amqp10_records, x_death
 from dlq.connectors.rabbitmq.amqp import frames, table
 from dlq.connectors.rocketmq import bodies, remoting
 from dlq.connectors.rocketmq.message import BATCH, V1, encode, expand, parse, parse_properties, split
+from dlq.core.brokers import resolve
 from dlq.core.errors import DlqError
 from dlq.core.keys import key_reader
 from dlq.core.settings import Mask
@@ -418,6 +421,39 @@ KAFKA: Mapping[str, Shape] = {
 }
 
 
+def a_batch(records: bytes, codec: int = 0) -> bytes:
+    """The answer to a fetch, with one batch that promises as many records as it can."""
+    fields = (0, 49 + len(records), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, 2**31 - 1)
+    data = struct.pack(">qiibIhiqqqhii", *fields) + records
+    head = struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
+    return head + struct.pack(">i", len(data)) + data
+
+
+KAFKA_BATCHES: Mapping[str, Shape] = {
+    "numbers without end": within(a_batch, repeated(b"\xff")),
+    "records of no length": within(a_batch, repeated(b"\0")),
+    "small records": within(a_batch, repeated(b"\x0c\0\0\0\1\1\0")),
+    "headers": lambda size: a_batch(
+        b"\xfe\xff\xff\xff\x0f\0\0\0\1\1\xfe\xff\xff\xff\x0f" + b"\2a\1" * (size // 3)
+    ),
+    "small blocks of snappy": within(
+        lambda data: a_batch(b"\x82SNAPPY\0" + bytes(8) + data, 2), repeated(b"\0\0\0\1\0")
+    ),
+}
+PRINTS: Mapping[str, Shape] = {
+    "damaged objects": repeated(b'{"a"\n'),
+    "objects": repeated(b'{"payload": "x"}\n'),
+    "arrays in arrays": repeated(b"["),
+    "RocketMQ's messages": repeated(b"MessageExt [queueId="),
+    "RocketMQ's properties": repeated(b"a=b, ", b"MessageExt [queueId=0, properties={"),
+    "braces": repeated(b"{"),
+}
+
+
+def read_prints(data: bytes) -> object:
+    return [resolve(reader)(data.decode("utf-8", "replace")) for reader in printers().values()]
+
+
 def read_line(data: bytes) -> object:
     document = interchange.parse_line(b'{"broker_kind":"rabbitmq","headers":{"a":%b}}' % data)
     kept = interchange.record_of(document, "s", "b", "1", read_key)
@@ -467,6 +503,22 @@ ENCODED: Mapping[str, Shape] = {
     "one letter each line": repeated(b"a\n"),
     "what NFKC makes longer": repeated("\ufdfa".encode()),
     "zeros": repeated(b"\0"),
+    "labels of a domain": repeated(b"a.", b"a @ "),
+    "blanks around signs": repeated(b"a @ "),
+    "quoted names": repeated(b'"a'),
+    "parts of base64": repeated(b"amFuZUBl."),
+    "escapes of CSS": repeated(b"\\5c "),
+    "escapes of CSS that are longer": repeated(b"\\00005c"),
+    "byte entities": repeated(b"&#120;"),
+    "long entities": repeated(b"0", b"&#"),
+    "groups of four": repeated(b"4111:"),
+    "digits": repeated(b"4"),
+    "digits and letters": repeated(b"4111111111111111a"),
+    "secrets": repeated(b"password"),
+    "secrets and blanks": repeated(b" ", b"password:"),
+    "secrets and brackets": repeated(b"password:[["),
+    "users of URLs": repeated(b"://a:"),
+    "base32hex": repeated(b"0V"),
 }
 
 
@@ -551,6 +603,8 @@ DECODERS: Mapping[str, Decoder] = {
     "lines": Decoder(read_line, JSON),
     "unpacked bodies": Decoder(unpacked, PACKED, times=32),
     "shown bodies": Decoder(shown, {**PACKED, **JSON, "bytes": repeated(b"\0\xff")}),
+    "Kafka batches": Decoder(headers_in, KAFKA_BATCHES),
+    "prints": Decoder(read_prints, {**PRINTS, **JSON}, units=6 * UNITS_A_BYTE),
     "Kafka records": Decoder(read_kafka, KAFKA),
     "errors": Decoder(judge, STACKS),
     "masking": Decoder(mask, {**ENCODED, **PACKED, **JSON, **STACKS}, units=6 * UNITS_A_BYTE),

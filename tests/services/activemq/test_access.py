@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
+from support.brokers.activemq.broker import ARTEMIS, CLASSIC, ActiveMq, broker_of, free_ports
 from support.brokers.activemq.fixtures import certificate, settings_of
 
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
@@ -91,3 +91,89 @@ def test_an_end_before_a_word_was_said_may_be_the_wrong_port(
         with pytest.raises(ConnectionLost, match=f"the connection ended: .*; is this the {port} port"):
             connect(replace(by_tls, **wrong))
         hangs_up.join()
+
+
+UNSAID = r"is this the (STOMP|OpenWire) port, or are as many connections open as it takes"
+
+
+@pytest.fixture(scope="module")
+def crowded() -> Iterator[ActiveMq]:
+    """Classic with a port that takes one connection."""
+    with_one = ActiveMq(CLASSIC[-1])
+    with_one.options += (f"one={with_one.tls}",)
+    with with_one as broker:
+        yield broker
+
+
+def test_a_connector_of_classic_that_takes_no_more_connections_is_named(crowded: ActiveMq) -> None:
+    one = replace(settings_of(crowded), url=f"stomp://127.0.0.1:{crowded.tls}")
+    first = Link(one)
+    with pytest.raises(ConnectionLost, match=rf"{UNSAID} \(maximumConnections of Classic"):
+        Link(one)
+    first.close()
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[ActiveMq]:
+    """Artemis with an acceptor that allows one connection, and one session for its user."""
+    broker = broker_of(ARTEMIS)
+    broker.tls, file = free_ports(1)[0], broker.folder / "instance" / "etc" / "broker.xml"
+    one = f'<acceptors><acceptor name="one">tcp://127.0.0.1:{broker.tls}?connectionsAllowed=1</acceptor>'
+    limit = (
+        '<resource-limit-setting match="reader"><max-connections>1</max-connections></resource-limit-setting>'
+    )
+    text = file.read_text().replace("<acceptors>", one, 1)
+    limits = f"<resource-limit-settings>{limit}</resource-limit-settings><security-settings>"
+    file.write_text(text.replace("<security-settings>", limits, 1))
+    with broker:
+        yield broker
+
+
+@pytest.mark.parametrize(
+    ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
+)
+def test_an_acceptor_of_artemis_that_allows_no_more_connections_is_named(
+    narrow: ActiveMq, connect: Callable[[Broker], Any], setting: str, scheme: str
+) -> None:
+    user = "admin@" if setting == "url" else ""
+    wanted: Any = {setting: f"{scheme}://{user}127.0.0.1:{narrow.tls}"}
+    first = Link(replace(settings_of(narrow), url=f"stomp://admin@127.0.0.1:{narrow.tls}"))
+    with pytest.raises(ConnectionLost, match=rf"{UNSAID}.*connectionsAllowed of Artemis' acceptor"):
+        connect(replace(settings_of(narrow), **wanted))
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("connect", "setting", "scheme"), [(Link, "url", "stomp"), (OpenWireSender, "openwire_url", "tcp")]
+)
+def test_a_user_of_artemis_who_may_have_no_more_sessions_is_told_the_setting(
+    narrow: ActiveMq,
+    connect: Callable[[Broker], Any],
+    setting: str,
+    scheme: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = replace(settings_of(narrow), url=narrow.url.replace("admin@", "reader@"))
+    monkeypatch.setitem(os.environ, settings.password_env or "", "reads")
+    wanted: Any = {setting: f"{scheme}://127.0.0.1:{narrow.stomp}"} if setting != "url" else {}
+    first = Link(settings)
+    with pytest.raises(AccessDenied, match=r"session.*raise max-sessions"):
+        connect(replace(settings, **wanted))
+    first.close()
+
+
+def test_a_password_with_an_outer_blank_is_named_where_it_is_refused(
+    guarded: ActiveMq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_of(guarded)
+    openwire = replace(settings, openwire_url=f"tcp://127.0.0.1:{guarded.openwire}")
+    for wrong in ("right ", "\tright"):
+        monkeypatch.setitem(os.environ, settings.password_env or "", wrong)
+        with pytest.raises(AccessDenied, match=r"password_env gives begins or ends with a blank"):
+            OpenWireSender(openwire)
+        Link(settings).close()  # Classic takes outer blanks away from a login by STOMP
+    monkeypatch.setitem(os.environ, settings.password_env or "", "wrong ")
+    with pytest.raises(AccessDenied, match=r"password_env gives begins or ends with a blank"):
+        Link(settings)
+    monkeypatch.setitem(os.environ, settings.password_env or "", "right\n")
+    Link(settings).close()

@@ -138,6 +138,17 @@ def test_columns_show_the_message_and_not_its_encoding(place: Place) -> None:
     assert (shown[5] or ("",))[0] == {"list": [1, str(SEVEN)]}
 
 
+def test_a_letter_is_called_as_its_sender_called_it_whichever_protocol_shows_it(
+    place: Place, stomp: Place
+) -> None:
+    died(place, place.queue, *[Message(body="x", durable=True, id=one) for one in IDS])
+    shown = of(place, stomp.pull("copy", "DLQ", force=True)[0])
+    taken = of(place, place.drain("DLQ"))
+    assert [r.message_id for r in taken] == ["text", "7", f"urn:uuid:{SEVEN}", "\\xff\x00"]
+    assert [r.message_id for r in shown] == [r.message_id for r in taken]
+    assert [r.physical_id for r in shown] == [r.physical_id for r in taken]
+
+
 def test_a_letter_dies_again_with_what_its_replay_left_on_it(place: Place) -> None:
     died(place, place.queue, Message(body="x", durable=True, ttl=3600))
     [record] = of(place, place.drain("DLQ"))

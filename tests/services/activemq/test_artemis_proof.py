@@ -10,6 +10,7 @@ from support.brokers.activemq.fixtures import Place, on_artemis
 from dlq.analyzers.rules import Facts, Verdict, judge
 from dlq.connectors.activemq import artemis
 from dlq.connectors.activemq.artemis import Management
+from dlq.core.clock import now
 
 pytestmark = [pytest.mark.activemq, on_artemis]
 
@@ -22,9 +23,9 @@ def do(place: Place, resource: str, operation: str, *arguments: Any) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _all_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests have made many on the same broker."""
-    monkeypatch.setattr(artemis, "_MOST_ADDRESSES", 10_000)
+def _too_many_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that letters name are asked for, as other tests have made many on the same broker."""
+    monkeypatch.setattr(artemis, "MOST_ASKED", 0)
 
 
 def verdict_of(place: Place, origin: str, queue: str = "DLQ") -> Verdict:
@@ -34,8 +35,14 @@ def verdict_of(place: Place, origin: str, queue: str = "DLQ") -> Verdict:
     told = reading.topology
     assert told["places_of_the_dead"][origin] == ["DLQ", "ExpiryQueue"]
     places = {address: (dead, expired) for address, (dead, expired) in told["places_of_the_dead"].items()}
-    facts = Facts(diverts={letter.source: tuple(told["diverts"])}, places_of_the_dead={letter.source: places})
-    return judge(letter, facts)
+    source = letter.source
+    facts = Facts(
+        diverts={source: tuple(told["diverts"])},
+        places_of_the_dead={source: places},
+        most_attempts={source: told["max_delivery_attempts"]},
+        killed_none={source: told["killed_none"]},
+    )
+    return judge(letter._replace(published_at=now() + 3_600_000_000), facts)
 
 
 def reject(place: Place) -> None:
@@ -83,3 +90,48 @@ def test_what_an_operator_moved_is_among_the_possible(stomp: Place) -> None:
     do(stomp, f"queue.{stomp.queue}", "sendMessagesToDeadLetterAddress", "")
     found = verdict_of(replace(stomp), stomp.queue)
     assert (found.cause, "moved" in found.also_possible) == ("redelivery_exhausted", True)
+
+
+def make(place: Place, queue: str) -> None:
+    settings = {"name": queue, "address": queue, "routing-type": "ANYCAST", "durable": True}
+    do(place, "broker", "createQueue", json.dumps(settings), True)
+
+
+def test_the_broker_counts_what_it_killed_so_that_a_move_is_known(stomp: Place) -> None:
+    make(stomp, stomp.queue)
+    stomp.send(b"x")
+    do(stomp, f"queue.{stomp.queue}", "moveMessages", "", "DLQ")
+    found = verdict_of(stomp, stomp.queue)
+    assert (found.cause, found.rule) == ("unknown", "artemis-moved")
+    stomp.send(b"x")
+    reject(stomp)
+    assert verdict_of(stomp, stomp.queue).cause == "redelivery_exhausted"
+
+
+def test_where_the_settings_never_give_up_a_reject_is_the_usual_cause(stomp: Place) -> None:
+    make(stomp, stomp.queue)
+    endless = {"deadLetterAddress": "DLQ", "expiryAddress": "ExpiryQueue", "maxDeliveryAttempts": -1}
+    do(stomp, "broker", "addAddressSettings", stomp.queue, json.dumps(endless))
+    stomp.send(b"x")
+    reject(stomp)
+    found = verdict_of(stomp, stomp.queue)
+    assert (found.cause, found.proof, found.also_possible) == ("poison_ack", "likely", ("moved",))
+
+
+def test_names_of_smallrye_are_read_as_they_come_back(stomp: Place) -> None:
+    stomp.send(b"x", dead_letter_exception_class_name="com.shop.NoStock", dead_letter_reason="no stock")
+    [letter] = stomp.drain()
+    verdict = judge(letter, Facts())
+    assert (verdict.cause, verdict.exception_class) == ("application_error", "com.shop.NoStock")
+
+
+def test_what_an_operator_moved_to_a_queue_of_his_own_did_not_die(stomp: Place) -> None:
+    parked = f"parked.{stomp.queue}"
+    make(stomp, parked)
+    make(stomp, stomp.queue)
+    stomp.send(b"x")
+    reject(stomp)
+    stomp.send(b"x")
+    do(stomp, f"queue.{stomp.queue}", "moveMessages", "", parked)
+    assert verdict_of(stomp, stomp.queue, parked).cause == "unknown"
+    assert verdict_of(stomp, stomp.queue).cause == "redelivery_exhausted"

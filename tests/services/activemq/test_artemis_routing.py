@@ -11,7 +11,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, Search, Target
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
@@ -146,9 +146,13 @@ def test_what_a_full_address_drops_is_not_confirmed_and_not_proven_by_a_marker(s
     assert "confirmed" not in said.values()
     again = [o._replace(provenance={"dlq_replay_id": f"again-{o.number}"}) for o in letters]
     assert {s.outcome for s in published(sender, f"{sender.queue}.2", again)} == {"refused"}
-    found = sender.connector.find(sender.queue, letters, 0, None, before)
-    assert set(found.values()) == {"unknown"}
-    assert sender.connector.obstacles(False)
+    found = sender.connector.find(Search(sender.queue, letters, 0, before))
+    assert found.doubts
+    lying = {record.headers["dlq_replay_id"] for record in sender.drain(full.name)}
+    assert len(lying) < len(letters)
+    assert found.shown == {
+        o.number: "sent" if o.provenance["dlq_replay_id"] in lying else "unknown" for o in letters
+    }
 
 
 @on_artemis
@@ -168,7 +172,7 @@ def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> 
     publisher.close()
     assert len(said) == 3
     assert "confirmed" not in {one.outcome for one in said}
-    assert set(stomp.connector.find(news, letters, 0, None, before).values()) == {"unknown"}
+    assert set(stomp.connector.find(Search(news, letters, 0, before)).shown.values()) == {"unknown"}
 
 
 @on_artemis
@@ -198,7 +202,7 @@ def test_who_may_not_ask_is_told_what_confirmed_means_and_asked_for_the_type(
 def test_the_topology_says_after_how_many_attempts_an_address_lets_die(
     stomp: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dlq.connectors.activemq.artemis._MOST_ADDRESSES", 10_000)  # many tests share it
+    monkeypatch.setattr("dlq.connectors.activemq.artemis.MOST_ASKED", 10_000)  # many tests share it
     make_queue(stomp, stomp.queue, stomp.queue, "ANYCAST")
     do(stomp, "addAddressSettings", stomp.queue, json.dumps({"maxDeliveryAttempts": 3}))
     management = Management(stomp.settings)

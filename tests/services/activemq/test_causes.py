@@ -8,6 +8,8 @@ import pytest
 from support.analyzers.activemq_texts import TEXTS
 from support.brokers.activemq.fixtures import Place, on_classic
 
+from dlq.analyzers.rules import Facts, judge
+from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.stomp import encode
 from dlq.connectors.activemq.stomp_consumer import ack_id
 from dlq.core.record import Record
@@ -90,6 +92,46 @@ def test_each_death_that_needs_a_jms_client_leaves_its_text(stomp: Place) -> Non
     assert re.match(r"Dispatch\[2\] to ID:\S+ exceeds " + re.escape(policy), texts[f"{name}.broken"])
     assert texts[f"dup.{name}"] == f"duplicate from store for queue://dup.{name}"
     assert re.fullmatch(r"(TopicSubDiscard|Subscription discard)\. ID:ID:\S+", texts[f"slow.{name}"])
+
+
+def test_what_a_virtual_topic_brought_is_alive(stomp: Place) -> None:
+    topic = f"VirtualTopic.{stomp.queue}"
+    queue = f"Consumer.A.{topic}"
+    link = stomp.link()
+    link.request("SUBSCRIBE", {"destination": f"/queue/{queue}", "id": link.token, "ack": "client"})
+    link.request("SEND", {"destination": f"/topic/{topic}", "persistent": "true"}, b"alive")
+    link.ping()
+    link.close()
+    [letter] = stomp.drain(queue)
+    assert (letter.origin, judge(letter, Facts()).cause) == (topic, "unknown")
+
+
+def test_what_was_moved_out_of_the_dead_letter_queue_did_not_die_there(stomp: Place) -> None:
+    parked = f"parked.{stomp.queue}"
+    stomp.send(b"x")
+    refuse(stomp, stomp.queue)
+    jolokia = Jolokia(stomp.settings, artemis=False)
+    move = "moveMatchingMessagesTo(java.lang.String,java.lang.String)"
+    asked = {"type": "exec", "mbean": jolokia._mbean(DLQ), "operation": move}
+    [dead] = letters_of(stomp, stomp.queue)
+    selector = f"JMSMessageID = '{dead.message_id}'"
+    jolokia._ask({**asked, "arguments": [selector, parked]})
+    [letter] = stomp.drain(parked)
+    assert judge(dead, Facts()).cause == "poison_ack"
+    assert judge(letter, Facts()).cause == "unknown"
+
+
+def test_names_of_smallrye_are_read_as_they_come_back(stomp: Place) -> None:
+    told = {
+        "dead_letter_exception_class_name": "com.shop.Wrapper",
+        "dead_letter_reason": "wrapped",
+        "dead_letter_cause_class_name": "com.shop.NoStock",
+        "dead_letter_cause": "no stock",
+    }
+    stomp.send(b"x", **told)
+    [letter] = stomp.drain()
+    verdict = judge(letter, Facts())
+    assert (verdict.cause, verdict.exception_class) == ("application_error", "com.shop.NoStock")
 
 
 def test_texts_that_cannot_be_provoked_come_back_as_the_rules_read_them(stomp: Place) -> None:

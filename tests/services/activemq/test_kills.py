@@ -17,7 +17,7 @@ from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.base import Outgoing, Search, Sent, Target
 from dlq.core.errors import BrokerError, ConnectionLost
 
 pytestmark = [pytest.mark.activemq, on_all]
@@ -33,7 +33,11 @@ def here(request: pytest.FixtureRequest, stomp: Place) -> Place:
 
 def bodies(store: LocalStore) -> list[bytes]:
     """The bodies of all committed letters."""
-    tables = [pq.read_table(store.url(m.segment), columns=["body"]) for m in manifests.every(store) if m.rows]
+    tables = [
+        pq.read_table(store.url(m.segment), columns=["body"])
+        for m in manifests.list_committed(store)
+        if m.rows
+    ]
     return [body for table in tables for body in table.column("body").to_pylist()]
 
 
@@ -98,6 +102,7 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
             yield letter
 
     publisher = here.connector.publisher(plan, 1000)
+    before = here.connector.bounds([Target("queue", back)])
     with pytest.raises(ConnectionLost):
         collections.deque(map(said.append, publisher.publish(given())), maxlen=0)
     publisher.close()
@@ -105,7 +110,11 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
     numbers = {o: {s.number for s in said if s.outcome == o} for o in ("confirmed", "in_doubt")}
     assert len(numbers["confirmed"]) >= 1000
     assert numbers["in_doubt"]
-    found = ActiveMQConnector(here.settings).find(plan, [letters[n] for n in numbers["in_doubt"]], since=0)
+    found = (
+        ActiveMQConnector(here.settings)
+        .find(Search(plan, [letters[n] for n in numbers["in_doubt"]], 0, before))
+        .shown
+    )
     known = numbers["confirmed"] | {n for n, presence in found.items() if presence == "sent"}
     arrived = [record.headers["dlq_replay_id"] for record in here.drain(back)]
     assert sorted(arrived) == sorted(letters[n].provenance["dlq_replay_id"] for n in known)

@@ -11,7 +11,7 @@ from support.brokers.activemq.sending import outgoing, place_on, published
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.base import Target
+from dlq.connectors.base import Search, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 
 pytestmark = pytest.mark.activemq
@@ -53,10 +53,10 @@ def test_markers_by_openwire_prove_what_was_sent_until_they_are_forgotten(stomp:
     letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
     assert [sent.number for sent in published(typed, stomp.queue, letters[:620])] == [*range(620)]
     before = typed.connector.bounds([])
-    found = typed.connector.find(stomp.queue, letters, since=0, before=before)
+    found = typed.connector.find(Search(stomp.queue, letters, 0, before)).shown
     assert [found[n] for n in range(650)] == ["sent"] * 620 + ["not_sent"] * 30
     typed.connector.forget(stomp.queue)
-    assert set(typed.connector.find(stomp.queue, letters, since=0, before=before).values()) == {"unknown"}
+    assert set(typed.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}
     back = stomp.drain(f"{stomp.queue}.back")
     assert [r.body for r in back] == [letter.record.body for letter in letters[:620]]
     told = {(r.persistent, r.headers["tenant"], r.headers["timestamp"]) for r in back}
@@ -101,10 +101,10 @@ def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None
     assert {sent.outcome for sent in published(alone, stomp.queue, letters[:420])} == {"confirmed"}
     before = alone.connector.bounds([])
     for place in (alone, by_openwire(stomp), stomp):
-        found = place.connector.find(stomp.queue, letters, since=0, before=before)
+        found = place.connector.find(Search(stomp.queue, letters, 0, before)).shown
         assert [found[n] for n in range(450)] == ["sent"] * 420 + ["not_sent"] * 30
     alone.connector.forget(stomp.queue)
-    assert set(alone.connector.find(stomp.queue, letters, since=0, before=before).values()) == {"unknown"}
+    assert set(alone.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}
     assert len(stomp.drain(f"{stomp.queue}.back")) == 420
 
 

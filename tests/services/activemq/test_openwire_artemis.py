@@ -44,6 +44,8 @@ def test_a_letter_has_one_id_with_openwire_and_without(stomp: Place) -> None:
     taken, still_none, _ = by_openwire(stomp).pull("drain")
     assert (len(looked), len(left), none_left, still_none, stomp.drain()) == (7, 5, [], [], [])
     assert {r.record_id for r in looked} < {r.record_id for r in seen} == {r.record_id for r in taken}
+    assert all((r.message_id or "").startswith("ID:") for r in (*looked, *taken))
+    assert all((r.physical_id or "").isdecimal() for r in taken)
     [grouped] = [r for r in taken if "amount" in r.headers]
     assert (grouped.headers["amount"], grouped.properties["type of amount"]) == ("7", "int")
 

@@ -109,6 +109,33 @@ def test_a_property_still_in_memory_makes_the_id_that_it_will_make_when_stored(s
     assert taken.headers["note"] == "wört 😀"
 
 
+@on_classic
+@pytest.mark.parametrize("levels", [17, 45])
+def test_a_property_that_nests_deeper_than_is_shown_is_drained_and_sent_again_as_it_came(
+    stomp: Place, levels: int
+) -> None:
+    here, back = by_openwire(stomp), f"{stomp.queue}.back"
+    stomp.send(b"x", deep="later")
+    [plain] = here.drain()
+    value = (b"\x0c\0\0\0\2\1\1\x0b\0\0\0\1\0\1k" * levels + b"\5\0\0\0\7").hex()
+    nested = plain._replace(properties={**plain.properties, "value of deep": value})
+    [letter] = outgoing([nested], Target("queue", stomp.queue))
+    assert [sent.outcome for sent in published(here, "first", [letter])] == ["confirmed"]
+
+    [looked] = stomp.pull("copy")[0]
+    [taken] = here.drain()
+    assert here.drain() == []
+    assert (taken.record_id, taken.headers["deep"]) == (looked.record_id, looked.headers["deep"])
+    assert taken.headers["deep"] == "[true, {k=" * levels + "7" + "}]" * levels
+    assert taken.properties["value of deep"] == value
+
+    [again] = outgoing([taken], Target("queue", back))
+    assert here.connector.preview(again.record, again.target, {}, keep_headers=False).problem is None
+    assert [sent.outcome for sent in published(here, "second", [again])] == ["confirmed"]
+    [came] = here.drain(back)
+    assert came.properties["value of deep"] == value
+
+
 def differences(some: Sequence[Record], others: Sequence[Record]) -> list[object]:
     """Headers and bodies that are not the same, but for those of each delivery."""
     of_delivery = {"ack", "subscription", "redelivered"}
@@ -217,5 +244,5 @@ def test_what_openwire_tells_of_a_letter_replaces_what_a_copy_by_stomp_kept(
 
 def archived(store: LocalStore) -> list[dict[str, Any]]:
     """The rows of all segments that count."""
-    tables = [pq.read_table(store.url(m.segment)) for m in manifests.every(store) if m.rows]
+    tables = [pq.read_table(store.url(m.segment)) for m in manifests.list_committed(store) if m.rows]
     return [row for table in tables for row in table.to_pylist()]

@@ -18,7 +18,7 @@ from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.base import Target
+from dlq.connectors.base import Search, Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
 
@@ -44,7 +44,7 @@ def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> N
     letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
     published(stomp, stomp.queue, letters[:120])
     before = stomp.connector.bounds([])
-    found = stomp.connector.find(stomp.queue, letters, since=0, before=before)
+    found = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
     assert [found[n] for n in range(150)] == ["sent"] * 120 + ["not_sent"] * 30
     queue = f"dlq.replay.{stomp.queue}"
     asking = Queues(settings_of(stomp.broker), stomp.connector.kind)
@@ -52,7 +52,7 @@ def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> N
     stomp.connector.forget(stomp.queue)
     assert queue not in (asking.names() or [])
     asking.close()
-    forgotten = stomp.connector.find(stomp.queue, letters, since=0, before=before)
+    forgotten = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
     assert set(forgotten.values()) == {"unknown"}, "proof that was taken away proves nothing"
 
 
@@ -85,6 +85,16 @@ def test_a_letter_of_an_amqp_producer_that_expired_reaches_an_amqp_consumer(stom
     stomp.java("ActiveMqReject.java", origin, accepted)
     assert stomp.drain(origin) == []
     assert [r for r in stomp.pull("copy", "ActiveMQ.DLQ")[0] if r.origin == origin] == []
+
+
+@on_classic
+def test_plan_and_doctor_say_what_confirmed_means(stomp: Place) -> None:
+    stomp.send(b"a", queue="ActiveMQ.DLQ")
+    [record] = stomp.drain("ActiveMQ.DLQ")
+    preview = stomp.connector.preview(record, Target("queue", stomp.queue), {}, False)
+    fact = stomp.connector.inspect(stomp.request(queue="ActiveMQ.DLQ").source).facts["confirmed"]
+    assert fact.startswith("the broker has committed it")
+    assert f"confirmed means: {fact}" in preview.warnings
 
 
 @on_artemis

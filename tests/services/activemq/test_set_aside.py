@@ -44,13 +44,14 @@ def test_a_letter_with_headers_that_stomp_does_not_bring_out_is_named_and_the_wa
     stomp.send(b"c")
     store = LocalStore(str(tmp_path / "archive"))
     taken = pull(store, stomp.connector, stomp.request().source, PullOptions("drain"))
-    assert taken.captured == 2
+    assert 1 <= taken.captured <= 3  # the broker chooses what it gives first after the cut
     assert isinstance(taken.error, PoisonMessage)
     assert "bytes of headers, which STOMP does not bring out; set openwire_url" in str(taken.error)
-    captured, until = 0, time.monotonic() + 30  # the broker gives back in its own time what STOMP had
-    while captured < 2 and time.monotonic() < until:
+    # The broker gives back in its own time what STOMP had.
+    captured, until = taken.captured, time.monotonic() + 30
+    while captured < 4 and time.monotonic() < until:
         rest = pull(store, here.connector, here.request().source, PullOptions("drain"))
         assert rest.error is None
         captured += rest.captured
-    assert captured == 2
+    assert captured == 4
     assert here.drain() == []

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from support.brokers.activemq.fixtures import Place, by_openwire, on_classic
+from proton import Message
+from support.brokers.activemq.amqp import connected, received
+from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.archive.store import LocalStore
@@ -11,12 +13,13 @@ from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.stomp import OF_STOMP
 from dlq.connectors.base import Target
 
-pytestmark = [pytest.mark.activemq, on_classic]
+pytestmark = pytest.mark.activemq
 
 PROPERTIES = {name: f"mine-{n}" for n, name in enumerate(sorted(OF_STOMP))} | {"tenant": "a"}
 GIVEN = [f"{name}={text}" for name, text in PROPERTIES.items()]
 
 
+@on_all
 def test_a_property_takes_no_headers_place_and_comes_back(stomp: Place) -> None:
     here = by_openwire(stomp)
     stomp.java("ActiveMqShadows.java", "send", stomp.queue, *GIVEN)
@@ -37,9 +40,10 @@ def test_a_property_takes_no_headers_place_and_comes_back(stomp: Place) -> None:
         "correlation queue://answers order 8 text",
         "correlation queue://answers order 8 bytes:5",
     ]
-    assert shown == [PROPERTIES, PROPERTIES]
+    assert [{n: t for n, t in one.items() if n != "__AMQ_CID"} for one in shown] == [PROPERTIES, PROPERTIES]
 
 
+@on_all
 def test_by_stomp_such_a_letter_is_not_sent_and_the_property_is_named(stomp: Place) -> None:
     stomp.java("ActiveMqShadows.java", "send", stomp.queue, "type=mine")
     record = by_openwire(stomp).drain()[0]
@@ -47,6 +51,7 @@ def test_by_stomp_such_a_letter_is_not_sent_and_the_property_is_named(stomp: Pla
     assert "its property 'type' has the name of a header of STOMP" in (preview.problem or "")
 
 
+@on_classic
 @pytest.mark.parametrize("given", [GIVEN, ["content-length=1"], ["content-length=70000"], ["message-id=x"]])
 def test_a_copy_by_stomp_and_a_drain_by_openwire_archive_it_once(
     stomp: Place, tmp_path: Path, given: list[str]
@@ -56,3 +61,43 @@ def test_a_copy_by_stomp_and_a_drain_by_openwire_archive_it_once(
     copied = pull(store, stomp.connector, stomp.request().source, PullOptions("copy"))
     drained = pull(store, by_openwire(stomp).connector, stomp.request().source, PullOptions("drain"))
     assert (copied.captured, drained.captured, drained.recaptured, drained.acknowledged) == (2, 0, 2, 2)
+
+
+@on_artemis
+@pytest.mark.parametrize("given", [GIVEN, *([f"{name}=mine"] for name in sorted(OF_STOMP))])
+def test_no_property_stops_a_drain_by_stomp_of_artemis(stomp: Place, given: list[str]) -> None:
+    stomp.java("ActiveMqShadows.java", "send", stomp.queue, *given)
+    text, binary = stomp.drain()
+    assert (text.body, binary.body) == (b"text", b"\0\xff\n\0\7")
+    for record in (text, binary):
+        assert (record.headers["type"], record.priority, record.persistent) == ("order", 8, True)
+        assert (record.correlation_id, record.headers["reply-to"]) == ("correlation", "queue://answers")
+        assert record.published_at is not None
+    assert stomp.drain() == []
+
+
+@on_artemis
+def test_what_a_stomp_client_wrote_stays_its_headers(stomp: Place) -> None:
+    stomp.send(b"a", receipt="r", tenant="a")
+    for here in (stomp, by_openwire(stomp)):
+        [record] = here.pull("copy", force=True)[0]
+        assert not [name for name in record.properties if name.startswith("property ")]
+        assert here.connector.preview(record, Target("queue", "back"), {}, False).problem is None
+
+
+@on_artemis
+def test_application_properties_of_amqp_with_such_names_come_back(stomp: Place) -> None:
+    """All but the one by which Wolverine tells of a failure, as on each broker."""
+    here = by_openwire(stomp)
+    stomp.send(b"what makes the queue")
+    with connected(here) as connection:
+        connection.create_sender(stomp.queue).send(Message(body="text", durable=True, properties=PROPERTIES))
+    [record] = [one for one in here.drain() if one.headers.get("tenant") == "a"]
+    target = Target("queue", f"{stomp.queue}.back")
+    stomp.send(b"and the other one", queue=target.name)
+    assert here.drain(target.name)
+    published(here, stomp.queue, outgoing([record], target))
+    [back] = received(here, target.name, 1)
+    own = {name: text for name, text in (back.properties or {}).items() if not name.startswith("dlq_")}
+    kept = {name: text for name, text in PROPERTIES.items() if name != "original-destination"}
+    assert (own, back.body) == (kept, "text")

@@ -11,8 +11,7 @@ pytestmark = pytest.mark.activemq
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("stomp_consumer", "openwire_consumer"):
-        monkeypatch.setattr(f"dlq.connectors.activemq.{module}.STALLED_END", 1.0)
+    monkeypatch.setattr("dlq.connectors.queue.STALLED_END", 1.0)
 
 
 def do(place: Place, operation: str) -> None:

@@ -15,13 +15,17 @@ from confluent_kafka.admin import (
 )
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
-from support.brokers.kafka.fixtures import PASSWORD, read_all
+from support.brokers.kafka.fixtures import PASSWORD
 from support.brokers.kafka.letters import dead
+from support.brokers.seen import read_all
 from support.sending_contract import provenance, said
 
 from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.kafka import fetch
+from dlq.connectors.kafka.cluster import Place
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
+from dlq.connectors.kafka.link import Link
 from dlq.core.errors import AccessDenied, ConfigError, DlqError, NotFound, Unreachable
 
 pytestmark = pytest.mark.kafka
@@ -70,6 +74,14 @@ def test_who_may_read_the_topic_needs_no_other_right_to_pull(guarded: Kafka) -> 
     assert any("DESCRIBE_CONFIGS" in warning for warning in warnings)
     assert any("DESCRIBE on the cluster" in warning for warning in warnings)
     assert bob.consumers([Target("topic", "orders-dlt")]) == {}, "an empty list of groups proves nothing"
+
+
+def test_who_may_not_read_a_topics_settings_has_to_name_it_as_a_target(guarded: Kafka) -> None:
+    """It may be compacted."""
+    bob, target = by_sasl(guarded, "bob"), Target("topic", "orders-dlt")
+    assert bob.missing([target]) == {}
+    [why] = bob.preview(dead(0, b"k"), target, {}, False).unless_named.values()
+    assert "DESCRIBE_CONFIGS" in why
 
 
 @pytest.mark.parametrize("waits", [0, 1], ids=["before", "after"])
@@ -154,3 +166,36 @@ def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(guarded: Ka
     for ask in (lambda: bodies(found), lambda: found.publisher("plan", 10), found.discover):
         with pytest.raises(AccessDenied, match=refused):
             ask()
+
+
+@pytest.mark.parametrize("way", ["plain", "tls", "sasl"])
+def test_a_connection_of_our_own_gets_in_as_the_clients_do(guarded: Kafka, way: str) -> None:
+    """It reads what the client library cannot say."""
+    cluster = {
+        "plain": lambda: connector(guarded.url),
+        "tls": lambda: connector(f"kafka+ssl://{guarded.tls_bootstrap}", ca_file=str(guarded.ca)),
+        "sasl": lambda: by_sasl(guarded, "bob"),
+    }[way]()._cluster
+    link = Link(*cluster.leader(Place("orders-dlt", 0)), cluster.access)
+    answer = link.ask(fetch.API, fetch.VERSION, fetch.request("orders-dlt", 0, 0, 2**20))
+    link.close()
+    assert fetch.headers_in(answer) == {0: []}
+
+
+def test_a_connection_of_our_own_says_that_a_password_is_wrong(guarded: Kafka) -> None:
+    access = by_sasl(guarded, "bob")._cluster.access
+    host, _, port = guarded.sasl_bootstrap.rpartition(":")
+    with pytest.raises(AccessDenied, match="look at user and password"):
+        Link(host, int(port), access._replace(password="wrong"))
+
+
+def test_an_address_that_the_cluster_names_and_nobody_reaches_is_told_with_the_remedy(guarded: Kafka) -> None:
+    found = connector(f"kafka://{guarded.behind}", timeout="2s")
+    with pytest.raises(Unreachable, match=rf"the cluster names 127\.0\.0\.1:{guarded.front} \(advertised"):
+        bodies(found)
+
+
+def test_a_password_with_an_outer_blank_is_told(guarded: Kafka, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BAD", f"{PASSWORD} ")
+    with pytest.raises(AccessDenied, match=r"brokers\.shop\.password_env gives begins or ends with a blank"):
+        bodies(by_sasl(guarded, "bob", "BAD"))

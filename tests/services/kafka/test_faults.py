@@ -11,7 +11,7 @@ from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import outgoing, sent
 from support.sending_contract import new_plan, said
 
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, Search, Target
 from dlq.connectors.kafka import find
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
@@ -59,7 +59,7 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
     assert outcomes.keys() == {"confirmed", "in_doubt"}
     assert outcomes["in_doubt"] <= 50
 
-    found = failing.connector.find(plan, letters, since, before=before)
+    found = failing.connector.find(Search(plan, letters, since, before)).shown
     assert set(found.values()) <= {"sent", "not_sent"}
     assert {found[answer.number] for answer in answers if answer.outcome == "confirmed"} == {"sent"}
     rest = [letter for letter in letters if found[letter.number] == "not_sent"]
@@ -97,6 +97,60 @@ def test_a_log_that_lost_its_end_is_read_anew_and_proves_nothing_of_a_replay(
     assert (later.records, later.gaps, later.complete) == ([], [], True)
 
     monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
-    found = failing.connector.find(plan, [outgoing(0, topic, plan)], since, before=before)
-    assert found == {0: "unknown"}
-    assert any("its end was cut off" in why for why in failing.connector.obstacles(False))
+    found = failing.connector.find(Search(plan, [outgoing(0, topic, plan)], since, before))
+    assert found.shown == {0: "unknown"}
+    assert any("its end was cut off" in why for why in found.doubts)
+
+
+def test_a_log_that_lost_its_end_and_has_grown_as_far_again_is_read_anew(failing: KafkaPlace) -> None:
+    driver, node, topic = failing.driver, failing.node, failing.dead
+    driver.create_topic(topic)
+    driver.send(topic, b"0")
+    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
+    kept = log.stat().st_size
+    for body in (b"1", b"2"):
+        driver.send(topic, body)
+    first = failing.read()
+    node.kill()
+    node.start()
+    whole = failing.read(first.checkpoint)
+    assert (whole.records, whole.gaps, whole.complete) == ([], [], True)  # another leader's epoch alone
+    node.kill()
+    os.truncate(log, kept)
+    node.start()
+    for body in (b"a", b"b", b"c"):
+        driver.send(topic, body)
+    reached = {**first.checkpoint, **whole.checkpoint}
+    seen = failing.read(reached)
+
+    assert [record.body for record in seen.records] == [b"0", b"a", b"b", b"c"]
+    assert [gap[:3] for gap in seen.gaps] == [(f"{topic}-0", 3, None)]
+    assert not seen.complete
+    assert any("its end was cut off before that" in note for note in seen.notes)
+    later = failing.read({**reached, **seen.checkpoint})
+    assert (later.records, later.gaps, later.complete) == ([], [], True)
+
+
+def test_a_log_that_lost_its_end_and_has_grown_as_far_again_proves_nothing_of_a_replay(
+    failing: KafkaPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(find, "_SETTLED", 0.0)  # nothing is on its way
+    driver, node, topic, target = failing.driver, failing.node, failing.topic, failing.topic
+    driver.create_topic(topic)
+    driver.send(topic, b"kept")
+    log = node.folder / "log" / f"{topic}-0" / f"{0:020}.log"
+    kept = log.stat().st_size
+    for body in (b"1", b"2"):
+        driver.send(topic, body)
+    plan, since = new_plan(), now()
+    before = failing.connector.bounds([Target("topic", target)])
+    search = Search(plan, [outgoing(0, topic, plan)], since, before)
+    assert failing.connector.find(search).shown == {0: "not_sent"}
+    node.kill()
+    os.truncate(log, kept)
+    node.start()
+    for body in (b"a", b"b", b"c", b"d"):
+        driver.send(topic, body)
+    found = failing.connector.find(search)
+    assert found.shown == {0: "unknown"}
+    assert any("was cut off at 1, before 3" in why for why in found.doubts)

@@ -1,18 +1,31 @@
 """What lies in a topic of dead letters is read to the byte, once, and what is gone is said."""
 
+import gzip
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import AcknowledgeType
 from confluent_kafka.admin import ResourceType
-from support.brokers.kafka.driver import eventually
+from support.brokers.kafka import raw as by_hand
+from support.brokers.kafka.driver import Driver, eventually
 from support.brokers.kafka.fixtures import KafkaPlace
 
+from dlq.archive import losses
+from dlq.archive.store import LocalStore
+from dlq.capture.pull import PullOptions, pull
+from dlq.connectors.base import Target
 from dlq.connectors.interchange.format import line_of, parse_line, record_of
+from dlq.connectors.kafka import fetch
+from dlq.connectors.kafka.cluster import Place
+from dlq.connectors.kafka.link import Link
 from dlq.connectors.kafka.raw_record import RawRecord, decode
 from dlq.connectors.kafka.records import UNRESOLVED
+from dlq.core.errors import BrokerError
 from dlq.core.keys import key_reader
 from dlq.core.record import Record
 
@@ -251,3 +264,120 @@ def test_an_older_record_in_a_topic_that_was_made_again_is_not_taken_for_the_ori
 
     assert record.properties["pointer"] == "not proven: its topic was deleted and made again"
     assert record.body == b""
+
+
+UNSAYABLE: list[by_hand.RawHeaders] = [
+    [(b"ok", b"0")],
+    [(b"ok", b"1"), (b"\xff\xfe", b"odd"), (b"nul", None)],
+    [(b"na\0me", b"2"), (b"empty", b"")],
+    [(b"na\0me", b"3"), (b"empty", b"")],
+    [(b"ok", b"4")],
+    [(b"ok\0", b"cut, and like the others then")],
+]
+COMPRESSED: dict[int, Callable[[bytes], bytes]] = {
+    1: gzip.compress,
+    2: lambda plain: pa.Codec("snappy").compress(plain, asbytes=True),
+    4: lambda plain: pa.Codec("zstd").compress(plain, asbytes=True),
+}
+
+
+def with_odd_headers(kafka: KafkaPlace, topic: str, codec: int = 0) -> None:
+    """Records as the client library can neither write nor say them, in one batch."""
+    records = [by_hand.record(n, b"%d" % n, b"k", names) for n, names in enumerate(UNSAYABLE)]
+    packed = COMPRESSED[codec](b"".join(records)) if codec else None
+    moment = int(time.time() * 1000) - 1000
+    by_hand.produce(kafka.node.bootstrap, topic, by_hand.batch(records, moment, codec, packed))
+
+
+def names_of(record: RawRecord) -> list[tuple[bytes, bytes | None]]:
+    return [(name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers]
+
+
+@pytest.mark.parametrize("codec", [0, *COMPRESSED])
+def test_headers_that_the_client_library_cannot_say_are_kept_to_the_byte(
+    kafka: KafkaPlace, codec: int
+) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    with_odd_headers(kafka, kafka.dead, codec)
+    seen = kafka.read()
+    assert [record.body for record in seen.records] == [b"%d" % n for n in range(len(UNSAYABLE))]
+    assert [names_of(raw(record)) for record in seen.records] == [list(names) for names in UNSAYABLE]
+    assert seen.records[1].headers == {"ok": "1", "\\xff\\xfe": "odd", "nul": ""}
+    assert seen.complete
+
+
+def test_a_pointer_to_a_record_with_such_headers_is_resolved(kafka: KafkaPlace) -> None:
+    shared = Shared(kafka)
+    with_odd_headers(kafka, kafka.topic)
+    shared.reject(len(UNSAYABLE))
+    records = kafka.read(topic=shared.dead).records
+    originals = [raw(record).original for record in records]
+    assert [names_of(one) for one in originals if one] == [list(names) for names in UNSAYABLE]
+
+
+def test_a_letter_with_a_header_that_cannot_be_sent_is_left_out_of_a_plan(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    with_odd_headers(kafka, kafka.dead)
+    previews = [
+        kafka.connector.preview(record, Target("topic", kafka.dead), {}, False)
+        for record in kafka.read().records
+    ]
+    assert ["cannot send" in str(preview.problem) for preview in previews] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_a_client_has_compressed_is_taken_apart(kafka: KafkaPlace, codec: str) -> None:
+    kafka.driver.create_topic(kafka.topic)
+    client = Driver(kafka.node.bootstrap, **{"compression.type": codec})
+    client.send_all(kafka.topic, [(b"letter" * 100, b"k", ODD)] * 20)
+    cluster = kafka.connector._cluster
+    link = Link(*cluster.leader(Place(kafka.topic, 0)), cluster.access)
+    answer = link.ask(fetch.API, fetch.VERSION, fetch.request(kafka.topic, 0, 0, 2**20))
+    link.close()
+    assert fetch.headers_in(answer) == dict.fromkeys(range(20), ODD)
+
+
+def test_a_record_above_what_the_client_library_takes_by_itself_is_read(kafka: KafkaPlace) -> None:
+    large = 101_000_000
+    kafka.driver.create_topic(kafka.dead, max_message_bytes=large + 1000)
+    client = Driver(kafka.node.bootstrap, **{"message.max.bytes": large + 1000})
+    client.send_all(kafka.dead, [(b"before", None, ()), (b"x" * large, None, ()), (b"behind", None, ())])
+    assert [record.body_size for record in kafka.read().records] == [6, large, 6]
+
+
+def test_a_record_that_nobody_can_say_is_told_again_by_each_pull_until_it_is_dismissed(
+    kafka: KafkaPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise fetch.Unreadable("a batch of an older format, which does not tell")
+
+    kafka.driver.create_topic(kafka.dead)
+    with_odd_headers(kafka, kafka.dead)
+    monkeypatch.setattr(fetch, "headers_in", refuse)
+    store, request = LocalStore(str(tmp_path / "archive")), kafka.request()
+    pulls = [pull(store, kafka.connector, request.source, PullOptions(mode="drain")) for _ in range(2)]
+    assert [len(one.left_letters) for one in pulls] == [1, 0]
+    assert [(one.partial, one.lost) for one in pulls] == [(True, 1), (True, 1)]
+    [loss] = pulls[1].losses
+    assert (loss.place, loss.first, loss.end) == (f"{kafka.dead}-0", 1, 2)
+    assert losses.dismiss(store, "s", "an old record", "me") == 1
+    assert pull(store, kafka.connector, request.source, PullOptions(mode="drain")).lost == 0
+
+
+def test_a_copy_looks_again_at_what_nobody_could_say(
+    kafka: KafkaPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka.driver.create_topic(kafka.dead)
+    with_odd_headers(kafka, kafka.dead)
+    with monkeypatch.context() as broken:
+        broken.setattr(Link, "ask", lambda *_: (_ for _ in ()).throw(BrokerError("broken off")))
+        seen = kafka.read(mode="copy")
+    assert [one.passed for batch in seen.batches for one in batch.skipped] == [None]
+    assert len(kafka.read(mode="copy").records) == len(seen.records) + 1

@@ -1,18 +1,20 @@
 """Letters go back to a real Kafka once: where to, as what, and what is proven of them afterwards."""
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import NewPartitions, ResourceType
 from support import preloaded
+from support.brokers.kafka.driver import eventually
 from support.brokers.kafka.fixtures import KafkaPlace
 from support.brokers.kafka.letters import dead, outgoing, sent
 from support.sending_contract import new_plan
 
-from dlq.connectors.base import Target
+from dlq.connectors.base import Search, Target
 from dlq.connectors.kafka import find
 from dlq.core.clock import now
 
@@ -61,9 +63,79 @@ def test_what_is_not_in_the_log_since_the_bounds_was_not_sent(kafka: KafkaPlace)
     there, absent = outgoing(0, kafka.topic, plan), outgoing(1, kafka.topic, plan)
     sent(connector, [there])
 
-    assert connector.find(plan, [there, absent], since, before=before) == {0: "sent", 1: "not_sent"}
-    assert connector.find(plan, [there, absent], since) == {0: "sent", 1: "unknown"}, "without bounds"
-    assert connector.obstacles(False)
+    assert connector.find(Search(plan, [there, absent], since, before)).shown == {0: "sent", 1: "not_sent"}
+    without_bounds = connector.find(Search(plan, [there, absent], since))
+    assert without_bounds.shown == {0: "sent", 1: "unknown"}
+    assert without_bounds.doubts
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+@pytest.mark.parametrize("when", ["then", "since"])
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_of_ours_that_is_wrong_changes_nothing(
+    kafka: KafkaPlace, monkeypatch: pytest.MonkeyPatch, hours: int, when: str
+) -> None:
+    """While the letter is sent, or from then on."""
+
+    def shift(by: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: time.clock_gettime_ns(time.CLOCK_REALTIME) + by * 10**9)
+        monkeypatch.setattr(time, "time", lambda: time.clock_gettime(time.CLOCK_REALTIME) + by)
+
+    kafka.driver.create_topic(kafka.topic)
+    connector, plan = kafka.connector, new_plan()
+    shift(hours * 3600 if when == "then" else 0)
+    before, since = connector.bounds([Target("topic", kafka.topic)]), now()
+    there, absent = outgoing(0, kafka.topic, plan), outgoing(1, kafka.topic, plan)
+    sent(connector, [there])
+    shift(hours * 3600 if when == "since" else 0)
+    assert connector.find(Search(plan, [there, absent], since, before)).shown == {0: "sent", 1: "not_sent"}
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_partition_that_came_later_is_looked_through_from_its_start(kafka: KafkaPlace) -> None:
+    """Although a second apply has noted where it ended by then."""
+    kafka.driver.create_topic(kafka.topic)
+    connector, target, plan = kafka.connector, Target("topic", kafka.topic), new_plan()
+    first, since = connector.bounds([target]), now()
+    for future in kafka.driver.admin.create_partitions([NewPartitions(kafka.topic, 2)]).values():
+        future.result()
+    letters = [outgoing(number, kafka.topic, plan) for number in range(20)]
+    eventually(lambda: len(connector.bounds([target])) > len(first))
+    sent(connector, letters)
+    assert kafka.driver.records(kafka.topic, partition=1)
+    before = {**connector.bounds([target]), **first}
+    assert set(connector.find(Search(plan, letters, since, before)).shown.values()) == {"sent"}
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_copy_of_a_letter_in_an_aborted_transaction_is_not_the_letter(kafka: KafkaPlace) -> None:
+    kafka.driver.create_topic(kafka.topic)
+    target, plan, since = Target("topic", kafka.topic), new_plan(), now()
+    before = kafka.connector.bounds([target])
+    letters = [outgoing(number, kafka.topic, plan) for number in range(2)]
+    producer = kafka.driver.transactional(f"copies-{kafka.number}")
+    for letter, ends in zip(letters, (producer.abort_transaction, producer.commit_transaction), strict=True):
+        producer.begin_transaction()
+        told = [(name, value.encode()) for name, value in letter.provenance.items()]
+        producer.produce(kafka.topic, b"copy", headers=told)
+        producer.flush()
+        ends()
+    found = kafka.connector.find(Search(plan, letters, since, before)).shown
+    assert found == {0: "not_sent", 1: "sent"}
+
+
+def test_a_target_of_which_nobody_tells_whether_it_is_compacted_is_to_be_named(kafka: KafkaPlace) -> None:
+    for topic, policy in ((kafka.topic, "delete"), (kafka.dead, "compact")):
+        kafka.driver.create_topic(topic, cleanup_policy=policy)
+    record = dead(0, b"k")
+
+    def to_name(topic: str) -> str | None:
+        return kafka.connector.preview(record, Target("topic", topic), {}, False).unless_named.get("target")
+
+    assert "nobody tells whether" in str(to_name(kafka.topic)), "nobody was asked"
+    kafka.connector.missing([Target("topic", kafka.topic), Target("topic", kafka.dead)])
+    assert to_name(kafka.topic) is None
+    assert "is compacted" in str(to_name(kafka.dead))
 
 
 def without_its_start(kafka: KafkaPlace) -> str:
@@ -102,9 +174,28 @@ def test_what_may_have_been_there_stays_in_doubt_with_the_reason(kafka: KafkaPla
     plan, since = new_plan(), now()
     before = kafka.connector.bounds([Target("topic", kafka.topic)])
     why = happened(kafka)
-    found = kafka.connector.find(plan, [outgoing(0, kafka.topic, plan)], since, before=before)
-    assert found == {0: "unknown"}
-    assert any(why in obstacle for obstacle in kafka.connector.obstacles(False))
+    found = kafka.connector.find(Search(plan, [outgoing(0, kafka.topic, plan)], since, before))
+    assert found.shown == {0: "unknown"}
+    assert any(why in doubt for doubt in found.doubts)
+
+
+@pytest.mark.usefixtures("nothing_on_its_way")
+def test_a_topic_that_was_compacted_in_between_proves_nothing(kafka: KafkaPlace) -> None:
+    policy = {"cleanup_policy": "compact", "segment_ms": 100, "min_cleanable_dirty_ratio": 0.01}
+    kafka.driver.create_topic(kafka.topic, **policy)
+    plan, since = new_plan(), now()
+    before = kafka.connector.bounds([Target("topic", kafka.topic)])
+    kafka.driver.send(kafka.topic, b"old", key=b"k")
+
+    def without_the_first() -> bool:
+        kafka.driver.send(kafka.topic, b"new", key=b"k")
+        return kafka.driver.records(kafka.topic)[0].offset() != 0
+
+    eventually(without_the_first)
+    kafka.driver.configure(ResourceType.TOPIC, kafka.topic, cleanup_policy="delete")
+    found = kafka.connector.find(Search(plan, [outgoing(0, kafka.topic, plan)], since, before))
+    assert found.shown == {0: "unknown"}
+    assert any("it was compacted meanwhile" in why for why in found.doubts)
 
 
 def test_every_group_that_reads_the_target_is_named(kafka: KafkaPlace) -> None:

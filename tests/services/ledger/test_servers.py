@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from support.replaying import QueueFile, brokers, fill, settings
 from support.servers import ledger_host
 from support.servers.ledger_host import LEASE, configured
@@ -18,12 +19,12 @@ from support.servers.ledgers import SERVERS, Server
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import Target
 from dlq.core.errors import Busy, ConfigError, UsageError
-from dlq.core.failures import said
+from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay import dismissals, planfile
 from dlq.replay.apply import apply
-from dlq.replay.ledger import as_arrow, move, open_ledger, opened
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened, sql
 from dlq.replay.ledger.contract import Ledger, Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.letters import Letter
@@ -84,7 +85,7 @@ def test_a_claim_belongs_to_one(config: Settings, store: LocalStore, ledger: Led
 def test_hosts_that_speak_of_one_failure_at_once_lose_nothing(config: Settings, store: LocalStore) -> None:
     """Each host has an archive and a connection of its own; the store is what they share."""
     subject = f"f{time.time_ns()}"
-    told = {who: [said(n, who, subject, "note", "", f"{n} 日本 😀") for n in range(20)] for who in "ab"}
+    told = {who: [make_event(n, who, subject, "note", "", f"{n} 日本 😀") for n in range(20)] for who in "ab"}
 
     def speak(who: str) -> None:
         with opened(config.ledger, LocalStore(f"{store.location}-{who}")) as book:
@@ -122,7 +123,7 @@ def test_a_dismissal_is_kept_until_it_is_taken_back(ledger: Ledger) -> None:
     assert dismissals.dismiss(ledger, ids, "stale") == 3
     assert dismissals.dismiss(ledger, ids[:1], "again") == 0
     assert dismissals.undo(ledger, ids[1:]) == 2
-    assert dismissals.among(ledger, ids) == {ids[0]}
+    assert dismissals.find_dismissed(ledger, ids) == {ids[0]}
 
 
 def test_the_whole_ledger_comes_out(config: Settings, store: LocalStore, ledger: Ledger) -> None:
@@ -194,7 +195,7 @@ def test_two_hosts_apply_a_plan_one_is_killed_and_the_server_restarts(
 
 
 @pytest.mark.parametrize("place", ["taken", "marked"])
-@pytest.mark.parametrize("ledger_server", ["postgres", "redis"], indirect=True)
+@pytest.mark.parametrize("ledger_server", ["postgres", "mariadb"], indirect=True)
 def test_a_host_that_was_stopped_sends_nothing_of_what_another_took_over(
     store: LocalStore, ledger_server: Server, tmp_path: Path, place: str
 ) -> None:
@@ -241,6 +242,44 @@ def test_a_lease_ends_by_the_servers_clock(
         book.expire()
         assert set(book.states(sorted(keys(some))).values()) == {"sending"}
         assert book.renew(sorted(keys(some))) == keys(some)
+
+
+def test_a_host_that_is_suspended_in_a_transaction_does_not_keep_the_others_waiting(
+    config: Settings, store: LocalStore
+) -> None:
+    some = letters(2)
+    with opened(config.ledger, store) as book:
+        assert book.claim("suspended", some) == keys(some)
+    suspended = sql.Database(server_url(config.ledger), lease=1).engine.connect()
+    suspended.execute(sql.TABLE.update().values(detail="in hand"))
+    began = time.monotonic()
+    with opened(config.ledger, store) as book:
+        book.expire()
+        assert len(book.states(sorted(keys(some)))) == 2
+    assert time.monotonic() - began < 20
+    suspended.invalidate()
+
+
+def test_nothing_is_written_by_a_pipeline_in_which_a_suspended_host_would_pass_for_busy(
+    config: Settings, store: LocalStore
+) -> None:
+    some = letters(20)
+    many: list[bool] = []
+    book = SqlLedger(server_url(config.ledger), lease=60)
+    sa.event.listen(book._database.engine, "before_cursor_execute", lambda *told: many.append(told[-1]))
+    assert book.claim("claimed", some) == keys(some)
+    book.record_results([Result(one.key, "refused") for one in some])
+    assert book.claim("claimed again", some) == keys(some)
+    mine = [row for rows in book.all_rows() for row in rows if row[0] in keys(some)]
+    moved = [(f"moved {key}", *rest) for key, *rest in mine]
+    assert [book.adopt([*mine, *moved]), book.adopt(moved)] == [len(some), 0]
+    said = [make_event(n, "ann", some[0].key, "note") for n in range(3)]
+    book.append(said)
+    book.append(said)
+    assert [event for event in book.events() if event in said] == said
+    book.close()
+    assert many
+    assert not any(many)
 
 
 def begin_together(hosts: list[subprocess.Popen[bytes]]) -> None:
@@ -327,7 +366,13 @@ def test_a_server_that_is_not_there_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("url", "text"),
-    [("oracle://x/y", "unknown"), ("postgresql://u:secret@h/d", "password"), ("nonsense", "no URL")],
+    [
+        ("oracle://x/y", "unknown"),
+        ("postgresql://u:secret@h/d", "password"),
+        ("nonsense", "no URL"),
+        ("redis://h/0", "may lose what it acknowledged"),
+        ("rediss://h/0", "may lose what it acknowledged"),
+    ],
 )
 def test_a_wrong_ledger_url_is_a_configuration_error(url: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text) as caught:

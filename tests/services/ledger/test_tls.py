@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.servers.hostile import certificate
-from support.servers.ledgers import SERVERS, MariaDb, Postgres, Redis, Server, free_port, why_missing
+from support.servers.ledgers import SERVERS, MariaDb, Postgres, Server, why_missing
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import LedgerUnreachable
@@ -26,15 +26,7 @@ class MariaDbByTls(MariaDb):
         return [*super().command(), f"--ssl-cert={pem}", f"--ssl-key={pem}"]
 
 
-class RedisByTls(Redis):
-    def command(self) -> Sequence[str]:
-        self.tls = free_port()
-        pem = str(self.folder / "server.pem")
-        files = ["--tls-cert-file", pem, "--tls-key-file", pem, "--tls-auth-clients", "no"]
-        return [*super().command(), "--tls-port", str(self.tls), *files]
-
-
-KINDS: dict[str, type[Server]] = {"postgres": PostgresByTls, "mariadb": MariaDbByTls, "redis": RedisByTls}
+KINDS: dict[str, type[Server]] = {"postgres": PostgresByTls, "mariadb": MariaDbByTls}
 
 
 @pytest.fixture(params=KINDS)
@@ -54,8 +46,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 
 
 def by_tls(server: Server, authority: Path, host: str = "127.0.0.1") -> LedgerSettings:
-    if isinstance(server, RedisByTls):
-        return LedgerSettings(url=f"rediss://{host}:{server.tls}/0?ssl_ca_certs={authority}")
     words = {"postgres": f"sslmode=verify-full&sslrootcert={authority}", "mariadb": f"ssl_ca={authority}"}
     return LedgerSettings(url=f"{server.url.replace('127.0.0.1', host)}?{words[server.kind]}")
 
@@ -63,8 +53,7 @@ def by_tls(server: Server, authority: Path, host: str = "127.0.0.1") -> LedgerSe
 def test_a_ledger_by_tls_opens_and_a_stranger_or_another_name_does_not(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (sql, __import__("dlq.replay.ledger.redis", fromlist=["x"])):
-        monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(sql, "_PATIENCE_SECONDS", 0.0)
     authority = certificate(tmp_path, "IP:127.0.0.1")
     with opened(by_tls(server, authority), LocalStore(str(tmp_path / "archive"))) as ledger:
         assert ledger.expire() == 0

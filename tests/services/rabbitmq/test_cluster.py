@@ -13,12 +13,22 @@ import pytest
 from support.brokers.rabbitmq import install
 from support.brokers.rabbitmq.broker import Node
 from support.brokers.rabbitmq.cluster import Cluster
-from support.brokers.rabbitmq.fixtures import KINDS, PASSWORD_VARIABLE, Rabbit
-from support.brokers.rabbitmq.letters import headers_of_all, wait_until
+from support.brokers.rabbitmq.fixtures import KINDS, PASSWORD_VARIABLE, Rabbit, request
+from support.brokers.rabbitmq.letters import (
+    headers_of_all,
+    letter,
+    new_plan,
+    to_queue,
+    until_it_ends,
+    wait_until,
+    wait_until_the_node_is_no_newcomer,
+)
 from support.faults import Archive, Fault, Mends
 
-from dlq.capture.pull import PullResult
+from dlq.capture.pull import PullResult, proven_depth
+from dlq.connectors.base import Search
 from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher
 from dlq.replay.apply import Run
 
 pytestmark = pytest.mark.rabbitmq
@@ -156,3 +166,42 @@ def test_all_nodes_are_restarted_one_after_the_other(rabbit_cluster: Cluster, tm
             node.start()
 
     through(shop, first.shut_down, restart_the_others)
+
+
+def test_a_witness_proves_nothing_once_nodes_have_lost_each_other(
+    rabbit_cluster: Cluster, tmp_path: Path
+) -> None:
+    leader, other, third = rabbit_cluster.nodes
+    shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
+    rabbit = shop.at(leader)
+    wait_until_the_node_is_no_newcomer(rabbit)
+    broker = rabbit.broker(url=rabbit_cluster.url(shop.vhost, other))
+    connector, plan = RabbitConnector(broker), new_plan()
+    letters = [letter(number, to_queue("work.new-quorum")) for number in range(3)]
+    sent, error = until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
+    assert ([answer.outcome for answer in sent], error) == (["confirmed"] * 2, None)
+    assert connector.find(Search(plan, letters, 0)).shown == {0: "sent", 1: "sent", 2: "not_sent"}
+    rabbit_cluster.cut_off(third)
+    rabbit_cluster.join_again(third)
+    wait_until(lambda: set(connector.find(Search(plan, letters, 0)).shown.values()) == {"unknown"})
+    assert any("lost another one" in why for why in connector.find(Search(plan, letters, 0)).doubts)
+    rabbit.channel.connection.close()
+
+
+def test_a_quorum_queue_without_a_leader_is_not_taken_for_empty(
+    rabbit_cluster: Cluster, tmp_path: Path
+) -> None:
+    leader, other, third = rabbit_cluster.nodes
+    shop = Shop(rabbit_cluster, tmp_path, leader, first=other)
+    connector = RabbitConnector(shop.at(other).broker())
+    queue = request("old-quorum").source
+    wait_until(lambda: connector.gauge(queue).depth == NUMBER)
+    leader.kill()
+    third.kill()
+    wait_until(lambda: connector.gauge(queue).depth is None)
+    found = connector.gauge(queue)
+    assert (found.consumers, proven_depth(found)) == (None, None)
+    assert "what lies there is not known" in found.note
+    for node in (leader, third):
+        node.start()
+    wait_until(lambda: proven_depth(connector.gauge(queue)) == NUMBER)

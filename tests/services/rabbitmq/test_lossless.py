@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable
+from contextlib import closing
 from functools import cache
 
 import pika
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pika import frame, spec
-from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, request
+from proton import Message
+from proton.utils import BlockingConnection
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 
 from dlq.archive.schema import to_records, to_table
+from dlq.connectors.base import Mode
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.duplex import DuplexLink
 from dlq.connectors.rabbitmq.amqp.frames import encoded
@@ -113,9 +117,11 @@ def publishing(rabbit_url: str, rabbit: Callable[[], Rabbit]) -> DuplexLink:
     return DuplexLink(parameters(rabbit().broker()), lambda code, text: ConnectionLost(f"{code} {text}"))
 
 
-def publish_raw(rabbit: Rabbit, queue: str, messages: list[tuple[bytes, bytes]]) -> None:
+def publish_raw(
+    rabbit: Rabbit, queue: str, messages: list[tuple[bytes, bytes]], link: DuplexLink | None = None
+) -> None:
     """Publish (block, body) pairs exactly as they are."""
-    link = publishing(rabbit.url, lambda: rabbit)
+    link = link or publishing(rabbit.url, lambda: rabbit)
     for block, body in messages:
         header = struct.pack(">HHQ", spec.BasicProperties.INDEX, 0, len(body)) + block
         link.put(encoded(1, spec.Basic.Publish(exchange="", routing_key=queue)))
@@ -128,9 +134,9 @@ def publish_raw(rabbit: Rabbit, queue: str, messages: list[tuple[bytes, bytes]])
     rabbit.wait_for(queue, len(messages))
 
 
-def capture(rabbit: Rabbit, queue: str) -> list[Record]:
+def capture(rabbit: Rabbit, queue: str, mode: Mode = "drain") -> list[Record]:
     """Drain, and go through the archive's columns and back."""
-    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, mode))
     found: list[Record] = []
     for batch in reading.batches():
         found += to_records(to_table(batch.records))
@@ -206,12 +212,63 @@ def test_header_blocks_nearly_as_large_as_a_frame_are_captured(rabbit: Rabbit) -
     assert len(record.headers["stack"]) == 130_000
 
 
+@on_private_nodes
+@pytest.mark.parametrize("kind", [*KINDS, "stream"])
+def test_header_blocks_larger_than_a_frame_that_others_agreed_on_are_captured(
+    rabbit: Rabbit, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker cannot split them, and sends them to whom they are too large for."""
+    queue, content = rabbit.queue(kind), header(b"stack", sized(b"S", b"x" * 900_000))
+    rabbit.node.evaluate("application:set_env(rabbit,frame_max,1048576)")
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr("dlq.connectors.rabbitmq.amqp.link.MAX_FRAME", 2**20)
+            link = publishing.__wrapped__(rabbit.url, lambda: rabbit)
+    finally:
+        rabbit.node.evaluate("application:set_env(rabbit,frame_max,131072)")
+    block = b"\x20\0" + _u32(len(content)) + content
+    publish_raw(rabbit, queue, [(b"\0\0", b"a"), (block, b"b"), (b"\0\0", b"c")], link)
+    found = capture(rabbit, queue, "copy" if kind == "stream" else "drain")
+    assert [record.body for record in found] == [b"a", b"b", b"c"]
+    assert len(found[1].headers.get("stack", "")) == 900_000
+    link.close()
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("kind", [*KINDS, "stream"])
+def test_application_properties_larger_than_a_frame_are_captured(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    address = f"amqp://127.0.0.1:{rabbit.node.port}"
+    login = {"user": "guest", "password": "guest", "allowed_mechs": "PLAIN"}
+    with closing(
+        BlockingConnection(address, timeout=20, virtual_host=f"vhost:{rabbit.vhost}", **login)
+    ) as connection:
+        sender = connection.create_sender(f"/queues/{queue}")
+        for body, size in ((b"a", 1), (b"b", 900_000), (b"c", 1)):
+            sender.send(Message(body=body, inferred=True, durable=True, properties={"stack": "x" * size}))
+    rabbit.wait_for(queue, 3)
+    found = capture(rabbit, queue, "copy" if kind == "stream" else "drain")
+    assert [record.body for record in found] == [b"a", b"b", b"c"]
+    assert len(found[1].headers["stack"]) == 900_000
+
+
 def test_an_amqp_1_body_is_flagged(rabbit: Rabbit) -> None:
     queue = rabbit.queue("classic")
     rabbit.publish(queue, [b"\0Sw\xa1\3abc"], type="amqp-1.0")
     rabbit.publish(queue, [b"text"], type="order")
     rabbit.wait_for(queue, 2)
     assert [record.flags for record in capture(rabbit, queue)] == [FLAG_AMQP10_BODY, None]
+
+
+def test_a_message_without_an_id_is_called_as_its_framework_calls_it(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("classic")
+    rabbit.publish(queue, [b"[]"], headers={"task": "shop.pay", "id": "t-1"})
+    rabbit.publish(queue, [b'{"actor_name": "pay", "message_id": "d-1"}'])
+    rabbit.publish(queue, [b"[]"], message_id="m-1", headers={"task": "shop.pay", "id": "t-1"})
+    rabbit.publish(queue, [b"{}"])
+    rabbit.wait_for(queue, 4)
+    found = [(record.message_id, record.key) for record in capture(rabbit, queue)]
+    assert found == [("t-1", "t-1"), ("d-1", "d-1"), ("m-1", "m-1"), (None, None)]
 
 
 def test_the_properties_keep_their_names_and_values(rabbit: Rabbit) -> None:

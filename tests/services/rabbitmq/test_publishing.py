@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
-from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4
+from support.brokers.rabbitmq.fixtures import KINDS, Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import (
     HEADERS,
     letter,
@@ -19,7 +19,8 @@ from support.brokers.rabbitmq.letters import (
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
-from dlq.core.errors import DlqError, NotFound
+from dlq.connectors.rabbitmq.republishing import address_of
+from dlq.core.errors import AccessDenied, ConnectionLost, DlqError, NotFound
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -185,6 +186,65 @@ def test_an_error_of_the_channel_leaves_in_doubt_only_what_was_written_before(
     outcomes = {answer.number: answer.outcome for answer in answers}
     assert {outcomes[n] for n in range(20)} <= {"confirmed", "in_doubt", "returned"}
     assert {outcomes[n] for n in range(20, 60)} == {"refused"}
+
+
+@on_private_nodes
+def test_an_exclusive_queue_is_no_way_for_a_witness_and_leaves_nothing_in_doubt(rabbit: Rabbit) -> None:
+    """405, before anything was written for it."""
+    good, own = to_queue(rabbit.queue()), to_queue("own")
+    rabbit.channel.queue_declare("own", exclusive=True)
+    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10, witness=True)
+    letters = [letter(n, own if n == 5 else good) for n in range(8)]
+    answers, error = until_it_ends(publisher, iter(letters))
+    assert isinstance(error, AccessDenied)
+    outcomes = {answer.number: answer.outcome for answer in answers}
+    assert outcomes[5] == "refused"
+    assert {outcomes[n] for n in range(5)} <= {"confirmed", "in_doubt"}
+    assert set(outcomes) == set(range(6)), "the others were not begun"
+
+
+def test_a_letter_whose_way_cannot_be_made_at_the_moment_is_neither_written_nor_refused(
+    rabbit: Rabbit,
+) -> None:
+    good, told = to_queue(rabbit.queue()), set[int]()
+
+    def route(target: Target) -> tuple[str, str]:
+        if target != good:
+            raise ConnectionLost("the node that would bind it is gone")
+        return address_of(target)
+
+    letters = [letter(n, to_queue("away") if n == 5 else good) for n in range(8)]
+    publisher = RabbitPublisher(rabbit.broker(), new_plan(), 100, route)
+    answers: dict[int, str] = {}
+    with pytest.raises(ConnectionLost, match="would bind it"):
+        answers.update((sent.number, sent.outcome) for sent in publisher.publish(iter(letters), told.update))
+    publisher.close()
+    assert answers[5] == "in_doubt"
+    assert set(answers) == set(range(6)), "the others were not begun"
+    assert 5 not in told
+
+
+@on_private_nodes
+@pytest.mark.parametrize("count", [10, 60])
+def test_an_exclusive_queue_with_a_long_name_is_known_from_the_management_api(
+    rabbit: Rabbit, count: int
+) -> None:
+    """4.3.6 closes the connection (541) over a refusal of more than 255 bytes with a name beyond ASCII, which
+    the virtual host has here."""
+    target = to_queue("own " + "x" * count)
+    rabbit.channel.queue_declare(target.name, exclusive=True)
+    rabbit.wait_for_statistics(target.name)
+    assert RabbitConnector(rabbit.broker()).limits([target])[target].temporary
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("ask", ["inspect", "read"])
+def test_a_question_over_which_the_broker_fails_is_no_poison(rabbit: Rabbit, ask: str) -> None:
+    queue = "ü" * 120
+    rabbit.channel.queue_declare(queue, exclusive=True)
+    connector = RabbitConnector(rabbit.broker())
+    with pytest.raises(ConnectionLost, match=r"541.*the queue is exclusive or not there"):
+        connector.inspect(request(queue).source) if ask == "inspect" else connector.read(request(queue))
 
 
 def test_an_exclusive_queue_is_known_to_end_with_its_connection(rabbit: Rabbit) -> None:

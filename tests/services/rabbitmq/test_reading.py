@@ -20,7 +20,8 @@ from support.brokers.rabbitmq.fixtures import (
 from support.connector_contract import Place, ReadingContract, drained, letters
 
 from dlq.archive.store import LocalStore
-from dlq.capture.pull import PullOptions, pull
+from dlq.capture.pull import PullOptions, proven_depth, pull
+from dlq.connectors.base import Reading, ReadRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.errors import HarmRefused
 from dlq.core.record import Record
@@ -93,7 +94,8 @@ def test_a_drain_that_ends_early_gives_the_rest_back_once_and_uncounted(rabbit: 
     rabbit.wait_for(queue, 480)
     rest = rabbit.take(queue, 480)
     assert sorted(body for _, _, body in rest) == sorted(b"letter %d" % i for i in range(20, 500))
-    assert sum(method.redelivered for method, _, _ in rest) == 64 - 20
+    limited = kind == "quorum" and rabbit.version >= (4,)  # then the first letter is asked for alone
+    assert sum(method.redelivered for method, _, _ in rest) == (1 + 16 + 256 if limited else 64) - 20
     once = 0 if rabbit.version >= (4, 3) else 1
     assert max(counts(properties.headers)[0] for _, properties, _ in rest) == (
         0 if kind == "classic" else once
@@ -256,6 +258,28 @@ def test_drains_of_a_full_disk_cost_letters_no_delivery(
     assert rabbit.depth(queue) == 200
     done = pull(store, connector, request(queue).source, PullOptions("drain"))
     assert (done.captured, done.acknowledged, done.partial) == (200, 200, False)
+
+
+def test_letters_that_went_while_they_were_pulled_are_gone_and_not_left(
+    rabbit: Rabbit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, store = rabbit.queue(), LocalStore(str(tmp_path))
+    rabbit.fill(queue, 9_000)
+    connector = RabbitConnector(rabbit.broker())
+    read = connector.read
+
+    def read_and_purge(asked: ReadRequest) -> Reading:
+        reading = read(asked)
+        rabbit.channel.queue_purge(queue)
+        return reading
+
+    monkeypatch.setattr(connector, "read", read_and_purge)
+    source = request(queue).source
+    done = pull(
+        store, connector, source, PullOptions("drain"), depth=lambda: proven_depth(connector.gauge(source))
+    )
+    assert (done.snapshot, done.left, done.gone > 0) == (9_000, 0, True)
+    assert done.captured + done.gone == 9_000
 
 
 @on_rabbitmq_3

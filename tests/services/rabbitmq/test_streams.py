@@ -38,7 +38,7 @@ def test_a_stream_is_copied_to_its_end_and_then_from_there(rabbit: Rabbit) -> No
     rabbit.fill(queue, 2500)
     bodies, reading, found = batches(rabbit, queue)
     assert bodies == [b"letter %d" % n for n in range(2500)]
-    assert (reading.complete, found[-1].checkpoint) == (True, {queue: 2500})
+    assert (reading.complete, found[-1].checkpoint[queue]) == (True, 2500)
     rabbit.fill(queue, 3)
     bodies, reading, _ = batches(rabbit, queue, resume={queue: 2500})
     assert (bodies, reading.complete) == ([b"letter 0", b"letter 1", b"letter 2"], True)
@@ -56,7 +56,7 @@ def test_a_limit_and_the_size_of_batches_are_exact(rabbit: Rabbit) -> None:
     queue = rabbit.queue("stream")
     rabbit.fill(queue, 50)
     bodies, reading, found = batches(rabbit, queue, limit=20, batch_rows=100)
-    assert (len(bodies), reading.complete, found[-1].checkpoint) == (20, False, {queue: 20})
+    assert (len(bodies), reading.complete, found[-1].checkpoint[queue]) == (20, False, 20)
 
 
 @on_private_nodes
@@ -70,16 +70,43 @@ def test_what_retention_took_is_a_gap(rabbit: Rabbit) -> None:
     assert bodies == sent[-len(bodies) :]
     assert reading.complete
     first = int(found[0].records[0].headers["x-stream-offset"])
-    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, first)]
+    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, first, queue)]
 
 
 @on_private_nodes
 def test_a_stream_that_was_made_anew_is_read_anew(rabbit: Rabbit) -> None:
     queue = rabbit.queue("stream")
     rabbit.fill(queue, 3)
-    bodies, reading, _ = batches(rabbit, queue, resume={queue: 100})
-    assert len(bodies) == 3
-    assert any("another stream, read anew" in note for note in reading.notes)
+    bodies, reading, found = batches(rabbit, queue, resume={queue: 5})
+    assert (len(bodies), reading.complete) == (3, False)
+    assert any("is not the stream that the last copy read" in note for note in reading.notes)
+    assert [gap for batch in found for gap in batch.gaps] == [Gap(queue, 5, None, queue)]
+    reached = {queue: 5, **found[-1].checkpoint}
+    rabbit.fill(queue, 4)
+    bodies, reading, _ = batches(rabbit, queue, resume=reached)
+    assert (len(bodies), reading.complete) == (4, True)  # although it goes past where the other ended
+
+
+@on_private_nodes
+def test_a_stream_that_was_made_anew_and_has_grown_past_the_old_one_is_read_anew(rabbit: Rabbit) -> None:
+    queue = rabbit.queue("stream")
+    reached: dict[str, int] = {}
+
+    def copied() -> tuple[list[bytes], bool, list[Gap]]:
+        bodies, reading, found = batches(rabbit, queue, resume=dict(reached))
+        reached.update(item for batch in found for item in batch.checkpoint.items())
+        return bodies, reading.complete, [gap for batch in found for gap in batch.gaps]
+
+    old, new = ([b"%b %d" % (age, n) for n in range(9)] for age in (b"old", b"new"))
+    rabbit.publish(queue, old[:5])
+    assert copied() == (old[:5], True, [])
+    rabbit.publish(queue, old[5:6])
+    assert copied() == (old[5:6], True, [])
+    rabbit.channel.queue_delete(queue)
+    rabbit.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "stream"})
+    rabbit.publish(queue, new)
+    assert copied() == (new, False, [Gap(queue, 6, None, queue)])
+    assert copied() == ([], True, [])
 
 
 @on_private_nodes

@@ -1,22 +1,28 @@
 """The proof of a replay that a real RabbitMQ keeps: what it shows, and that it goes."""
 
+import json
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support import shifted_clock
+from support.brokers.rabbitmq.broker import Node
 from support.brokers.rabbitmq.fixtures import (
     A_QUEUE_IS_DURABLE_AFTER,
     KINDS,
     Rabbit,
     on_private_nodes,
     on_rabbitmq_3,
+    on_rabbitmq_4,
     request,
 )
 from support.brokers.rabbitmq.letters import (
@@ -30,9 +36,10 @@ from support.brokers.rabbitmq.letters import (
     wait_until_the_node_is_no_newcomer,
 )
 
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Outgoing, Search
 from dlq.connectors.rabbitmq.connector import RabbitConnector
-from dlq.connectors.rabbitmq.witness import WitnessedPublisher, _is_anchored, exchange_of, queue_of
+from dlq.connectors.rabbitmq.management import Management
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
 from dlq.core.clock import now
 from dlq.core.errors import AccessDenied, ConnectionLost, NotFound
 from dlq.core.settings import Broker
@@ -69,8 +76,10 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     broker = rabbit.broker()
     client = _client(broker, plan, queue)
     assert client.stdout is not None
-    while rabbit.depth(queue) < 2000:
-        assert client.poll() is None
+    with closing(Management(broker)) as management:
+        # What a client has sent before the broker's first count of it is in none.
+        while rabbit.depth(queue) < 2000 or _came(management, plan) is None:
+            assert client.poll() is None
     client.send_signal(signal.SIGKILL)
     said = client.stdout.read()
     client.wait()
@@ -85,10 +94,32 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     expected = {
         given.number: there if given.provenance["dlq_replay_id"] in witness else "not_sent" for given in asked
     }
-    assert connector.find(plan, asked, since) == expected
+    assert connector.find(Search(plan, asked, since)).shown == expected
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
     connector.forget(plan, witness=True)
-    assert set(connector.find(plan, asked, since).values()) == {"unknown"}
+    assert set(connector.find(Search(plan, asked, since)).shown.values()) == {"unknown"}
+
+
+@on_rabbitmq_4
+def test_while_the_host_that_sends_sleeps_its_witness_proves_nothing(
+    rabbit: Rabbit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has in hand may go out when it wakes, as long as its connection is there."""
+    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    client = _client(broker, plan, queue)
+    wait_until(lambda: rabbit.depth(queue) > 0)
+    client.send_signal(signal.SIGSTOP)
+    asked, connector = [letter(number, to_queue(queue)) for number in (0, 10**7)], RabbitConnector(broker)
+    with monkeypatch.context() as patch:
+        patch.setattr("dlq.connectors.rabbitmq.witness._GONE_SECONDS", 8)
+        proof = connector.find(Search(plan, asked, now()))
+    assert proof.shown == {0: "unknown", 10**7: "unknown"}
+    assert any("is still there" in why for why in proof.doubts)
+    client.kill()
+    client.communicate()
+    settled_depth(rabbit, queue)
+    assert connector.find(Search(plan, asked, now())).shown == {0: "sent", 10**7: "not_sent"}
 
 
 @on_rabbitmq_3
@@ -105,12 +136,13 @@ def test_what_a_dead_client_sent_in_an_alarm_is_unknown_until_the_broker_has_tak
         client.communicate()
         there = settled_depth(rabbit, queue)
         asked = [letter(number, to_queue(queue)) for number in range(there, there + 100)]
-        found = RabbitConnector(broker).find(plan, asked, since)
+        found = RabbitConnector(broker).find(Search(plan, asked, since)).shown
     finally:
         rabbit.node.limit_memory()
     assert set(found.values()) == {"unknown"}
-    wait_until(lambda: "unknown" not in RabbitConnector(broker).find(plan, asked, since).values())
-    found = RabbitConnector(broker).find(plan, asked, since)
+    search = Search(plan, asked, since)
+    wait_until(lambda: "unknown" not in RabbitConnector(broker).find(search).shown.values())
+    found = RabbitConnector(broker).find(search).shown
     arrived = replay_ids(rabbit, queue)
     assert found == {one.number: "sent" if f"id-{one.number}" in arrived else "not_sent" for one in asked}
 
@@ -138,24 +170,68 @@ def test_a_killed_broker_has_all_that_it_confirmed_and_its_witness_proves_nothin
     wait_until(lambda: sum(map(after.depth, queues)) >= len(confirmed))  # a quorum queue elects first
     assert confirmed <= {found for queue in queues for found in replay_ids(after, queue)}
     doubtful = [letter(answer.number, to_queue(queues[0])) for answer in sent if answer.outcome == "in_doubt"]
-    found = RabbitConnector(rabbit.broker()).find(plan, doubtful, since)
+    found = RabbitConnector(rabbit.broker()).find(Search(plan, doubtful, since)).shown
     assert found == {given.number: "unknown" for given in doubtful}
     after.channel.connection.close()
 
 
 @on_private_nodes
-def test_a_witness_proves_nothing_of_a_node_that_started_after_the_first_send(rabbit: Rabbit) -> None:
+def test_a_witness_proves_nothing_where_nothing_tells_of_its_node(rabbit: Rabbit) -> None:
     queue, plan = rabbit.queue(), new_plan()
-    broker = rabbit.broker()
-    publisher = WitnessedPublisher(broker, plan, 10)
+    publisher = WitnessedPublisher(rabbit.broker(), plan, 10)
     letters = [letter(1, to_queue(queue)), letter(2, to_queue("nowhere"))]
     sent, error = until_it_ends(publisher, iter(letters))
     assert {answer.number: answer.outcome for answer in sent} == {1: "confirmed", 2: "returned"}
     assert error is None
-    long_ago = now() - 86_400_000_000
-    assert RabbitConnector(broker).find(plan, letters, long_ago) == {1: "unknown", 2: "unknown"}
     without = rabbit.broker(management_url=None)
-    assert RabbitConnector(without).find(plan, letters, now()) == {1: "unknown", 2: "unknown"}
+    assert RabbitConnector(without).find(Search(plan, letters, now())).shown == {1: "unknown", 2: "unknown"}
+
+
+_PROGRAM = """
+import json, sys
+from dlq.connectors.base import Search
+from support.brokers.rabbitmq.letters import letter, to_queue
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.witness import WitnessedPublisher
+from dlq.core.clock import now
+
+settings, plan, queue, sends, since = json.loads(sys.argv[1])
+broker = RabbitBroker(**settings)
+letters = [letter(number, to_queue(queue)) for number in range(5)]
+if sends:
+    publisher = WitnessedPublisher(broker, plan, 10)
+    assert {answer.outcome for answer in publisher.publish(iter(letters[:3]))} == {"confirmed"}
+    publisher.close()
+    print(json.dumps(now()))
+else:
+    print(json.dumps(list(RabbitConnector(broker).find(Search(plan, letters, since)).shown.values())))
+"""
+
+
+@on_private_nodes
+@pytest.mark.parametrize("sent_at", [-7, 7])
+@pytest.mark.parametrize("asked_at", [-7, 7])
+def test_our_clock_has_no_say_in_a_proof(rabbit: Rabbit, sent_at: int, asked_at: int) -> None:
+    """Whatever it says when letters are sent, and when the broker is asked: also where the node restarts."""
+    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
+    given = ("name", "kind", "url", "management_url", "password_env")
+    settings = {name: getattr(broker, name) for name in given}
+
+    def told(hours: int, sends: bool, since: int = 0) -> Any:
+        arguments = json.dumps([settings, plan, queue, sends, since])
+        return json.loads(shifted_clock.run(hours, _PROGRAM, arguments))
+
+    wait_until_the_node_is_no_newcomer(rabbit)
+    since = told(sent_at, True)
+    assert told(asked_at, False, since) == ["sent"] * 3 + ["not_sent"] * 2
+    if sent_at == asked_at:
+        return
+    rabbit.node.kill()
+    rabbit.node.start()
+    rabbit.channel = rabbit.connect()
+    wait_until_the_node_is_no_newcomer(rabbit)
+    assert told(asked_at, False, since) == ["unknown"] * 5
 
 
 def purge(rabbit: Rabbit, plan: str) -> None:
@@ -177,6 +253,34 @@ def delete(rabbit: Rabbit, plan: str) -> None:
     rabbit.channel.queue_delete(queue_of(plan))
 
 
+def is_anchored(broker: Broker, plan: str) -> bool:
+    found = _seen(broker, plan, set())
+    return found is not None and found.is_anchored
+
+
+def take_from_the_middle(rabbit: Rabbit, plan: str) -> None:
+    """As who looks for a letter does: what is not it goes back to where it lay."""
+    channel = rabbit.connect()
+    channel.basic_get(queue_of(plan))
+    second, _, _ = channel.basic_get(queue_of(plan))
+    channel.basic_ack(second.delivery_tag)
+    channel.connection.close()
+
+
+@on_private_nodes
+def test_a_witness_of_which_letters_were_taken_from_the_middle_proves_no_absence(rabbit: Rabbit) -> None:
+    queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
+    since, letters = now(), [letter(number, to_queue(queue)) for number in range(3)]
+    until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
+    connector = RabbitConnector(broker)
+    assert connector.find(Search(plan, letters, since)).shown == {0: "sent", 1: "sent", 2: "not_sent"}
+    take_from_the_middle(rabbit, plan)
+    assert is_anchored(broker, plan)
+    found = connector.find(Search(plan, letters, since))
+    assert found.shown == {0: "unknown", 1: "sent", 2: "unknown"}
+    assert any("has 2 messages, and 3 came there" in why for why in found.doubts)
+
+
 @on_private_nodes
 @pytest.mark.parametrize("harm", [purge, take_one, lack_room, delete])
 def test_a_witness_that_has_lost_something_proves_no_absence(
@@ -188,26 +292,27 @@ def test_a_witness_that_has_lost_something_proves_no_absence(
     until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[:2]))
     connector = RabbitConnector(broker)
     before = {0: "sent", 1: "sent", 2: "not_sent", 3: "not_sent"}
-    assert connector.find(plan, letters, since) == before
+    assert connector.find(Search(plan, letters, since)).shown == before
     harm(rabbit, plan)
     until_it_ends(WitnessedPublisher(broker, plan, 10), iter(letters[2:3]))  # the next apply
-    found = connector.find(plan, letters, since)
-    assert set(found.values()) <= {"sent", "unknown"}
-    assert (found[2], found[3]) == ("sent", "unknown")
-    assert any("has lost its first message" in why for why in connector.obstacles(True, plan, since))
+    found = connector.find(Search(plan, letters, since))
+    assert set(found.shown.values()) <= {"sent", "unknown"}
+    assert (found.shown[2], found.shown[3]) == ("sent", "unknown")
+    assert any("has lost its first message" in why for why in found.doubts)
 
 
 @on_private_nodes
-def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit) -> None:
+@pytest.mark.parametrize("end", [Node.kill, Node.shut_down])
+def test_a_witness_loses_its_anchor_with_its_node(rabbit: Rabbit, end: Callable[[Node], None]) -> None:
     queue, plan, broker = rabbit.queue(), new_plan(), rabbit.broker()
     until_it_ends(WitnessedPublisher(broker, plan, 10), iter([letter(0, to_queue(queue))]))
-    assert _is_anchored(broker, plan)
+    assert is_anchored(broker, plan)
     time.sleep(A_QUEUE_IS_DURABLE_AFTER)
-    rabbit.node.kill()
+    end(rabbit.node)
     rabbit.node.start()
     rabbit.channel = rabbit.connect()
     assert replay_ids(rabbit, queue_of(plan)) == ["id-0"]
-    assert not _is_anchored(broker, plan)
+    assert not is_anchored(broker, plan)
 
 
 def test_a_target_that_is_deleted_in_the_middle_is_told_of(rabbit: Rabbit) -> None:
@@ -268,7 +373,7 @@ def test_auto_leaves_a_witness_where_the_user_may(
     url = rabbit.broker().url.replace("guest@", "sender@")
     connector, queue = RabbitConnector(rabbit.broker(url=url, witness="auto")), rabbit.queue()
     rabbit.wait_for_statistics(queue)
-    said = " ".join(connector.obstacles(True))
+    said = " ".join(connector.check_witness())
     assert ("the user may not" in said) == bool(lacks)
     assert all(right in said for right in lacks)
     fact = connector.inspect(request(queue).source).facts["witness"]
@@ -288,12 +393,16 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     queue = rabbit.queue()
     seeing, blind = asked_by("monitoring"), RabbitConnector(rabbit.broker(management_url=None, witness=True))
     rabbit.wait_for_statistics(queue)
-    assert seeing.obstacles(True) == []
-    assert seeing.obstacles(False) == [
+    assert seeing.check_witness() == []
+    assert "without management_url nothing tells whether a node restarted" in blind.check_witness()[0]
+    manager = asked_by("management")
+    assert "of nodes the tag monitoring" in manager.check_witness()[0]
+    assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)
+    plan, letters = new_plan(), [letter(0, to_queue(queue))]
+    assert seeing.find(Search(plan, letters, since=1)).doubts == [
         "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
     ]
-    assert "without management_url nothing tells whether a node restarted" in blind.obstacles(True)[0]
-    manager = asked_by("management")
-    assert "of nodes the tag monitoring" in manager.obstacles(True)[0]
-    assert any("tag monitoring" in said for said in manager.inspect(request(queue).source).warnings)
-    assert any("a node restarted" in said for said in seeing.obstacles(True, new_plan(), since=1))
+    seeing.publisher(plan, 10, witness=True).close()
+    for one, why in ((blind, "without management_url"), (manager, "of nodes the tag monitoring")):
+        found = one.find(Search(plan, letters, since=1))
+        assert (found.shown, why in found.doubts[0]) == ({0: "unknown"}, True)

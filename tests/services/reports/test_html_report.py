@@ -1,34 +1,23 @@
 """The HTML report in a real browser is inert to attacks, and everybody can read it."""
 
-import os
-import subprocess
-import tarfile
 from pathlib import Path
 
 import pytest
 from support.html_reports import ATTACKS, an_archive, browser, page, url
+from support.servers.axe import find_violations, read_axe
 from support.servers.chromium import Page
 
 from dlq.reports import report
 
 __all__ = ["browser", "page", "url"]
 CANARY = "jane.doe@example.com"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "dlq-tests" / "axe"
 VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
 
 
 @pytest.fixture(scope="module")
 def axe() -> str:
-    """The accessibility checker axe-core, from npm, kept between runs."""
-    if not list(CACHE.glob("*.tgz")):
-        CACHE.mkdir(parents=True, exist_ok=True)
-        subprocess.run(
-            ["npm", "pack", "axe-core@4", "--silent"], cwd=CACHE, check=True, capture_output=True, timeout=120
-        )
-    with tarfile.open(next(CACHE.glob("*.tgz"))) as package:
-        member = package.extractfile("package/axe.min.js")
-        assert member is not None
-        return member.read().decode()
+    """The accessibility checker axe-core."""
+    return read_axe()
 
 
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
@@ -78,12 +67,10 @@ def test_the_policy_refuses_scripts_styles_and_connections_that_someone_might_ge
 @pytest.mark.parametrize(("width", "scheme"), VIEWS)
 def test_axe_finds_no_violation(browser: Page, url: str, axe: str, width: int, scheme: str) -> None:
     browser.open(url, width, prefers_color_scheme=scheme)
-    browser.run(f"{axe};0")
-    found = "axe.run(document).then(r => r.violations.map(v => [v.id, v.nodes.map(n => n.html).slice(0, 3)]))"
 
-    assert browser.run(found) == []
+    assert find_violations(browser, axe) == []
     browser.run("document.querySelector('#list tbody button').click()")
-    assert browser.run(found) == []
+    assert find_violations(browser, axe) == []
 
 
 def test_a_masked_report_holds_no_canary(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually
-from support.brokers.rocketmq.fixtures import connector_of, read_all
+from support.brokers.rocketmq.driver import Driver
+from support.brokers.rocketmq.fixtures import connector_of
 from support.brokers.rocketmq.namespace import namespace
+from support.brokers.seen import read_all
 from support.jvm import QUICK
 from support.servers.hostile import certificate
+from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Search, Target
 from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.remoting import Credential
@@ -110,15 +112,22 @@ def test_a_reader_with_the_least_rights_drains_and_others_are_denied(
         reader = connector_of(cluster, access_key="reader1", secret_key_env="RIGHT")
         (record,) = eventually(lambda: read_all(reader, REQUEST).records)
         assert record.body == b"guarded"
+        both = read_all(reader, ReadRequest(Source("s", "pay", group="*"), "drain", "p"))
+        assert ([one.body for one in both.records], both.complete) == ([b"guarded"], False)
+        assert [note for note in both.notes if note.startswith("not read: %DLQ%stock")]
         unseen = [w for w in reader.inspect(REQUEST.source).warnings if "the user may not ask" in w]
         assert [w.partition(" ask ")[2].partition(":")[0] for w in unseen] == UNSEEN[rocket_version[0]]
         lost = Outgoing(0, record, Target("topic", "orders"), {REPLAY_ID: "0" * 32})
         before = reader.bounds([lost.target])
-        found, why = reader.find("plan", [lost], now(), before=before), reader.obstacles(False)
+        proof = reader.find(Search("plan", [lost], now(), before))
+        shown, doubts = proof.shown, proof.doubts
         if rocket_version.startswith("5"):
-            assert (found, why) == ({0: "unknown"}, ["the user may not read orders@broker-a:0"])
+            assert (shown, doubts) == (
+                {0: "unknown"},
+                ["the user may not read orders@broker-a:0"],
+            )
         else:
-            assert (found, why) == ({0: "not_sent"}, [])  # whoever signs may read by position
+            assert (shown, doubts) == ({0: "not_sent"}, [])  # whoever signs may read by position
         assert sent_back(reader, [record] * 3, "orders") == ["confirmed"] * 3
         assert sent_back(reader, [record] * 3, "bills") == ["refused"] * 3
         assert (admin.end("orders"), admin.end("bills")) == (5, 0)

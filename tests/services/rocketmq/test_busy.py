@@ -12,8 +12,9 @@ from unittest.mock import patch
 import pytest
 from support.archives import letter
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually
+from support.brokers.rocketmq.driver import Driver
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version
+from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.rocketmq.message import parse_properties
@@ -60,7 +61,7 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
         )
         eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
         publisher = connector.publisher("plan", 2000)
-        to_see_it_busy = patch.object(publisher, "_again", wraps=publisher._again)
+        to_see_it_busy = patch.object(publisher, "_send_again", wraps=publisher._send_again)
         with to_see_it_busy as again, stuttering(cluster.pid("broker-a")):
             outcomes = {sent.number: sent.outcome for sent in publisher.publish(letters)}
         publisher.close()

@@ -2,9 +2,10 @@
 
 import pytest
 from support import connector_contract
-from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.connector_contract import ReadingContract
+from support.waiting import eventually
 
 pytestmark = pytest.mark.rocketmq
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from support.brokers.rocketmq.driver import eventually
 from support.brokers.rocketmq.fixtures import Rocket
 from support.servers.cutter import Cutter
+from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, Search, Target
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.core.clock import now
@@ -64,7 +64,7 @@ def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
             }
             waiting = waiting[len(sent) :]
     assert len(doubtful) > 500
-    found = rocket.connector.find("plan", list(doubtful.values()), now(), before=before)
+    found = rocket.connector.find(Search("plan", list(doubtful.values()), now(), before)).shown
     assert set(found.values()) == {"sent", "not_sent"}
     again = waiting + [letter for number, letter in doubtful.items() if found[number] == "not_sent"]
     assert set(one_try(rocket, again)) == {"confirmed"}
@@ -96,7 +96,7 @@ def sent_by_cut_connections(rocket: Rocket, letters: list[Outgoing], monkeypatch
             for letter in letters:
                 cutter.requests, cutter.answers = random.choice(WITHIN)
                 assert one_try(rocket, [letter]) == ["in_doubt"]
-        found = rocket.connector.find("plan", letters, now(), before=before)
+        found = rocket.connector.find(Search("plan", letters, now(), before)).shown
         assert set(found.values()) <= {"sent", "not_sent"}
         letters = [letter for letter in letters if found[letter.number] == "not_sent"]
 

@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import pytest
 from support.brokers.rocketmq.broker import PORTS, RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually, unique_key
-from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
+from support.brokers.rocketmq.driver import Driver, unique_key
+from support.brokers.rocketmq.fixtures import connector_of, on_every_version
 from support.brokers.rocketmq.namespace import namespace
+from support.brokers.seen import read_all
+from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Search, Target
 from dlq.connectors.rocketmq.bounds import _CLOCK
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.message import StoredMessage, encode, parse_properties
@@ -200,11 +202,11 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
     doubtful = [letter for letter in letters if outcomes.get(letter.number) == "in_doubt"]
     assert 0 < len(doubtful) <= 257
     cluster.start_node("broker-a")
-    found = connector.find("plan", doubtful, since, before=before)
-    younger = {**before, "broker-a#clock": 3_600_000}
-    assert set(connector.find("plan", doubtful, since, before=younger).values()) <= {"sent", "unknown"}, (
-        "a store that does not go back to the time of the first send proves no absence"
-    )
+    found = connector.find(Search("plan", doubtful, since, before)).shown
+    [(first, stored)] = [item for item in before.items() if item[0].startswith("broker-a#first")]
+    another = {**before, first: stored - 1}
+    elsewhere = connector.find(Search("plan", doubtful, since, another)).shown
+    assert "not_sent" not in elsewhere.values(), "a store that began with another message proves no absence"
     driver = Driver(cluster.addresses["broker-a"])
     messages = driver.messages(one.topic)
     whole = [m.properties for m in messages if b"\0" not in m.properties]
@@ -243,7 +245,7 @@ def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket
         publisher = connector.publisher("plan", 1)
         assert {sent.outcome for sent in publisher.publish(iter(letters[::2]))} == {"confirmed"}
         publisher.close()
-        found = connector.find("plan", letters, now(), before=before)
+        found = connector.find(Search("plan", letters, now(), before)).shown
         assert found == {0: "sent", 1: "not_sent", 2: "sent", 3: "not_sent"}
         connector.close()
 
@@ -265,13 +267,13 @@ def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: O
         for i, (target, record) in enumerate(itertools.product(kinds, records))
     ]
     before = connector.bounds(kinds)
-    found = connector.find("plan", letters, now(), before=before)
-    assert found == dict.fromkeys(range(6), "not_sent"), connector.obstacles(witness=False)
+    found = connector.find(Search("plan", letters, now(), before))
+    assert found.shown == dict.fromkeys(range(6), "not_sent"), found.doubts
     cluster.kill("broker-b")
     eventually(lambda: set(cluster._registered()) == {"broker-a"}, 60)
-    found = connector.find("plan", letters, now(), before=before)
-    assert found == {**dict.fromkeys(range(4), "unknown"), **dict.fromkeys((4, 5), "not_sent")}
-    assert any("broker-b, which took messages" in why for why in connector.obstacles(witness=False))
+    found = connector.find(Search("plan", letters, now(), before))
+    assert found.shown == {**dict.fromkeys(range(4), "unknown"), **dict.fromkeys((4, 5), "not_sent")}
+    assert any("broker-b, which took messages" in why for why in found.doubts)
     connector.close()
 
 
@@ -308,12 +310,12 @@ def test_a_half_written_message_is_neither_sent_nor_not_sent(one: Own, count: in
     tear(cluster.folder / "broker-a" / "commitlog", torn, lost.encode())
     cluster.start_node("broker-a")
     assert b"\0" in Driver(cluster.addresses["broker-a"]).newest(one.topic, count=count)[-1].properties
-    found = connector.find("plan", letters, now(), before=before)
+    found = connector.find(Search("plan", letters, now(), before))
     last = int(torn.body)
-    assert found == {
+    assert found.shown == {
         n: "unknown" if n == last else "not_sent" if n == count else "sent" for n in range(count + 1)
     }
-    (why,) = connector.obstacles(witness=False)
+    (why,) = found.doubts
     assert f"offset {torn.queue_offset} is cut" in why
     connector.close()
 
@@ -344,7 +346,7 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
         assert {"in_doubt"} <= set(found.values()) <= {"in_doubt", "confirmed"}
         assert 0 < len(found) < 1000
         doubtful = letters[: len(found)]
-        shown = connector.find("plan", doubtful, now(), before=before)
+        shown = connector.find(Search("plan", doubtful, now(), before)).shown
         assert shown == dict.fromkeys(found, "sent")
         connector.close()
 
@@ -375,14 +377,15 @@ def test_a_log_that_several_keep_proves_no_absence_until_it_shows_something_newe
         replay_one(connector, letters[:1])
         with monkeypatch.context() as patch:
             patch.setattr("dlq.connectors.rocketmq.bounds._WAIT_SECONDS", 1)
-            assert connector.find("plan", letters, now(), before=before) == {0: "sent", 1: "unknown"}
-            assert any("keeps its log with others" in why for why in connector.obstacles(witness=False))
+            found = connector.find(Search("plan", letters, now(), before))
+            assert found.shown == {0: "sent", 1: "unknown"}
+            assert any("keeps its log with others" in why for why in found.doubts)
         cluster.kill("broker-a")
         cluster.start_node("broker-a")
         eventually(lambda: sent_on(cluster, "others") and is_master(connector))
         with going_on(cluster, "others"):
-            found = connector.find("plan", letters, now(), before=before)
-            assert found == {0: "sent", 1: "not_sent"}, connector.obstacles(witness=False)
+            found = connector.find(Search("plan", letters, now(), before))
+            assert found.shown == {0: "sent", 1: "not_sent"}, found.doubts
         connector.close()
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 from support import preloaded
 from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually, unique_key
-from support.brokers.rocketmq.fixtures import connector_of, read_all
+from support.brokers.rocketmq.driver import Driver, unique_key
+from support.brokers.rocketmq.fixtures import connector_of
 from support.brokers.rocketmq.install import VERSIONS, has_proxy
+from support.brokers.seen import read_all
+from support.waiting import eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from support import preloaded
 from support.brokers.rocketmq.broker import PROGRAMS, RocketMQ
-from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
+from support.waiting import eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore

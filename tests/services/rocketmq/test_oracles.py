@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
+from support.waiting import eventually
 
 from dlq.connectors.base import Outgoing
 

@@ -4,8 +4,9 @@ import os
 import zlib
 
 import pytest
-from support.brokers.rocketmq.driver import eventually, unique_key
+from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.waiting import eventually
 
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.core.errors import NotFound
@@ -172,8 +173,24 @@ def test_a_queue_that_may_not_be_pulled_is_known_by_its_last_letter_too(rocket: 
     again = eventually(lambda: (found := rocket.read(resume=seen.checkpoint)).notes[1:] and found)
     assert (again.records, again.complete) == ([], True)
     place = f"{rocket.dead}@broker-a:0"
-    other = rocket.read(resume={place: 5, f"{place}#stored": seen.checkpoint[f"{place}#stored"] - 1})
+    other = rocket.read(resume={place: 5, f"{place}#letter": seen.checkpoint[f"{place}#letter"] ^ 1})
     assert (len(other.records), other.complete) == (5, False)
+
+
+def test_a_store_that_replaced_another_is_known_although_its_clock_was_set_back(rocket: Rocket) -> None:
+    found: list[dict[str, int]] = []
+    for group in ("earlier", "later"):
+        for _ in range(2):
+            rocket.driver.dead_letter(rocket.topic, f"{rocket.group}-{group}", b"x")
+        found.append(rocket.read(source=rocket.request(group=f"{rocket.group}-{group}").source).checkpoint)
+    earlier, later = found
+    place = f"%DLQ%{rocket.group}-earlier@broker-a:0"
+    of_later = {key.replace("-later@", "-earlier@"): value for key, value in later.items()}
+    assert (set(of_later), of_later[place]) == (set(earlier), 2)
+    source = rocket.request(group=f"{rocket.group}-earlier").source
+    seen = rocket.read(source=source, resume=of_later)
+    assert ([record.offset for record in seen.records], seen.complete) == ([0, 1], False)
+    assert [gap[:3] for batch in seen.batches for gap in batch.gaps] == [(place, 2, None)]
 
 
 def test_a_group_that_is_not_there_is_not_found(rocket: Rocket) -> None:

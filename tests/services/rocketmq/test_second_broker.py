@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import Driver, eventually, unique_key
+from support.brokers.rocketmq.driver import Driver, unique_key
 from support.faults import LIMIT, Archive, Fault, Mends
+from support.waiting import eventually
 
 from dlq.capture.pull import PullResult
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties

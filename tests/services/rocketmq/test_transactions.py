@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from support import preloaded
 from support.brokers.rocketmq.broker import RocketMQ
-from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, eventually, unique_key
-from support.brokers.rocketmq.fixtures import connector_of, on_every_version, read_all
+from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, Driver, unique_key
+from support.brokers.rocketmq.fixtures import connector_of, on_every_version
+from support.brokers.seen import read_all
+from support.waiting import eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
@@ -93,6 +95,7 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
     rocket_version: str, tmp_path: Path
 ) -> None:
     store = LocalStore(str(tmp_path / "archive"))
+    """One that was committed is found in its queue all the same, if it has a key."""
     keyless = {"UNIQ_KEY": ""}
     with RocketMQ(rocket_version, transactionCheckInterval=600_000, messageIndexEnable="false") as cluster:
         driver, connector = Driver(cluster.addresses["broker-a"]), connector_of(cluster)
@@ -105,8 +108,35 @@ def test_a_transaction_that_ended_where_nothing_tells_how_is_ended(
         connector.close()
     preloaded.analyze(store.location)
     look = views.connect(store).execute
-    assert look("SELECT state, discarded FROM transactions").fetchall() == [("ended", False)] * 2
+    states = look("SELECT state, discarded FROM transactions ORDER BY state").fetchall()
+    assert states == [("committed", False), ("ended", False)]
     letters = look("SELECT cause, transaction_state, advice FROM letters WHERE cause IS NOT NULL").fetchall()
-    assert letters == [("unknown", "ended", "check_first")] * 2
+    assert letters == [("unknown", "ended", "check_first")]
     (told,) = look("SELECT count(*) FROM transactions WHERE evidence LIKE '%keeps no index%'").fetchall()
-    assert told == (2,)
+    assert told == (1,)
+
+
+@pytest.mark.parametrize("most", [500_000, 0])
+def test_an_index_that_lacks_a_real_message_proves_no_rollback(
+    unhurried: RocketMQ, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """It may have stopped growing. Where the queue cannot be looked through to its end, nothing tells."""
+    monkeypatch.setattr("dlq.connectors.rocketmq.transaction_outcomes._query", lambda *_: iter(()))
+    monkeypatch.setattr("dlq.connectors.rocketmq.commits._MOST", most)
+    store, topic = LocalStore(str(tmp_path / "archive")), f"{TOPIC}-{most}"
+    driver.create_topic(topic)
+    halves = [driver.half(topic, b"%d" % n) for n in range(4)]
+    for number, half in enumerate(halves):
+        driver.finish_at_once(half, commit=number < 2)
+    eventually(lambda: driver.end(topic) == 2)
+    said = list[bool]()
+    for _ in range(2):  # what the first has not learned the second does not know either
+        connector = connector_of(unhurried)
+        notes = pull(store, connector, REQUEST.source, PullOptions("drain")).notes
+        said.append(any("could not be looked through to the end" in note for note in notes))
+        connector.close()
+    assert said == [not most, False]
+    preloaded.analyze(store.location)
+    mine = f"SELECT state FROM transactions WHERE topic = '{topic}' ORDER BY state"
+    states = [state for (state,) in views.connect(store).execute(mine).fetchall()]
+    assert states == (["committed"] * 2 + ["rolled_back"] * 2 if most else ["ended"] * 4)

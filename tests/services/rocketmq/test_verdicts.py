@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from support import preloaded
-from support.brokers.rocketmq.driver import Driver, Half, eventually, unique_key
+from support.brokers.rocketmq.driver import Driver, Half, unique_key
 from support.brokers.rocketmq.fixtures import Rocket
+from support.waiting import eventually
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore, Store

@@ -30,6 +30,15 @@ SAME = {
     "startswith(origin, 'ord') and contains(origin, 'der') and instr(origin, 'd') = 3": True,
 }
 """Condition -> what it is for the letter below."""
+REFUSED = (
+    "attempts", "headers = 'x'", "dead_at = 5", "headers.x = 1 and attempts", "origin and true", "not attempts",
+    "deaths = 1", "keys = 'a'", "headers['a']['b'] = 'c'", "case when attempts then true else false end",
+    "exists(deaths, d -> d)", "exists(deaths, d -> d.count)", "persistent > 0", "contains(keys, 'a')",
+    "get_json_object(headers, '$.a') = 'b'", "dead_at is true", "cast(attempts as date) is null",
+    "length(attempts) > 2", "attempts like '2%'", "abs(origin) = 1", "size(headers) > 1", "headers[1] = 'a'",
+    "startswith(body, 'a')", "no_such = 1", "deaths[0].nothing = 'x'", "size(origin) > 1",
+)  # fmt: skip
+"""What one engine would understand and the other would not, or neither."""
 LETTER = pa.Table.from_pylist([
     {
         "origin": "orders", "attempts": 2, "failure_text": "answered 504", "exception_message": None,

@@ -26,6 +26,7 @@ def suppressed(number: int, **changes: Any) -> dict[str, Any]:
         "producer_seq": number,
         "origin": "orders",
         "message_id": f"{PRODUCER}:{number}",
+        "fingerprint": "f",
         **changes,
     }
 

@@ -5,10 +5,14 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pika import spec
 
+from dlq.connectors.activemq.openwire import greeting
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.values import NULL, boolean, described, sequence, string, ubyte, uint, ushort
 from dlq.connectors.rabbitmq.amqp.frames import FrameReader, encoded
 
 Harm = Callable[[socket.socket], None]
@@ -34,6 +38,12 @@ def once(data: bytes) -> Harm:
             pass
 
     return harm
+
+
+def listen(peer: socket.socket) -> None:
+    """Say nothing, until the other side hangs up."""
+    while peer.recv(2**16):
+        pass
 
 
 def hang_up(_peer: socket.socket) -> None:
@@ -77,6 +87,7 @@ def _amqp_answers(method: Any, depth: int) -> Iterator[Any]:
         "Channel.Open": spec.Channel.OpenOk(),
         "Channel.Close": spec.Channel.CloseOk(),
         "Basic.Qos": spec.Basic.QosOk(),
+        "Confirm.Select": spec.Confirm.SelectOk(),
         "Queue.Declare": spec.Queue.DeclareOk("q", depth, 0),
     }
     if method.NAME in simple:
@@ -184,3 +195,94 @@ def remoting_frame(opaque: int, fields: Mapping[str, str], body: Any, code: int 
     }
     header = json.dumps(said).encode()
     return struct.pack(">iI", 4 + len(header) + len(content), len(header)) + header + content
+
+
+def openwire_command(kind: int, rest: bytes, answers: int | None = None) -> bytes:
+    """A command as ActiveMQ sends it; `answers` is the number of the command that it answers."""
+    body = bytes([kind]) + b"\0\0\0\1\0" + (b"" if answers is None else struct.pack(">i", answers)) + rest
+    return struct.pack(">i", len(body)) + body
+
+
+OPENWIRE_CONNECT, OPENWIRE_CONSUME = 3, 5
+
+
+def openwire(harm: Harm, when: int) -> Callable[[socket.socket], None]:
+    """ActiveMQ by OpenWire; `harm` comes instead of the answer to the command `when`, or at once (0)."""
+
+    def behave(peer: socket.socket) -> None:
+        if when == 0:
+            peer.recv(2**16)
+            return harm(peer)
+        peer.sendall(greeting())
+        stream = peer.makefile("rb")
+        while size := stream.read(4):
+            command = stream.read(int.from_bytes(size, "big"))
+            kind, number, is_asked = struct.unpack_from(">Bi?", command)
+            if kind == when:
+                return harm(_Numbered(peer, number))  # type: ignore[arg-type]
+            if kind != 1 and is_asked:
+                peer.sendall(openwire_command(30, b"", number))
+        return None
+
+    return behave
+
+
+def answers_to_nothing(peer: socket.socket) -> None:
+    """Answers to commands that nobody has sent, for ever."""
+    for number in range(10**6, 10**9):
+        peer.sendall(openwire_command(30, b"", number))
+
+
+class _Numbered:
+    """A socket that writes the number of the command that was heard where NUMB stands."""
+
+    def __init__(self, peer: socket.socket, number: int) -> None:
+        self._peer, self._number = peer, number.to_bytes(4, "big")
+
+    def sendall(self, data: bytes) -> None:
+        self._peer.sendall(data.replace(b"NUMB", self._number))
+
+    def recv(self, size: int) -> bytes:
+        return self._peer.recv(size)
+
+
+def amqp10(
+    harm: Harm, when: int, told: Mapping[int, bytes] = MappingProxyType({})
+) -> Callable[[socket.socket], None]:
+    """A broker of AMQP 1.0; `harm` comes instead of the answer to the frame `when` (`frames.OPEN` and so on),
+    or at once (0). `told`: answers other than the usual ones."""
+    usual = {
+        frames.SASL_INIT: frames.frame(frames.SASL_OUTCOME, [ubyte(0)], kind=1) + frames.AMQP_HEADER,
+        frames.OPEN: frames.frame(frames.OPEN, [string("b"), NULL, uint(frames.MAX_FRAME)]),
+        frames.BEGIN: frames.frame(frames.BEGIN, [ushort(0), uint(0), uint(2**31 - 1), uint(2**31 - 1)]),
+        frames.CLOSE: frames.farewell(frames.CLOSE),
+        frames.DETACH: frames.detach(0),
+        **told,
+    }
+
+    def behave(peer: socket.socket) -> None:
+        reader = frames.FrameReader()
+        if when == 0:
+            peer.recv(2**16)
+            return harm(peer)
+        peer.sendall(frames.SASL_HEADER)
+        while data := peer.recv(2**16):
+            for frame in reader.feed(data):
+                if frame.code == when:
+                    return harm(peer)
+                if frame.code == frames.SASL_INIT:
+                    reader.expect(frames.AMQP_HEADER)
+                if frame.code == frames.ATTACH and frames.ATTACH not in told:
+                    peer.sendall(_attached(frame))
+                peer.sendall(usual.get(frame.code, b""))
+        return None
+
+    return behave
+
+
+def _attached(asked: frames.Frame) -> bytes:
+    role = not asked.field(2)
+    there = [asked.field(0), asked.field(1)]
+    fields = [string(there[0]), uint(there[1]), boolean(role), ubyte(0), ubyte(0)]
+    ends = [described(0x28, sequence([])), described(0x29, sequence([]))]
+    return frames.frame(frames.ATTACH, [*fields, *ends, NULL, NULL, uint(0)])

@@ -1,4 +1,4 @@
-"""Private PostgreSQL, MariaDB and Redis servers for tests of the ledger: `start`, `kill` (-9), `stop`."""
+"""Private PostgreSQL, MariaDB and Redis servers: `start`, `kill` (-9), `stop`."""
 
 import os
 import shutil
@@ -92,8 +92,7 @@ class Server(ABC):
 
     def stop(self) -> None:
         if self.process is not None and self.process.poll() is None:
-            self.process.terminate()
-            self.process.wait(30)
+            self.kill()  # asked to end, PostgreSQL waits for a client that a test has left behind
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -169,7 +168,8 @@ class Redis(Server):
             return False
 
 
-SERVERS: dict[str, Callable[[], Server]] = {"postgres": Postgres, "mariadb": MariaDb, "redis": Redis}
+SERVERS: dict[str, Callable[[], Server]] = {"postgres": Postgres, "mariadb": MariaDb}
+"""Those that keep ledgers."""
 
 
 def why_missing(kind: str) -> str | None:

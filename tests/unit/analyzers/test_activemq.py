@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 from support.analyzers.activemq_texts import JMS, TEXTS, THROWABLE
-from support.analyzers.letters import imported
+from support.analyzers.letters import imported, record
 
+from dlq.analyzers.rules import Facts
+from dlq.analyzers.rules import judge as judge_one
 from dlq.analyzers.rules.letter import producer_of
 
 
@@ -198,6 +200,28 @@ def test_artemis_says_only_where_it_died_and_whether_it_expired(
     own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders"}
     [row] = judge(imported({"broker_kind": "artemis", "queue": "DLQ", "headers": {**own, **headers}}))
     assert said(row, expected) == expected
+
+
+ELSEWHERE: list[tuple[str, dict[str, str], dict[str, tuple[str, str]], str]] = [
+    ("parking", {"destination": "parking"}, {"orders": ("DLQ", "ExpiryQueue")}, "unknown"),
+    ("failed", {"destination": "failed"}, {"orders": ("failed", "late")}, "redelivery_exhausted"),
+    ("late", {"destination": "late"}, {"orders": ("failed", "late")}, "redelivery_exhausted"),
+    # Where the settings may have been others before; where nothing says where it lies, or where the dead go.
+    ("DLQ.old", {"destination": "DLQ.old"}, {"orders": ("DLQ", "ExpiryQueue")}, "redelivery_exhausted"),
+    ("parking", {}, {"orders": ("DLQ", "ExpiryQueue")}, "redelivery_exhausted"),
+    ("parking", {"destination": "parking"}, {"bills": ("DLQ", "ExpiryQueue")}, "redelivery_exhausted"),
+    ("parking", {"destination": "parking"}, {}, "redelivery_exhausted"),
+]
+
+
+@pytest.mark.parametrize(("queue", "headers", "places", "cause"), ELSEWHERE)
+def test_what_lies_where_the_settings_send_no_dead_was_brought_there(
+    queue: str, headers: dict[str, str], places: dict[str, tuple[str, str]], cause: str
+) -> None:
+    own = {"_AMQ_ORIG_ADDRESS": "orders", "_AMQ_ORIG_QUEUE": "orders", "_AMQ_ORIG_MESSAGE_ID": "7"}
+    letter = record(broker_kind="artemis", dead_letter_queue=queue, headers={**own, **headers})
+    verdict = judge_one(letter, Facts(places_of_the_dead={letter.source: places}))
+    assert (verdict.cause, verdict.origin) == (cause, "orders")
 
 
 ALONE: list[tuple[dict[str, str], tuple[str, str | None]]] = [

@@ -2,9 +2,10 @@
 
 import duckdb
 import pytest
-from support.analyzers.conditions import LETTER, SAME, rule
+from support.analyzers.conditions import LETTER, REFUSED, SAME, rule
 
 from dlq.analyzers.conditions import FUNCTIONS, condition
+from dlq.analyzers.user_rules import check_rules
 from dlq.core.errors import ConfigError
 
 
@@ -69,3 +70,15 @@ def test_a_condition_means_the_same_in_duckdb() -> None:
             for where in SAME
         }
     assert found == SAME
+
+
+@pytest.mark.parametrize("where", REFUSED)
+def test_what_only_one_engine_would_understand_is_refused_in_one_line(where: str) -> None:
+    with pytest.raises(ConfigError, match="rule 'mine'") as refused:
+        check_rules([rule(where)])
+    assert len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("where", SAME)
+def test_what_both_engines_understand_is_not_refused(where: str) -> None:
+    check_rules([rule(where)])

@@ -26,6 +26,7 @@ NODE = (
     "TypeError: Cannot read properties of undefined (reading 'id')\n"
     "    at takeStock (/app/stock.js:10:5)\n    at node:internal/x:1:2"
 )
+CAMEL = "Error occurred during processing. Exchange[4711]."
 
 # text, (class, message, family)
 TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [
@@ -36,6 +37,34 @@ TABLE: list[tuple[str | None, tuple[str | None, str | None, str | None]]] = [
     (PYTHON, ("KeyError", "'price'", "not_found")),
     (NODE, ("TypeError", "Cannot read properties of undefined (reading 'id')", "bug")),
     ("stock is negative: -3", (None, "stock is negative: -3", "other")),
+    (
+        "org.apache.camel.InvalidPayloadException: No body. Caused by: [org.apache.camel.TypeConversionException"
+        ' - not the type due to java.lang.NumberFormatException: For input string: "ten"]',
+        ("java.lang.NumberFormatException", 'For input string: "ten"', "serialization"),
+    ),
+    (
+        f"{CAMEL} Caused by: [com.shop.NoStock - sold out: 3 - left]",
+        ("com.shop.NoStock", "sold out: 3 - left", "business"),
+    ),
+    ("Caused by: [com.shop.NoStock - sold out]", ("com.shop.NoStock", "sold out", "business")),
+    (f"{CAMEL} Caused by: [NoStock - null]", ("NoStock", None, "other")),
+    (
+        "a.BException: a\n\tat x.Y.z(A.java:1)\nCaused by: Declined: sold out\n\tat s.P.q(P.java:3)",
+        ("Declined", "sold out", "other"),
+    ),
+    ("a.BException: a\nCaused by: NoStock: sold out", ("NoStock", "sold out", "other")),
+    (
+        "a.BException: a\nCaused by: shop.Orders$Inner: sold out",
+        ("shop.Orders$Inner", "sold out", "business"),
+    ),
+    ("a.BException: a\nCaused by: NoStock", ("NoStock", None, "other")),
+    (
+        "Error: a\n    at f (/a.js:1:2) {\n  [cause]: Declined: sold out\n      at g (/a.js:3:4)\n}",
+        ("Declined", "sold out", "other"),
+    ),
+    ("it failed. Caused by: Database: it is down", (None, "Database: it is down", "other")),
+    ("a.BException: a\nCaused by: something: it is down", (None, "something: it is down", "other")),
+    ("java.lang.IllegalStateException: [1, 2]", ("java.lang.IllegalStateException", "[1, 2]", "bug")),
     ("Note: nothing", (None, "Note: nothing", "other")),
     ("java.net.ConnectException", ("java.net.ConnectException", None, "connection")),
     (

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import pytest
 from support.analyzers.letters import died, imported, record
 
 from dlq.core.record import Death
@@ -79,6 +80,17 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
             headers={**SPRING, "retry-count": "2", "x-exception-stacktrace": "E, headers={deliveryAttempt=3}"}
         ),
         ("spring-cloud-stream", None, 3, None, "stock is negative"),
+    ),
+    (
+        record(
+            headers={
+                **SPRING,
+                "retry-count": "1",
+                "x-exception-stacktrace": "a.b.Unread: no, headers={deliveryAttempt=3}\n"
+                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)",
+            }
+        ),
+        ("spring-unread", None, 3, "a.b.Unread", "no, headers={deliveryAttempt=3}"),
     ),
     (
         record(headers=SPRING, dead_letter_queue="orders.billing.dlq", routing_key="orders.billing"),
@@ -326,6 +338,32 @@ TABLE: list[tuple[Any, tuple[Any, ...]]] = [
         ("hand-written-error", None, None, None, "max-retries-exceeded"),
     ),
     (record(headers={"x-death-reason": "rejected"}), ("unknown", None, None, None, None)),
+    # Names that a program prepares, and fills when something fails.
+    (
+        record(
+            headers={"x-exception-message": "", "x-original-exchange": "", "x-original-routingKey": "orders"}
+        ),
+        ("unknown", None, None, None, None),
+    ),
+    (record(headers={"x-last-error": " ", "x-retry-count": "0"}), ("unknown", None, None, None, None)),
+    # A class as the reason, beside a text; a word for it is no class.
+    (
+        record(headers={"x-dead-letter-reason": "ValueError", "x-dead-letter-error": "no id"}),
+        ("hand-written-error", None, None, "ValueError", "no id"),
+    ),
+    (
+        record(headers={"x-dead-letter-reason": "no-stock", "x-dead-letter-error": "no id"}),
+        ("hand-written-error", None, None, None, "no-stock"),
+    ),
+    # The queue in the broker's name, which a hand has kept; a history tells better.
+    (
+        record(headers={"x-first-death-queue": "jobs", "x-last-error": "late", "x-processing-attempt": "2"}),
+        ("hand-written-error", "jobs", 2, None, "late"),
+    ),
+    (
+        died(("rejected", "orders", 2), headers={"x-first-death-queue": "jobs", "x-last-error": "late"}),
+        ("hand-written-error", "orders", 3, None, "late"),
+    ),
     (record(headers={"x-first-failure-time": "1", "failure": "x"}), ("unknown", None, None, None, None)),
     (
         record(headers={"x-original-queue": "orders", "x-retry-count": "3"}),
@@ -341,6 +379,37 @@ def test_each_signature_is_known(judge: Any) -> None:
     rows = judge(*(letter for letter, _ in TABLE))
     names = ("rule", "origin", "attempts", "exception_class", "exception_message")
     assert [tuple(row[name] for name in names) for row in rows] == [expected for _, expected in TABLE]
+
+
+MASSTRANSIT_UNREAD = "An error occured while deserializing the message envelope"
+NSERVICEBUS_UNREAD = "An error occurred while attempting to extract logical messages from incoming message 7"
+UNREAD: list[tuple[dict[str, str], str, str]] = [
+    ({"MT-Reason": "fault", "MT-Fault-Message": MASSTRANSIT_UNREAD}, "masstransit-unread", "unreadable"),
+    ({"MT-Fault-Message": "the message was deserialized late"}, "masstransit-fault", "application_error"),
+    (
+        {"NServiceBus.ExceptionInfo.ExceptionType": "NServiceBus.MessageDeserializationException"},
+        "nservicebus-unread",
+        "unreadable",
+    ),
+    ({"NServiceBus.ExceptionInfo.Message": NSERVICEBUS_UNREAD}, "nservicebus-unread", "unreadable"),
+    ({"NServiceBus.ExceptionInfo.Message": "no logical message"}, "nservicebus", "application_error"),
+    ({"x-dead-letter-reason": "malformed-json"}, "hand-written-unread", "unreadable"),
+    ({"x-dlq-reason": "deserialisation", "x-dlq-error": "no Avro"}, "hand-written-unread", "unreadable"),
+    ({"x-error-type": "PARSE_ERROR", "x-error": "line 1"}, "hand-written-unread", "unreadable"),
+    ({"x-error-code": "invalid_json", "x-error": "line 1"}, "hand-written-unread", "unreadable"),
+    # What serializes fails, too; a class may be its listener's; a sentence is no word for it; others are none.
+    ({"x-dlq-reason": "serialization"}, "hand-written-error", "application_error"),
+    ({"x-error-type": "JsonParseException"}, "hand-written-error", "application_error"),
+    ({"x-error": "parsing went well, then it failed"}, "hand-written-error", "application_error"),
+    ({"x-dlq-reason": "sparse-data"}, "hand-written-error", "application_error"),
+    ({"reason": "malformed-json"}, "unknown", "unknown"),
+]
+
+
+@pytest.mark.parametrize("kind", ["rabbitmq", "activemq", "artemis"])
+def test_what_was_never_read_is_no_failure_of_a_consumer(judge: Any, kind: str) -> None:
+    rows = judge(*(record(broker_kind=kind, headers=headers) for headers, _, _ in UNREAD))
+    assert [(row["rule"], row["cause"]) for row in rows] == [(rule, cause) for _, rule, cause in UNREAD]
 
 
 def test_evidence_older_than_the_death_is_marked_stale(judge: Any) -> None:

@@ -4,11 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from support.archives import parquet
 
 from dlq.analyzers import analysis, judging, topology
 from dlq.analyzers.asked import Asked
-from dlq.analyzers.judging import Part, Terms
+from dlq.analyzers.judging import JUDGED, Part, Terms
 from dlq.analyzers.rules import Facts
 from dlq.archive.analyses import Analysis
 from dlq.archive.manifests import Manifest
@@ -52,7 +54,7 @@ def test_parts_are_kept_under_the_same_terms_while_all_their_segments_count(tmp_
     store = LocalStore(str(tmp_path))
     parts = [part("both", "p-0", "p-1"), part("gone", "p-2"), part("half", "p-0", "p-9")]
     for one in (parts[0], parts[2]):
-        store.put(one["file"], b"")
+        store.put(one["file"], parquet(pa.Table.from_pylist([{}] * len(one["stems"]), JUDGED)))
     last = Analysis("a", 1, {}, 0.1, "", "key", {}, extra={"parts": parts})
     segments = [manifest(f"p-{n}", 1) for n in range(3)]
     asked = Asked(store, Settings(), None, (), (), segments, "b")

@@ -129,6 +129,14 @@ LETTERS = {
         of("artemis", FailedBecause="java.net.ConnectException: Connection refused", originalQueue="orders"),
         {"cause": "application_error", "origin": "orders", "exception_class": "java.net.ConnectException"},
     ),
+    "a class that ends like none, in a header by hand": (
+        of("artemis", FailedBecause="com.shop.Orders$Declined: no money", originalQueue="orders"),
+        {"exception_class": "com.shop.Orders$Declined", "exception_message": "no money"},
+    ),
+    "words before a colon are no class": (
+        of("artemis", FailedBecause="no money: 7 EUR", originalQueue="orders"),
+        {"exception_class": None, "exception_message": "no money: 7 EUR"},
+    ),
     "a class that ends like none": (
         of(
             "activemq",

@@ -7,7 +7,7 @@ from support.analyzers.letters import imported
 
 from dlq.analyzers.groups.advice import Known, advise
 from dlq.analyzers.rules import Facts, table
-from dlq.core.causes import CAUSES, MOVED, doubted, proof_of, spoken
+from dlq.core.causes import CAUSES, MOVED, cause_in_words, mark_doubt, proof_of
 
 FOUR = {
     "_AMQ_ORIG_ADDRESS": "shop",
@@ -122,6 +122,40 @@ def test_what_the_settings_say_of_the_expired_narrows(judge: Any) -> None:
     assert of(with_expired, "cause", "proof") == ["expired", "proven"]
 
 
+@pytest.mark.parametrize(
+    ("most", "cause", "also", "told"),
+    [
+        (-1, "poison_ack", ("moved",), "never"),
+        (0, "poison_ack", ("moved",), "never"),
+        (1, "redelivery_exhausted", ("poison_ack", "moved"), "one failure is enough"),
+        (10, "redelivery_exhausted", ("poison_ack", "moved"), None),
+    ],
+)
+def test_the_most_attempts_of_an_address_narrow(
+    judge: Any, most: int, cause: str, also: tuple[str, ...], told: str | None
+) -> None:
+    letter = artemis(FOUR, CORE)
+    [row] = judge(letter, facts=Facts(most_attempts={letter.source: {"shop": most}}))
+    assert of(row, "cause", "proof") == [cause, "likely"]
+    assert tuple(row["also_possible"]) == also
+    assert told in (None, "never") or told in row["evidence"]
+
+
+@pytest.mark.parametrize(("before", "cause"), [(3600, "unknown"), (60, "redelivery_exhausted")])
+def test_a_queue_that_has_killed_none_since_before_the_letter_was_sent_lost_it_to_a_hand(
+    judge: Any, before: int, cause: str
+) -> None:
+    sent = 1_790_000_000_000_000
+    letter = artemis(FOUR, CORE)._replace(published_at=sent)
+    [row] = judge(
+        letter,
+        facts=Facts(
+            killed_none={letter.source: {letter.headers["_AMQ_ORIG_QUEUE"]: sent - before * 1_000_000}}
+        ),
+    )
+    assert row["cause"] == cause
+
+
 def test_a_divert_is_no_queue_and_no_death(judge: Any) -> None:
     letter = artemis(FOUR, {"_AMQ_ORIG_QUEUE": "copy-to-dlq"}, CORE)
     [row] = judge(letter, facts=Facts(diverts={letter.source: ("copy-to-dlq",)}))
@@ -207,6 +241,6 @@ def test_advice_on_a_likely_cause_is_safe_for_all_that_it_may_be() -> None:
 
 
 def test_a_likely_cause_has_a_question_mark() -> None:
-    assert doubted("expired", "likely") == "expired?"
-    assert doubted("expired", "proven") == "expired"
-    assert spoken("poison_ack", ["rabbitmq"], "likely").endswith("?")
+    assert mark_doubt("expired", "likely") == "expired?"
+    assert mark_doubt("expired", "proven") == "expired"
+    assert cause_in_words("poison_ack", ["rabbitmq"], "likely").endswith("?")

@@ -130,7 +130,32 @@ TABLE: list[tuple[Record, Verdict]] = [
         letter(placed("x-original-") | {"x-exception-fqcn": "a.MessagingException", "x-exception-stacktrace": TRACE}),
         (*ERROR, None, STATE),
     ),
+    (
+        letter(placed("x-original-") | {"x-exception-stacktrace": f"{STATE}: no, headers={{deliveryAttempt=3}}"}),
+        (*ERROR, 3, STATE),
+    ),
     (letter(placed("x-original-") | {"x-exception-fqcn": UNREAD}), (*UNREADABLE, None, UNREAD)),
+    (
+        letter(
+            placed("x-original-")
+            | {
+                "x-exception-stacktrace": f"M: no, headers={{deliveryAttempt=3}}\nCaused by: {UNREAD}: no\n"
+                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertInputIfNecessary(S.java:1)"
+            }
+        ),
+        (*UNREADABLE, 3, UNREAD),
+    ),
+    # What the function gave could not be written.
+    (
+        letter(
+            placed("x-original-")
+            | {
+                "x-exception-stacktrace": f"{STATE}: no\n"
+                "\tat o.SimpleFunctionRegistry$FunctionInvocationWrapper.convertOutputIfNecessary(S.java:1)"
+            }
+        ),
+        (*ERROR, None, STATE),
+    ),
     (letter(placed("x-original-")), (*UNKNOWN, None, None)),
     # --- Connect ---
     (letter(connect()), (*ERROR, None, DATA)),
@@ -224,6 +249,30 @@ def test_each_set_of_headers_has_its_verdict(judge: Any, dead: Record, expected:
     said = tuple(row[name] for name in ("cause", "mechanism", "origin", "attempts", "exception_class"))
     assert said == expected
     assert row["origin_kind"] == ("topic" if row["origin"] else None)
+
+
+PLACE = {"x-original-topic": "orders", "x-original-partition": "0", "x-original-offset": "41"}
+CLOCKS = {"x-dlq-duplicate-incoming-clock": "3", "x-dlq-duplicate-last-processed-clock": "5"}
+BY_WORD: list[tuple[dict[str, str], tuple[str, str, str | None]]] = [
+    ({**PLACE, "x-dlq-reason": "deserialization"}, ("unreadable", "parked-unread", "orders")),
+    ({"x-dlq-reason": "deserialization"}, ("unreadable", "hand-written-unread", None)),
+    ({**PLACE, "x-dlq-reason": "no stock"}, ("application_error", "parked-by-hand", "orders")),
+    (
+        {**PLACE, **CLOCKS, "x-dlq-reason": "lamport-clock-duplicate"},
+        ("suppressed_duplicate", "clock-duplicate", "orders"),
+    ),
+    (CLOCKS, ("unknown", "unknown", None)),
+    ({**PLACE}, ("unknown", "origin-alone", "orders")),
+    ({}, ("unknown", "unknown", None)),
+]
+
+
+@pytest.mark.parametrize(("headers", "expected"), BY_WORD)
+def test_a_word_for_what_was_not_read_or_was_seen_before_is_a_cause(
+    judge: Any, headers: dict[str, str], expected: tuple[str, str, str | None]
+) -> None:
+    [row] = judge(letter(headers))
+    assert (row["cause"], row["rule"], row["origin"]) == expected
 
 
 def test_the_evidence_says_partition_offset_and_group_too(judge: Any) -> None:

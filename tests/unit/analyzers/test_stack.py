@@ -2,7 +2,7 @@
 
 import pytest
 
-from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidied
+from dlq.analyzers.rules.stack import Frame, frames, is_own, parts, place, tidy
 
 # a line below the exception -> the frame
 LINES: list[tuple[str, Frame | None]] = [
@@ -44,7 +44,7 @@ LINES: list[tuple[str, Frame | None]] = [
 
 @pytest.mark.parametrize(("line", "frame"), LINES)
 def test_a_frame_is_named_without_what_compilers_add(line: str, frame: Frame | None) -> None:
-    assert next(frames(tidied(f"x.E: y\n{line}")), None) == frame
+    assert next(frames(tidy(f"x.E: y\n{line}")), None) == frame
 
 
 def test_a_frame_of_go_stands_above_its_file() -> None:
@@ -80,12 +80,12 @@ PARTS = [
 
 @pytest.mark.parametrize(("text", "words"), PARTS)
 def test_the_root_cause_is_the_first_part(text: str, words: list[str]) -> None:
-    assert [part.split(" ")[0] for part in parts(tidied(text))] == words
+    assert [part.split(" ")[0] for part in parts(tidy(text))] == words
 
 
 def test_what_failed_beside_the_exception_is_no_frame_of_it() -> None:
     text = PARTS[2][0]
-    assert [frame.name for frame in frames(tidied(text))] == ["a.B.c", "a.E.f"]
+    assert [frame.name for frame in frames(tidy(text))] == ["a.B.c", "a.E.f"]
 
 
 def test_of_chained_tracebacks_the_direct_cause_of_the_last_is_the_root() -> None:
@@ -105,7 +105,7 @@ def test_a_group_of_exceptions_is_read_as_its_last_one() -> None:
         "    | Traceback (most recent call last):\n    |   File \"/app/b.py\", line 2, in g\n    | KeyError: 'x'\n"
         "    +------------------------------------"
     )  # fmt: skip
-    assert place(parts(tidied(text))) == "b.py g"
+    assert place(parts(tidy(text))) == "b.py g"
 
 
 def test_the_place_is_in_the_nearest_exception_that_has_one() -> None:
@@ -133,5 +133,5 @@ def test_whose_a_single_frame_is() -> None:
 
 
 def test_a_backslash_before_an_n_is_a_line_break_only_before_a_line_of_a_trace() -> None:
-    assert tidied(r"no such file: C:\new\notes (2)") == r"no such file: C:\new\notes (2)"
-    assert tidied(r"x: y\r\n\tat a.B.c(B.java:1)") == "x: y\n\tat a.B.c(B.java:1)"
+    assert tidy(r"no such file: C:\new\notes (2)") == r"no such file: C:\new\notes (2)"
+    assert tidy(r"x: y\r\n\tat a.B.c(B.java:1)") == "x: y\n\tat a.B.c(B.java:1)"

@@ -13,7 +13,7 @@ from support.archives import letter, write_analysis, write_segment
 
 from dlq.archive import analyses, bounded_json, housekeeping, manifests
 from dlq.archive.folder import Folder, NotOrdinaryError
-from dlq.archive.names import inside
+from dlq.archive.names import check_inside
 from dlq.archive.store import LocalStore, Store, open_store
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
@@ -54,8 +54,8 @@ def dlq(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFi
 @pytest.mark.parametrize("name", OUTWARD)
 def test_a_name_leads_inside_or_is_none(name: str) -> None:
     with pytest.raises(ValueError, match="no name inside the archive"):
-        inside(name)
-    assert inside("segments/source=a/date=2026-11-21/..b.parquet")
+        check_inside(name)
+    assert check_inside("segments/source=a/date=2026-11-21/..b.parquet")
 
 
 @pytest.mark.parametrize("use", USES)
@@ -192,6 +192,16 @@ def test_a_hostile_manifest_is_named_as_damaged(
     assert "manifests/p-0.json" in said
     assert "Traceback" not in said
     assert "unexpected" not in said
+
+
+@pytest.mark.parametrize("name", ["copy", "\udcff"])
+def test_a_copy_of_a_manifest_counts_no_letter_twice(dlq: Dlq, store: LocalStore, name: str) -> None:
+    write_segment(store, "p-0", [letter(1)])
+    shutil.copy(f"{store.location}/manifests/p-0.json", f"{store.location}/manifests/{name}.json")
+    for command in ("ls", "report", "verify"):
+        code, said = dlq(command)
+        assert code in (3, 6), command
+        assert "a copy counts letters twice" in said
 
 
 def test_a_hostile_analysis_is_named_as_damaged(dlq: Dlq, store: LocalStore) -> None:

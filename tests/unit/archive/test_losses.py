@@ -64,4 +64,4 @@ def test_dismissed_losses_are_closed_until_they_are_opened_again(store: LocalSto
 def test_a_damaged_one_is_named(store: LocalStore, text: bytes) -> None:
     store.put("losses/odd.json", text)
     with pytest.raises(ArchiveError, match=r"losses/odd\.json"):
-        losses.every(store)
+        losses.read_losses(store)

@@ -6,6 +6,7 @@ all formats.
 
 import json
 import os
+import socket
 from collections.abc import Callable, Iterator
 from itertools import cycle, islice, product
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from support.archives import CREATED, letter, parquet, write_analysis, write_segment
 
 from dlq.analyzers import topology
-from dlq.archive import analyses, manifests, schema
+from dlq.archive import analyses, losses, manifests, schema
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError, UsageError
@@ -60,9 +61,16 @@ TOPOLOGY = {
     "format": 1, "source": "orders", "broker": "shop", "reads": {"queue": "orders.dlq"},
     "delivery_limits": {"orders": 3}, "alternate_exchanges": ["a"],
     "dead_letter_exchanges": {"orders": "dlx"}, "diverts": ["d"], "places_of_the_dead": {"a": ["b", "c"]},
+    "max_delivery_attempts": {"a": 1}, "killed_none": {"a": 1},
     "brokers": {"n": {"file_reserved_hours": 48, "check_interval_ms": 1, "index": True}},
     "message_ttl": 1000,
 }  # fmt: skip
+LOSS = {
+    "format": 1, "event": "found", "source": "orders", "at": CREATED,
+    "missing": [{"place": "orders.dlq 0", "first": 5, "end": 9, "log": ""}], "read_at": CREATED,
+    "reason": None, "actor": None,
+}  # fmt: skip
+RAMP = {"format": 1, "steps": [{"sent": 1, "came_back": 0, "evidence": "consumed"}], "stopped_by": None}
 SETTINGS = """
 [brokers.shop]
 kind = "memory"
@@ -79,6 +87,7 @@ COMMANDS = (
     ["export", "-"],
     ["replay", "plan", "--any-advice"], ["replay", "status"], ["replay", "status", PLAN],
     ["replay", "apply", PLAN], ["replay", "reconcile", PLAN],
+    ["dismiss", "--lost", "orders", "--reason", "x"],
     ["dismiss", letter(1).record_id, "--reason", "x"],
 )  # fmt: skip
 FILES: dict[str, str] = {
@@ -88,8 +97,11 @@ FILES: dict[str, str] = {
     "letter of a plan": f"plans/{PLAN}.jsonl",
     "topology": "topology/20261121T000000-p.json",
     "bounds": f"plans/{PLAN}.shop.bounds.json",
+    "ramp": f"plans/{PLAN}.ramp.json",
     "note of the ledger": "ledger.json",
     "state of a run": "runs/nightly.json",
+    "loss": "losses/20261121T000000-abcd.json",
+    "what was said of a loss": "losses/20261122T000000-abcd.json",
 }
 
 
@@ -111,7 +123,11 @@ def fill(store: LocalStore) -> None:
     store.put(FILES["plan"], json.dumps(HEADER).encode() + b"\n" + json.dumps(LETTER).encode() + b"\n")
     store.put(FILES["topology"], json.dumps(TOPOLOGY).encode())
     store.put(FILES["bounds"], json.dumps({"format": 1, "bounds": {"q": 1}}).encode())
+    store.put(FILES["ramp"], json.dumps(RAMP).encode())
     store.put(FILES["state of a run"], json.dumps({"format": 1, "last_success": 1.0}).encode())
+    store.put(FILES["loss"], json.dumps(LOSS).encode())
+    dismissed = {**LOSS, "event": "dismissed", "missing": [], "reason": "x", "actor": "ann"}
+    store.put(FILES["what was said of a loss"], json.dumps(dismissed).encode())
     with opened(Ledger(), store):
         pass
 
@@ -148,14 +164,17 @@ def whole(kind: str, document: bytes) -> bytes:
 
 
 LOADERS: dict[str, Callable[[LocalStore], object]] = {
-    "manifest": lambda store: list(manifests.every(store)),
+    "manifest": lambda store: list(manifests.list_committed(store)),
     "analysis": analyses.latest,
     "plan": lambda store: planfile.load(store, PLAN),
     "letter of a plan": lambda store: list(planfile.letters(store, PLAN)),
     "topology": lambda store: topology.facts(store, Settings()),
     "bounds": lambda store: planfile.bounds_of(store, PLAN, "shop"),
+    "ramp": lambda store: planfile.ramp_of(store, PLAN),
     "note of the ledger": lambda store: as_arrow(Ledger(), store),
     "state of a run": lambda store: None,
+    "loss": losses.read_losses,
+    "what was said of a loss": losses.read_losses,
 }
 
 
@@ -189,6 +208,51 @@ def test_an_odd_document_ends_no_command(
     assert faults == []
 
 
+@pytest.mark.parametrize("named", ["../../outside", "/etc/passwd", "..", "orders.db\n/x"])
+def test_a_plan_that_names_things_outside_reaches_none(
+    store: LocalStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], named: str
+) -> None:
+    plans = [
+        ({**HEADER, "plan": named}, LETTER),
+        ({**HEADER, "segments": {named: "x"}}, {**LETTER, "segment": named}),
+        ({**HEADER, "brokers": {named: 1}}, {**LETTER, "broker": named}),
+        ({**HEADER, "edits": "x", "plan": named}, LETTER),
+    ]
+    (tmp_path / "outside.shop.bounds.json").write_text('{"format": 1, "bounds": {}}')
+    (tmp_path / "outside.parquet").write_bytes(b"PAR1")
+    before = outside(tmp_path)
+    for header, line in plans:
+        store.put(FILES["plan"], json.dumps(header).encode() + b"\n" + json.dumps(line).encode() + b"\n")
+        for command in ("status", "apply", "reconcile", "stop", "approve"):
+            assert run(["replay", command, PLAN]) in (0, 2, 3, 4, 6)
+            assert run(["replay", command, named]) in (2, 3)
+            assert "Traceback" not in capfd.readouterr().err
+    assert outside(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "path", ["../../outside.db", "/etc/passwd", "/dev/zero", "/nowhere/ledger.db", "x\0y"]
+)
+def test_a_note_of_a_ledger_outside_reaches_nothing(
+    store: LocalStore, tmp_path: Path, capfd: pytest.CaptureFixture[str], path: str
+) -> None:
+    (tmp_path / "outside.db").write_text("mine")
+    Path(store.location, "ledger.db").unlink()
+    note = {"format": 1, "host": socket.gethostname(), "path": path}
+    store.put("ledger.json", json.dumps(note).encode())
+    before = outside(tmp_path)
+    for command in (*COMMANDS, ["ledger", "move"], ["ledger", "move", "--from", path]):
+        assert run(command) in (0, 2, 3, 6), command
+        assert "Traceback" not in capfd.readouterr().err
+    assert outside(tmp_path) == before
+
+
+def outside(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """All files but those of the archive, with when they were changed and what is in them."""
+    files = (path for path in folder.rglob("*") if path.is_file() and "archive" not in path.parts)
+    return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+
 def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureFixture[str]) -> None:
     commands, faults = cycle(COMMANDS), []
     for field in schema.SEGMENT:
@@ -207,3 +271,30 @@ def test_an_empty_cell_ends_no_command(store: LocalStore, capfd: pytest.CaptureF
                 faults.append((field.name, command, code, said))
             fill(store)
     assert faults == []
+
+
+@pytest.mark.parametrize("headers", [None, [("x", None)]])
+@pytest.mark.parametrize("mask", [[], ["--mask"]])
+def test_headers_that_are_none_end_no_report_with_letters(
+    store: LocalStore, capfd: pytest.CaptureFixture[str], headers: Any, mask: list[str]
+) -> None:
+    table, field = schema.to_table([letter(1)]), schema.SEGMENT.field("headers")
+    spoiled = table.set_column(
+        table.schema.get_field_index("headers"), field, pa.array([headers], field.type)
+    )
+    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+    assert run(["report", "--format", "html", "--out", "report.html", *mask]) in (0, 3), capfd.readouterr()
+    assert Path("report.html").exists()
+
+
+def test_a_text_of_a_segment_that_is_none_is_named(
+    store: LocalStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    table, field = schema.to_table([letter(1)]), schema.SEGMENT.field("correlation_id")
+    no_text = pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff\xfe"]).buffers())
+    spoiled = table.set_column(table.schema.get_field_index(field.name), field, no_text)
+    store.put("segments/source=orders/date=2026-11-21/p-0.parquet", parquet(spoiled))
+    assert run(["replay", "plan", "--any-advice"]) == 3
+    assert "p-0.parquet in the archive: its column correlation_id is damaged" in capfd.readouterr().err
+    assert run(["export", "-"]) == 3
+    assert "cannot read the archive: Invalid string encoding" in capfd.readouterr().err

@@ -4,10 +4,13 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from dlq.archive import scratch
 
 CODE = """
 import os, signal, sys
@@ -94,3 +97,22 @@ print(os.WCOREDUMP(os.waitpid(child, 0)[1]))
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
     assert (done.stdout.strip(), list(tmp_path.iterdir())) == ("False", [])
+
+
+def test_one_that_another_process_sweeps_away_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, swept = tempfile.mkdtemp, []
+
+    def make_and_lose(prefix: str) -> str:
+        path = make(prefix=prefix, dir=tmp_path)
+        if not swept:
+            swept.append(path)
+            os.rmdir(path)
+        return path
+
+    monkeypatch.setattr(tempfile, "mkdtemp", make_and_lose)
+    path, descriptor = scratch._made()
+    os.close(descriptor)
+    assert path.is_dir()
+    assert [str(path)] != swept

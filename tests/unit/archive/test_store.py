@@ -1,7 +1,10 @@
 """A folder keeps the contract of the archive's storage."""
 
+import errno
 import fcntl
+import os
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,16 @@ def test_a_document_of_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> Non
     store.put("plans/p.jsonl", b'{"format": 2, "color": "red"}')
     with pytest.raises(FormatTooNew, match="upgrade dlq"):
         planfile.load(store, "p")
+
+
+@pytest.mark.parametrize(("code", "is_told"), [(errno.EOPNOTSUPP, False), (errno.EDQUOT, True)])
+def test_a_file_system_that_cannot_set_room_aside_is_written_to(
+    code: int, is_told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(ArchiveError) if is_told else nullcontext():
+        LocalStore(str(tmp_path)).prove_room(100)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,9 +14,9 @@ from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
 from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
-from dlq.connectors.base import Batch, ReadRequest
+from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
-from dlq.core.errors import ArchiveError, Busy, PoisonMessage, Unreachable
+from dlq.core.errors import ArchiveError, Busy, ConnectionLost, PoisonMessage, Unreachable
 from dlq.core.settings import Broker, Source
 
 SOURCE = Source("orders", "shop", queue="orders.dlq")
@@ -43,7 +44,7 @@ def letter(body: str) -> dict[str, Any]:
 
 
 def ids(store: LocalStore) -> list[str]:
-    return [i for m in manifests.every(store) for i in segments.record_ids(store, m).to_pylist()]
+    return [i for m in manifests.list_committed(store) for i in segments.record_ids(store, m).to_pylist()]
 
 
 def take(store: LocalStore, shop: MemoryConnector, mode: Any = "drain", **options: Any) -> PullResult:
@@ -58,7 +59,7 @@ def test_a_drain_archives_everything_and_empties_the_queue(
     assert (result.snapshot, result.captured, result.acknowledged, result.left) == (50, 50, 50, 0)
     assert broker.depth("orders.dlq") == 0
     assert len(set(ids(store))) == 50
-    assert all(manifest.settled for manifest in manifests.every(store))
+    assert all(manifest.settled for manifest in manifests.list_committed(store))
 
 
 @pytest.mark.parametrize("mode", ["drain", "copy"])
@@ -78,7 +79,7 @@ def test_where_the_checkpoint_acknowledges_a_manifest_is_settled_as_it_is_writte
     broker.put("orders.dlq", letter("one"))
     assert take(store, shop, mode).captured == 1
     assert len([name for name in written if name.startswith("manifests/")]) == 1
-    assert [manifest.settled for manifest in manifests.every(store)] == [mode == "drain"]
+    assert [manifest.settled for manifest in manifests.list_committed(store)] == [mode == "drain"]
 
 
 def test_while_a_segment_is_written_the_next_one_grows(
@@ -100,7 +101,7 @@ def test_while_a_segment_is_written_the_next_one_grows(
     monkeypatch.setattr(attempt, "commit", commit_when_all_is_read)
     broker.put("orders.dlq", *(letter(str(n)) for n in range(100)))
     assert take(store, shop).acknowledged == 100
-    assert [manifest.rows for manifest in manifests.every(store)] == [10, 90]
+    assert [manifest.rows for manifest in manifests.list_committed(store)] == [10, 90]
 
 
 def test_byte_identical_letters_are_distinct_records(
@@ -174,6 +175,54 @@ def test_a_poison_that_is_met_again_is_read_carefully_at_once(
     result = take(store, Poisoned(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
     assert (result.captured, result.left, result.error) == (9, 0, None)
     assert len(set(ids(store))) == 9
+
+
+class Unending(MemoryConnector):
+    """A queue that gives for ever what must stay in it, under long names."""
+
+    def read(self, request: ReadRequest) -> MemoryReading:
+        reading = super().read(request)
+        skipped = [Skipped("x" * 2000, "it cannot be read")] * 300
+        reading.batches = lambda: (Batch((), 0, skipped=skipped) for _ in count())  # type: ignore[method-assign]
+        return reading
+
+
+def test_letters_that_stay_without_end_are_counted_and_the_first_are_named_until_the_time_is_over(
+    store: LocalStore, broker: MemoryBroker, request: pytest.FixtureRequest
+) -> None:
+    result = take(store, Unending(Broker("shop", "memory", f"memory:{request.node.nodeid}")), max_seconds=0.2)
+    assert result.partial
+    assert result.skipped == result.left > 1000
+    assert len(result.left_letters) == 1000
+    assert max(map(len, result.left_letters)) == 500
+
+
+class Cut(MemoryConnector):
+    """A broker that ends the connection instead of giving one letter."""
+
+    def read(self, request: ReadRequest) -> MemoryReading:
+        reading = super().read(replace(request, batch_rows=1))
+        scan = reading.batches
+
+        def batches() -> Iterator[Batch]:
+            for batch in scan():
+                if any(record.body == b"bad" for record in batch.records):
+                    raise ConnectionLost("501 FRAME_ERROR")
+                yield batch
+
+        reading.batches = batches  # type: ignore[method-assign]
+        return reading
+
+
+def test_what_ends_a_reading_twice_behind_the_same_letter_is_a_poison(
+    store: LocalStore, broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    monkeypatch.setattr("dlq.capture.pull._WAIT_BEFORE_RECONNECT", 0.0)
+    broker.put("orders.dlq", letter("a"), letter("b"), letter("bad"), letter("c"))
+    result = take(store, Cut(Broker("shop", "memory", f"memory:{request.node.nodeid}")))
+    assert (result.captured, result.acknowledged, result.left, result.partial) == (2, 2, 2, True)
+    assert isinstance(result.error, PoisonMessage)
+    assert "501 FRAME_ERROR; it ends each reading at one letter" in str(result.error)
 
 
 class Away:
@@ -361,7 +410,7 @@ def test_a_damaged_segment_is_named_and_the_letters_stay_in_the_queue(
 ) -> None:
     broker.put("orders.dlq", letter("a"))
     take(store, shop)
-    [manifest] = manifests.every(store)
+    [manifest] = manifests.list_committed(store)
     if harm == "gone":
         store.delete(manifest.segment)
     else:

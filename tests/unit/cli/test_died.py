@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dlq.analyzers import analysis
-from dlq.cli import died
 from dlq.cli.app import run
 from dlq.core.errors import ArchiveError
+from dlq.operations import died
 
 Dlq = Callable[..., tuple[int, str, str]]
 
@@ -101,6 +101,14 @@ def test_letters_for_spark_are_judged_alone_as_far_as_they_are_few(
 
     assert (code, len(out.splitlines())) == (0, 1)
     assert err == "What 1 letters died of takes an analysis: dlq analyze\n"
+
+
+def test_one_more_import_in_an_analyzed_archive_of_many_is_judged_without_spark(dlq: Dlq) -> None:
+    dlq("import", "letters.jsonl")
+    Path("dlq.toml").write_text("[analysis]\nspark_from = 3\n")
+
+    assert json.loads(dlq("import", "more.jsonl")[1])["causes"] == {"overflow": 1}
+    assert None not in {json.loads(line)["analysis"] for line in dlq("ls")[1].splitlines()}
 
 
 def test_an_analysis_that_fails_loses_no_import_and_is_said(

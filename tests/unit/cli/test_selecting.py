@@ -9,8 +9,8 @@ from support.archives import MINUTE, letter, write_analysis, write_segment
 
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
-from dlq.cli.selecting import Selection
 from dlq.core.clock import now
+from dlq.operations.selecting import Selection
 
 Dlq = Callable[..., tuple[int, str, str]]
 A, B, C, D = ("aaaaaaaa" + "1" * 24, "aaaaaaaa" + "2" * 24, "c" * 32, "d" * 32)
@@ -174,9 +174,9 @@ def test_query_takes_short_ids_too(dlq: Dlq) -> None:
     ],
 )
 def test_a_command_for_all_letters_becomes_one_for_these(command: str, expected: str) -> None:
-    assert Selection(where="b = 'c'", since="1h", incident="i").narrowed(command) == expected
+    assert Selection(where="b = 'c'", since="1h", incident="i").narrow(command) == expected
 
 
 @pytest.mark.parametrize("command", ["dlq verify", "dlq analyze", 'dlq query "select 1"'])
 def test_commands_that_are_about_all_letters_stay(command: str) -> None:
-    assert Selection(where="true", since="1h").narrowed(command) == command
+    assert Selection(where="true", since="1h").narrow(command) == command

@@ -17,7 +17,7 @@ from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connection import Link as RocketLink
 from dlq.connectors.rocketmq.description import RocketBroker
 from dlq.core.errors import DlqError
-from dlq.core.protocols import foreign, of_length, spoken
+from dlq.core.protocols import foreign, name_protocol, of_length
 from dlq.core.settings import Source
 
 HTTP = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"
@@ -110,7 +110,7 @@ def test_an_address_that_a_name_server_named_is_said_to_be_its_word(address: str
     ],
 )
 def test_a_protocol_is_known_by_its_first_bytes(first: bytes, name: str | None) -> None:
-    assert spoken(first) == name
+    assert name_protocol(first) == name
 
 
 def test_hostile_bytes_are_not_shown() -> None:

@@ -112,3 +112,15 @@ def test_heartbeats_are_no_progress_and_a_half_frame_is() -> None:
     assert not reader.progressed()
     reader.feed(amqp_frame(3, b"x")[:5])
     assert reader.progressed()
+
+
+def test_a_body_in_parts_of_two_bytes_takes_memory_by_its_length_alone() -> None:
+    reader, part = frames.FrameReader(), amqp_frame(3, b"xx")
+    reader.feed(amqp_delivery(b"", 2**30 // 4))
+    tracemalloc.start()
+    for _ in range(100):
+        reader.feed(part * 2000)
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert reader.unfinished_bytes == 400_000
+    assert taken < 2**21

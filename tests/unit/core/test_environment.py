@@ -18,7 +18,7 @@ def settings(**environment: str) -> Settings:
 
 
 def test_texts_numbers_truths_and_lists_are_read() -> None:
-    assert settings(DLQ_LEDGER_URL="redis://host/0").ledger.url == "redis://host/0"
+    assert settings(DLQ_LEDGER_URL="postgresql://host/x").ledger.url == "postgresql://host/x"
     assert settings(DLQ_REPLAY_MAX_LAPS="5").replay.max_laps == 5
     assert settings(DLQ_PROFILES_NIGHT_1_LIMIT="7").profiles["night-1"].limit == 7
     assert settings(DLQ_PROFILES_NIGHT_1_SOURCES="orders, pay-*").profiles["night-1"].sources == (

@@ -9,7 +9,7 @@ import pytest
 from corpus.report import entries, record
 from support.analyzers.letters import imported
 
-from dlq.analyzers.rules import Facts, judge
+from dlq.analyzers.rules import OF_ANY_BROKER, Facts, judge
 from dlq.connectors.activemq import republishing as activemq
 from dlq.connectors.base import Outgoing, Target
 from dlq.connectors.kafka import republishing as kafka
@@ -18,7 +18,7 @@ from dlq.connectors.rabbitmq import republishing as rabbitmq
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rocketmq import republishing as rocketmq
 from dlq.core.failure_headers import by_hand, mark_of, restart, words_of
-from dlq.core.record import Record
+from dlq.core.record import Death, Record
 
 FACTS = Facts()
 SENT = {"dlq_replay_id": "ab", "dlq_replay_lap": "1", "dlq_replay_of": "r"}
@@ -54,11 +54,13 @@ BROKERS: Mapping[str, Callable[[Record, Any], Mapping[str, str]]] = {
 }
 IN_THE_BODY = ("easynetq", "dramatiq", "dramatiq-reject", "sneakers", "sneakers-reject")
 """Their evidence is no header."""
+OF_FRAMEWORKS = {rule.name for rule in OF_ANY_BROKER}
 PARKED = [
     pytest.param(record(entry), id=f"{entry.broker}: {entry.name}")
     for entry in entries()
-    if (verdict := judge(record(entry), FACTS)).mechanism in ("framework", "deserialization")
-    and verdict.rule not in IN_THE_BODY
+    if (verdict := judge(record(entry), FACTS)).rule in OF_FRAMEWORKS
+    or verdict.mechanism in ("framework", "deserialization")
+    if verdict.rule not in IN_THE_BODY
 ]
 
 
@@ -101,6 +103,19 @@ def test_keeping_headers_keeps_all_or_those_that_are_named(kind: str) -> None:
     sent = [BROKERS[kind](letter, keep) for keep in (False, True, ("x-last-*",))]
     kept = [{name for name in headers if name in one} for one in sent]
     assert kept == [{"tenant"}, set(headers), {"tenant", "x-last-error"}]
+
+
+@pytest.mark.parametrize("kind", BROKERS)
+def test_what_stands_beside_an_error_goes_with_it_and_without_one_stays(kind: str) -> None:
+    beside = {"error-code": "5", "failedAt": "noon", "x-first-failure-time": "ten", "exception_id": "7"}
+    told = {"error-message": "boom", "original-queue": "o"}
+    own = {"tenant": "1", "errand": "2", "causes-pain": "3", "x-failover": "4"}
+    whole, alone = (
+        BROKERS[kind](Record("r", "s", "b", kind, "dead", headers=headers, origin="o"), False)
+        for headers in ({**told, **beside, **own}, {"error-code": "5", **own})
+    )
+    assert {name: whole[name] for name in (*told, *beside, *own) if name in whole} == own
+    assert {name: alone[name] for name in ("error-code", *own)} == {"error-code": "5", **own}
 
 
 COUNTERS = {
@@ -169,6 +184,8 @@ BUSINESS = [
     {"attempts": "2", "tenant": "7"},
     {"sourceTopic": "sports", "destination-type": "ANYCAST"},
     {"description": "error of the scale", "type": "complaint"},
+    {"processing": "3", "processingAttempt": "2"},
+    {"lastError": "", "originalQueue": "orders"},
 ]
 
 
@@ -179,6 +196,62 @@ def test_a_lone_business_property_is_no_failure(headers: dict[str, str]) -> None
     for kind in BROKERS:
         letter = Record("r", "s", "b", kind, "dead", headers=headers)
         assert judge(letter, FACTS).cause == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b"3", 3),
+        ((3).to_bytes(4, "big"), 3),
+        ((3).to_bytes(8, "big"), 3),
+        ((-1).to_bytes(4, "big", signed=True), None),
+        (b"\x00\x03", None),
+    ],
+)
+def test_a_count_on_kafka_is_text_or_the_bytes_of_an_int(written: bytes, read: int | None) -> None:
+    found = by_hand(texts_of([("exceptionMessage", b"stale"), ("attempts", written)]))
+    assert found is not None
+    assert (found.counted.attempts if found.counted else None) == read
+
+
+RETRIES = [
+    "x-retry-count", "retryCount", "retry_count", "RETRY_COUNT", "x-retries", "retries", "x-retrycount",
+    "retrycount", "x_HYPHEN_retry_HYPHEN_count", "dlqRetryCount", "retryAttempt", "redeliveryCount",
+    "redelivered-count",
+]  # fmt: skip
+ATTEMPTS = [
+    "x-attempts",
+    "attempt",
+    "attemptCount",
+    "deliveryCount",
+    "x-delivery-attempts",
+    "processing_attempt",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "attempts"), [*((name, 3) for name in RETRIES), *((name, 2) for name in ATTEMPTS)]
+)
+@pytest.mark.parametrize("kind", BROKERS)
+def test_retries_are_attempts_beyond_the_first_in_any_spelling(kind: str, name: str, attempts: int) -> None:
+    headers = {"errorMessage": "no stock", "originalQueue": "orders", name: "2"}
+    maps = {"properties": headers} if kind == "rocketmq" else {"headers": headers}
+    assert judge(Record("r", "s", "b", kind, "dead", **maps), FACTS).attempts == attempts
+
+
+def test_of_several_counts_the_highest_is_told() -> None:
+    found = by_hand({"x-error": "no stock", "attempts": "3", "retry-count": "2", "x-retries": "many"})
+    assert found is not None
+    assert found.counted == (3, 3, "attempts")
+
+
+@pytest.mark.parametrize(
+    ("name", "attempts"), [("retryCount", 3), ("x-retries", 3), ("retries", 1), ("attempts", 1)]
+)
+def test_a_reject_takes_only_what_is_surely_a_count_of_retries(name: str, attempts: int) -> None:
+    death = Death("rejected", "orders", count=1)
+    verdict = judge(Record("r", "s", "b", "rabbitmq", "dead", headers={name: "2"}, deaths=(death,)), FACTS)
+    assert (verdict.cause, verdict.attempts) == ("poison_ack", attempts)
 
 
 HANDS = [
@@ -192,6 +265,7 @@ HANDS = [
     {"dlqFailureReason": "no stock"},
     {"error-message": "no stock", "retry_count": "3"},
     {"FailedBecause": "no stock", "originalAddress": "orders"},
+    {"x-error": "no stock", "x-processing-attempt": "2"},
 ]
 
 

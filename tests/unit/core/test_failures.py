@@ -2,14 +2,14 @@
 
 import pytest
 
-from dlq.core.failures import Action, Deaths, Event, State, by_fingerprint, life, said, until_letters
+from dlq.core.failures import Action, Deaths, Event, State, by_fingerprint, life, make_event, until_letters
 from dlq.core.failures import until_time as until
 
 SECOND = 1_000_000
 
 
 def event(at: int, action: Action, value: str = "", reason: str = "", actor: str = "ann@a") -> Event:
-    return said(at * SECOND, actor, "f1", action, value, reason)
+    return make_event(at * SECOND, actor, "f1", action, value, reason)
 
 
 ASSIGN, NOTE, REOPEN = event(1, "assign", "ann"), event(1, "note", "", "seen"), event(20, "reopen")
@@ -69,13 +69,5 @@ def test_what_is_written_last_counts_whatever_the_clock_of_its_host_says() -> No
 
 
 def test_events_are_sorted_by_failure_and_keep_their_order() -> None:
-    other = said(1, "ann@a", "f2", "note", "", "x")
+    other = make_event(1, "ann@a", "f2", "note", "", "x")
     assert by_fingerprint([ASSIGN, other, NOTE]) == {"f1": [ASSIGN, NOTE], "f2": [other]}
-
-
-def test_what_was_said_goes_on_under_the_fingerprints_that_its_letters_have_now() -> None:
-    other = said(1, "ann@a", "f2", "note", "", "x")
-    split = by_fingerprint([ASSIGN, other], {"f1": ["n1", "n2"]})
-    assert split == {"n1": [ASSIGN], "n2": [ASSIGN], "f2": [other]}
-    joined = by_fingerprint([ASSIGN, other, NOTE], {"f1": ["n"], "f2": ["n"]})
-    assert joined == {"n": [ASSIGN, other, NOTE]}

@@ -35,6 +35,11 @@ TOLD: list[tuple[Mapping[str, str], Place | None]] = [
     (placed("x-original-"), ("orders", "3", "41", None)),
     (placed("original-"), ("orders", "3", "41", None)),
     (placed("dlq.source_"), ("orders", "3", "41", None)),
+    (placed("dlq.source."), ("orders", "3", "41", None)),
+    (placed("dlq_origin_"), ("orders", "3", "41", None)),
+    (placed("dlq-original."), ("orders", "3", "41", None)),
+    # Without the word for the dead it is a business' own.
+    (placed("source-"), None),
     ({"OriginalTopic": "orders"}, ("orders", None, None, None)),
     ({"original-destination": "kafka://topic/orders"}, ("orders", None, None, None)),
     (
@@ -67,6 +72,28 @@ def test_the_newest_headers_say_where_it_was(headers: Mapping[str, str], expecte
 )
 def test_spring_cloud_stream_names_the_group_in_the_dead_letter_topic(topic: str, group: str | None) -> None:
     found = died_at(placed("x-original-"), topic)
+    assert found is not None
+    assert found.group == group
+
+
+@pytest.mark.parametrize(
+    ("trace", "group"),
+    [
+        (
+            "M: no, failedMessage=G [headers={a=1, kafka_groupId=billing, b=2}]\n\tat x\nCaused by: M",
+            "billing",
+        ),
+        ("M: {kafka_groupId=billing}\nCaused by: M: {kafka_groupId=billing}", "billing"),
+        ("M: {x_kafka_groupId=mine, kafka_groupId=billing}", "billing"),
+        # An application's header says another.
+        ("M: {tenant=kafka_groupId=evil, kafka_groupId=billing}", "named"),
+        # Cut off: that may be a part of it.
+        ("M: {kafka_groupId=bil", "named"),
+        ("M: no", "named"),
+    ],
+)
+def test_spring_cloud_stream_names_the_group_in_its_trace(trace: str, group: str) -> None:
+    found = died_at({**placed("x-original-"), "x-exception-stacktrace": trace}, "error.orders.named")
     assert found is not None
     assert found.group == group
 

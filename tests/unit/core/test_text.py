@@ -6,7 +6,7 @@ import unicodedata
 
 import pytest
 
-from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, listed, shorten
+from dlq.core.text import for_terminal, json_for_terminal, lines_for_terminal, list_names, shorten
 
 
 @pytest.mark.parametrize(
@@ -128,4 +128,4 @@ def test_invisible_characters_beyond_what_is_needed_are_escaped(text: str) -> No
     ],
 )
 def test_a_list_of_names_reads_as_a_sentence(names: list[str], said: str) -> None:
-    assert listed(names) == said
+    assert list_names(names) == said

@@ -70,7 +70,7 @@ def test_a_url_without_a_password_is_taken(url: str) -> None:
 
 @pytest.mark.parametrize("url", WITH_PASSWORD)
 def test_a_url_is_shown_without_what_could_hide_a_password(url: str) -> None:
-    assert "heim" not in urls.shown(url)
+    assert "heim" not in urls.without_password(url)
 
 
 def test_the_error_of_a_server_out_of_reach_does_not_show_the_parameters_of_its_url(tmp_path: Any) -> None:

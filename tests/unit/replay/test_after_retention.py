@@ -22,7 +22,7 @@ def retain(replay: Replaying, rules: Retain | None = None) -> None:
 
 
 def settle(replay: Replaying) -> None:
-    for manifest in manifests.every(replay.store):
+    for manifest in manifests.list_committed(replay.store):
         manifests.settle(replay.store, manifest)
 
 
@@ -36,7 +36,7 @@ def plan(replay: Replaying) -> str:
 
 def test_a_plan_outlives_compaction(replay: Replaying, plan: str) -> None:
     retain(replay)
-    assert len(list(manifests.every(replay.store))) == 1
+    assert len(list(manifests.list_committed(replay.store))) == 1
     replay.apply(plan)
     assert replay.states(plan) == {"confirmed": 10}
     assert sorted(replay.queue.arrived()) == sorted(replay.keys(plan))

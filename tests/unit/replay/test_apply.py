@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.archives import letter
@@ -11,7 +12,7 @@ from support.replaying import QueueFile, Replaying, confirm, fill
 
 from dlq.archive import manifests, segments
 from dlq.connectors.base import Outcome
-from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, UsageError
+from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unreachable, UsageError
 from dlq.replay.apply import Run
 from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.pace import request_stop
@@ -163,6 +164,52 @@ def test_a_lost_connection_is_no_error_of_apply_but_said(replay: Replaying) -> N
     assert run.lost == ["shop: the broker is gone"]
 
 
+def test_one_letter_that_nobody_can_tell_of_stays_in_doubt_and_the_rest_goes(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each connection ends at its third letter, which is alone in flight."""
+    monkeypatch.setattr(QueueFile, "most", property(lambda _: 1, lambda *_: None), raising=False)
+    fill(replay.store, 6)
+    plan = replay.plan()
+    replay.queue.dies_at = 3
+    run = replay.apply(plan)
+    assert replay.states(plan) == {"confirmed": 4, "in_doubt": 2}
+    named = [entry.record_id for entry in replay.ledger.entries(plan, "in_doubt")]
+    assert [
+        any(why.startswith("shop: the broker is gone; letter " + one) for why in run.lost) for one in named
+    ]
+    assert len(run.lost) == 2
+
+
+def test_connections_that_end_with_each_letter_are_not_tried_for_all_of_them(replay: Replaying) -> None:
+    fill(replay.store, 6)
+    plan = replay.plan()
+    replay.queue.dies_at = 1
+    run = replay.apply(plan)
+    assert replay.states(plan) == {"in_doubt": 2, "planned": 4}
+    assert len(run.lost) == 2
+
+
+def test_a_broker_that_is_gone_after_one_letter_ends_the_run_with_what_it_says(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(replay.store, 6)
+    plan = replay.plan()
+    replay.queue.dies_at = 1
+    opened, publisher = list[str](), QueueFile.publisher
+
+    def once(queue: QueueFile, plan: str, *more: Any) -> QueueFile:
+        opened.append(plan)
+        if len(opened) > 1:
+            raise Unreachable("nobody listens")
+        return publisher(queue, plan, *more)
+
+    monkeypatch.setattr(QueueFile, "publisher", once)
+    run = replay.apply(plan)
+    assert replay.states(plan) == {"in_doubt": 1, "planned": 5}
+    assert run.lost[1:] == ["shop: nobody listens"]
+
+
 def test_a_ledger_that_fails_in_the_middle_leaves_nothing_unanswered(
     replay: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -239,7 +286,7 @@ def test_a_claim_that_grew_old_is_renewed_and_what_was_taken_away_is_not_sent(
 def test_a_changed_archive_is_refused_before_anything_is_sent(replay: Replaying, harm: str) -> None:
     fill(replay.store, 5)
     plan = replay.plan()
-    [manifest] = manifests.every(replay.store)
+    [manifest] = manifests.list_committed(replay.store)
     if harm == "segment":
         replay.store.delete(manifest.segment)
     elif harm == "manifest":
@@ -254,9 +301,9 @@ def test_a_changed_archive_is_refused_before_anything_is_sent(replay: Replaying,
 def test_a_segment_with_other_letters_under_the_same_digest_is_refused(replay: Replaying) -> None:
     fill(replay.store, 5)
     plan = replay.plan()
-    [manifest] = manifests.every(replay.store)
+    [manifest] = manifests.list_committed(replay.store)
     fill(replay.store, 5, start=10)
-    [other] = [m for m in manifests.every(replay.store) if m.stem != manifest.stem]
+    [other] = [m for m in manifests.list_committed(replay.store) if m.stem != manifest.stem]
     replay.store.put(manifest.segment, replay.store.get(other.segment))
     with pytest.raises(ArchiveError, match="is not the letter"):
         replay.apply(plan)

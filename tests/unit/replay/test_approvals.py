@@ -3,7 +3,7 @@
 import pytest
 
 from dlq.core.errors import UsageError
-from dlq.core.failures import Event, said
+from dlq.core.failures import Event, make_event
 from dlq.core.settings import Replay
 from dlq.replay.approvals import approval, check
 from dlq.replay.planfile import Header
@@ -14,28 +14,28 @@ WANTED = Replay(approval=True, approval_time="1h")
 
 
 def test_the_consent_of_another_person_counts_for_its_time() -> None:
-    given = approval(PLAN, "bob@desk", "seen", 0)
+    given = approval(PLAN, "bob@desk", "seen", 0, WANTED)
     check(PLAN, [given], WANTED, HOUR)
     with pytest.raises(UsageError, match=r"older than 1h .* approve p1` again"):
         check(PLAN, [given], WANTED, HOUR + 1)
-    check(PLAN, [given, approval(PLAN, "eve@desk", "", 9)], WANTED, HOUR + 9)
+    check(PLAN, [given, approval(PLAN, "eve@desk", "", 9, WANTED)], WANTED, HOUR + 9)
 
 
 @pytest.mark.parametrize("who", ["ann@desk", "ann@laptop", "ANN", " ann @x"])
 def test_who_made_a_plan_does_not_approve_it_from_any_host(who: str) -> None:
     with pytest.raises(UsageError, match="another person has to approve it"):
-        approval(PLAN, who, "", 0)
+        approval(PLAN, who, "", 0, WANTED)
     with pytest.raises(UsageError, match="is not approved"):
-        check(PLAN, [said(0, who, "p1", "approve", "d1")], WANTED, 0)
+        check(PLAN, [make_event(0, who, "p1", "approve", "d1")], WANTED, 0)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        said(0, "bob@desk", "p2", "approve", "d1"),
-        said(0, "bob@desk", "p1", "approve", "d2"),
-        said(0, "bob@desk", "p1", "apply", "d1"),
-        said(0, "bob@desk", "p1", "note", "d1"),
+        make_event(0, "bob@desk", "p2", "approve", "d1"),
+        make_event(0, "bob@desk", "p1", "approve", "d2"),
+        make_event(0, "bob@desk", "p1", "apply", "d1"),
+        make_event(0, "bob@desk", "p1", "note", "d1"),
     ],
 )
 def test_the_consent_to_something_else_does_not_count(event: Event) -> None:
@@ -50,4 +50,28 @@ def test_nothing_is_asked_for_unless_it_is_configured() -> None:
 def test_a_plan_that_does_not_say_who_made_it_is_made_again() -> None:
     older = Header("p1", "2026-11-21T03:01:00Z", None, "failed", 3, digest="d1")
     with pytest.raises(UsageError, match="make it again"):
-        approval(older, "bob@desk", "", 0)
+        approval(older, "bob@desk", "", 0, WANTED)
+
+
+AGENTS = Header("p1", "2026-11-21T03:01:00Z", None, "failed", 3, digest="d1", actor="agent x for ann@desk")
+
+
+@pytest.mark.parametrize(
+    ("who", "asked", "counts"), [("ann", False, True), ("ann", True, False), ("bob", True, True)]
+)
+def test_a_plan_of_an_agent_waits_for_a_person_whatever_is_configured(
+    who: str, asked: bool, counts: bool
+) -> None:
+    """Where two people have to agree, whom it acts for is one of them."""
+    wanted = Replay(approval=asked)
+    with pytest.raises(UsageError, match="is not approved"):
+        check(AGENTS, [], wanted, 0)
+    consent = make_event(0, f"{who}@laptop", "p1", "approve", "d1")
+    if counts:
+        assert approval(AGENTS, f"{who}@laptop", "", 0, wanted).actor == f"{who}@laptop"
+        check(AGENTS, [consent], wanted, 0)
+    else:
+        with pytest.raises(UsageError, match="another person has to approve it"):
+            approval(AGENTS, f"{who}@laptop", "", 0, wanted)
+        with pytest.raises(UsageError, match="another person has to run"):
+            check(AGENTS, [consent], wanted, 0)

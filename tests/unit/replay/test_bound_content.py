@@ -19,7 +19,7 @@ from dlq.replay.verify import verify
 
 def forge(replay: Replaying, letters: list[Record]) -> None:
     """Write other letters where a segment was; its manifest stays."""
-    [manifest] = manifests.every(replay.store)
+    [manifest] = manifests.list_committed(replay.store)
     replay.store.put(manifest.segment, parquet(schema.to_table(letters)))
 
 
@@ -52,7 +52,7 @@ def test_nothing_is_sent_of_a_letter_that_differs(replay: Replaying, column: str
 def test_a_segment_that_a_forged_manifest_replaces_is_held_against_the_plan_too(replay: Replaying) -> None:
     letters = fill(replay.store, 2, body=b"pay")
     plan = replay.plan()
-    [old] = manifests.every(replay.store)
+    [old] = manifests.list_committed(replay.store)
     forged = [one._replace(body=b"pay the attacker") for one in letters]
     segments.commit(replay.store, "orders", "forged", 0, "drain", forged, {}, settled=True)
     new = manifests.load(replay.store, manifests.name_of("forged-00000"))

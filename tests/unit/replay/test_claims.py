@@ -34,7 +34,7 @@ class Host:
 
     def hold(self, *numbers: int) -> None:
         self.claims.ask(letters(*numbers))
-        found = self.claims.claimed()
+        found = self.claims.take_claimed()
         assert found is not None
         assert all(self.claims.take(letter) for letter in found[1])
 
@@ -50,18 +50,18 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
 def test_a_lease_that_ended_unseen_is_taken_up_again(host: Host) -> None:
     host.hold(1, 2)
     host.clock.forward(3 * LEASE)
-    host.claims.writing([1, 2])
+    host.claims.note_writing([1, 2])
     assert host.ledger.expire() == 0
 
 
 def test_nothing_is_written_of_what_another_has_taken_over(host: Host) -> None:
     host.hold(1, 2)
-    host.claims.writing([1])
+    host.claims.note_writing([1])
     host.clock.forward(2 * LEASE)
     assert host.ledger.expire() == 2
     for numbers in ([2], []):
         with pytest.raises(ConnectionLost, match="another run has taken over"):
-            host.claims.writing(numbers)
+            host.claims.note_writing(numbers)
 
 
 def test_nothing_is_written_when_asking_the_ledger_took_the_rest_of_the_lease(
@@ -78,7 +78,7 @@ def test_nothing_is_written_when_asking_the_ledger_took_the_rest_of_the_lease(
     monkeypatch.setattr(host.ledger, "renew", slow)
     host.clock.forward(LEASE / 2)
     with pytest.raises(ConnectionLost, match="lease ended"):
-        host.claims.writing([1])
+        host.claims.note_writing([1])
 
 
 def test_newer_claims_do_not_put_off_the_end_of_older_ones(host: Host) -> None:
@@ -86,14 +86,14 @@ def test_newer_claims_do_not_put_off_the_end_of_older_ones(host: Host) -> None:
     host.clock.forward(LEASE / 4)
     host.hold(2)
     host.clock.forward(LEASE / 4)
-    host.claims.writing([1])
+    host.claims.note_writing([1])
     host.clock.forward(LEASE * 0.6)
     assert host.ledger.expire() == 0, "both were renewed when the older one wanted it"
 
 
 def test_what_was_answered_needs_no_lease(host: Host) -> None:
     host.hold(1)
-    host.claims.writing([1])
-    host.claims.answered(Sent(1, "confirmed"))
+    host.claims.note_writing([1])
+    host.claims.take_answer(Sent(1, "confirmed"))
     host.clock.forward(2 * LEASE)
-    host.claims.writing([])
+    host.claims.note_writing([])

@@ -11,7 +11,7 @@ from support.replaying import fill
 from dlq.core.clock import from_iso
 from dlq.core.record import Record
 from dlq.replay.deadlines import deadlines, in_words, is_late
-from dlq.replay.plan import Wanted, named
+from dlq.replay.plan import Wanted, condition_of_ids
 
 NOW = from_iso("2026-11-25T12:00:00Z") or 0
 HOUR = 3_600_000_000
@@ -148,7 +148,7 @@ def test_a_plan_leaves_such_a_letter_out_as_risky_with_its_reason(plan: Planning
 
 def test_who_names_it_sends_it_and_is_told(plan: Planning) -> None:
     [one] = fill(plan.store, 1, headers={"expires": "2020-01-01T00:00:00Z"})
-    header = plan(Wanted(where=named([one.record_id])))
+    header = plan(Wanted(where=condition_of_ids([one.record_id])))
     assert (header.letters, header.warnings) == (1, {LATE: 1})
 
 

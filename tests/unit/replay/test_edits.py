@@ -122,3 +122,12 @@ def test_a_packed_file_is_read(tmp_path: Path) -> None:
 def test_a_masked_line_is_never_sent(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="line 1: it is masked, so it is not the letter that died"):
         edits.read(edit_file(tmp_path, masked_line(line_of(letter(1)))))
+
+
+@pytest.mark.parametrize("value", [None, ["a"], {"a": 1}])
+@pytest.mark.parametrize("kind", ["artemis", "activemq"])
+def test_what_a_property_of_jms_cannot_be_is_refused_naming_it(kind: str, value: object) -> None:
+    record = letter(1, broker_kind=kind, headers={"amount": "7"}, raw_properties=b"amount:7")
+    line = json.dumps({**line_of(record), "headers": {"amount": value}}).encode()
+    with pytest.raises(UsageError, match="header 'amount'"):
+        edits.parse([line], "edited").apply(record)

@@ -53,17 +53,6 @@ def postgresql(heard: bytearray, answer: bytes) -> Callable[[socket.socket], Non
     return behave
 
 
-def redis(heard: bytearray, _: bytes) -> Callable[[socket.socket], None]:
-    """Speaks no TLS."""
-
-    def behave(peer: socket.socket) -> None:
-        peer.sendall(b"+OK\r\n" * 8)
-        while data := peer.recv(2**16):
-            heard.extend(data)
-
-    return behave
-
-
 @pytest.mark.parametrize(
     ("server", "says", "url"),
     [
@@ -73,7 +62,6 @@ def redis(heard: bytearray, _: bytes) -> Callable[[socket.socket], None]:
         (postgresql, b"N", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
         (postgresql, b"N", "postgresql://u@{address}/d?sslmode=require"),
         (postgresql, b"S", "postgresql://u@{address}/d?sslmode=verify-full&sslrootcert={ca}"),
-        (redis, b"", "rediss://u@{address}/0?ssl_ca_certs={ca}"),
     ],
 )
 def test_a_server_without_tls_gets_no_password(

@@ -10,11 +10,11 @@ from support.ledger_contract import LEASE, LedgerContract, Opening, letters
 
 from dlq.archive.store import LocalStore
 from dlq.core.errors import ArchiveError, ConfigError, UsageError
-from dlq.core.failures import said
+from dlq.core.failures import make_event
 from dlq.core.settings import Ledger as LedgerSettings
 from dlq.core.settings import Settings
 from dlq.replay.brokers import Brokers
-from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any, warnings
+from dlq.replay.ledger import as_arrow, move, open_ledger, opened, opened_if_any
 from dlq.replay.ledger.contract import Result
 from dlq.replay.ledger.sql import SqlLedger, server_url
 from dlq.replay.plan import Wanted, make
@@ -87,13 +87,6 @@ def test_a_ledger_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         SqlLedger(f"sqlite:///{tmp_path}/missing/ledger.db", LEASE)
 
 
-def test_looking_makes_no_ledger(config: Settings, store: LocalStore) -> None:
-    assert as_arrow(config.ledger, store) is None
-    with opened_if_any(config.ledger, store) as book:
-        assert book is None
-    assert store.list("ledger") == []
-
-
 def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalStore, tmp_path: Path) -> None:
     store.put("here", b"")
     with opened(config.ledger, store) as own:
@@ -111,10 +104,12 @@ def test_a_ledger_moves_to_a_file_elsewhere_once(config: Settings, store: LocalS
     assert store.list("ledger") == ["ledger.db.moved", "ledger.json"]
 
 
-def test_asking_for_warnings_makes_no_ledger(config: Settings, store: LocalStore, tmp_path: Path) -> None:
+def test_looking_makes_no_ledger(config: Settings, store: LocalStore, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.db"
     for where in (config.ledger, LedgerSettings(url=f"sqlite:///{elsewhere}")):
-        assert warnings(where, store) == ()
+        assert as_arrow(where, store) is None
+        with opened_if_any(where, store) as book:
+            assert book is None
     assert (store.list("ledger"), elsewhere.exists()) == ([], False)
 
 
@@ -126,13 +121,11 @@ def test_a_ledger_that_is_gone_stops_replays(config: Settings, store: LocalStore
     with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         open_ledger(config.ledger, store)
     with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
-        warnings(config.ledger, store)
-    with pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         verify(store, config)
     with Brokers(config) as brokers, pytest.raises(UsageError, match=r"is ledger\.db, which is gone"):
         make(store, config, Wanted(), brokers)
     with pytest.raises(UsageError, match=r"there is no ledger\.db"):
-        move(LedgerSettings(url="redis://localhost"), store)
+        move(LedgerSettings(url="postgresql://localhost"), store)
     assert store.list("ledger") == ["ledger.json"]
     store.delete("ledger.json")
     assert verify(store, config) == []
@@ -178,7 +171,7 @@ def test_the_password_of_a_server_comes_from_a_command_too() -> None:
 
 
 def test_what_people_said_moves_with_the_ledger(tmp_path: Path) -> None:
-    store, told = LocalStore(str(tmp_path / "archive")), said(1, "ann@a", "f1", "note", "", "seen")
+    store, told = LocalStore(str(tmp_path / "archive")), make_event(1, "ann@a", "f1", "note", "", "seen")
     store.put("here", b"")
     with opened(LedgerSettings(), store) as book:
         book.append([told])

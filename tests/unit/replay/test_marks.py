@@ -67,7 +67,7 @@ def test_a_mark_of_some_letters_leaves_the_others_as_they_are(
 ) -> None:
     with marks.Mark(replay.store, "plan", "host/1", 8) as mark:
         mark.confirm(2)
-        mark.writing(numbers)
+        mark.note_writing(numbers)
         (file,) = Path(replay.store.location, "locks").glob("*.mark")
         assert file.read_bytes()[marks._OWNER_BYTES :] == bytes_then
 

@@ -16,7 +16,7 @@ from dlq.core.causes import ADVICE
 from dlq.core.errors import NotFound, Unreachable, UsageError
 from dlq.replay import planfile
 from dlq.replay.ledger.contract import Ledger, Result
-from dlq.replay.plan import FIX_FIRST, Wanted, named
+from dlq.replay.plan import FIX_FIRST, Wanted, condition_of_ids
 
 
 def test_a_plan_names_its_letters_in_the_order_of_capture(plan: Planning) -> None:
@@ -126,9 +126,9 @@ def test_a_risky_letter_is_found_before_it_harms_the_others(plan: Planning) -> N
     [
         ("letter", Wanted(any_advice=True), 0),
         ("letter", Wanted(to="queue:orders", any_advice=True), 0),
-        ("letter", Wanted(named([f"{0:032x}"])), 1),
+        ("letter", Wanted(condition_of_ids([f"{0:032x}"])), 1),
         ("target", Wanted(any_advice=True), 0),
-        ("target", Wanted(named([f"{0:032x}"])), 0),
+        ("target", Wanted(condition_of_ids([f"{0:032x}"])), 0),
         ("target", Wanted(to="queue:orders", any_advice=True), 1),
     ],
 )
@@ -187,8 +187,7 @@ def test_a_witness_is_left_where_the_settings_say_so_and_by_auto_where_it_proves
 ) -> None:
     """`against`: what would keep a witness from proving anything; None: the broker needs none."""
     fill(plan.store, 1)
-    without = [] if against is None else ["no witness was left"]
-    monkeypatch.setattr(plan.queue, "obstacles", lambda witness: (against or []) if witness else without)
+    monkeypatch.setattr(plan.queue, "check_witness", lambda: against)
     broker = replace(plan.config.brokers["shop"], witness=setting)
     plan.config = replace(plan.config, brokers={"shop": broker})
     header = plan()

@@ -7,7 +7,7 @@ import pytest
 from support.planning import Planning, lines
 from support.replaying import fill
 
-from dlq.core.errors import FormatTooNew, UsageError
+from dlq.core.errors import ArchiveError, FormatTooNew, UsageError
 from dlq.replay import planfile
 from dlq.replay.plan import Wanted
 
@@ -15,7 +15,7 @@ from dlq.replay.plan import Wanted
 def test_an_untouched_plan_is_accepted(plan: Planning) -> None:
     fill(plan.store, 3)
     header = plan(Wanted(rate=5.5, where="source = 'orders'"))
-    assert planfile.checked(plan.store, header.plan) == replace(
+    assert planfile.load_checked(plan.store, header.plan) == replace(
         header, audience={"queue:orders": ("orders",)}
     )
 
@@ -38,7 +38,7 @@ def test_a_changed_plan_is_refused(plan: Planning, line: int, field: str, value:
     text = "\n".join(json.dumps(one, separators=(",", ":")) for one in changed)
     plan.store.put(planfile.name_of(header.plan), f"{text}\n".encode())
     with pytest.raises(UsageError, match="was changed"):
-        planfile.checked(plan.store, header.plan)
+        planfile.load_checked(plan.store, header.plan)
 
 
 def test_a_plan_that_lost_a_line_is_refused(plan: Planning) -> None:
@@ -47,7 +47,7 @@ def test_a_plan_that_lost_a_line_is_refused(plan: Planning) -> None:
     whole = plan.store.get(planfile.name_of(header.plan)).splitlines(keepends=True)
     plan.store.put(planfile.name_of(header.plan), b"".join(whole[:-1]))
     with pytest.raises(UsageError, match="was changed"):
-        planfile.checked(plan.store, header.plan)
+        planfile.load_checked(plan.store, header.plan)
 
 
 def test_a_plan_of_a_newer_dlq_is_refused(plan: Planning) -> None:
@@ -69,3 +69,24 @@ def test_every_plan_is_a_new_file_and_is_found_by_its_beginning(plan: Planning) 
         planfile.find(plan.store, "2")
     with pytest.raises(UsageError, match="no plan"):
         planfile.find(plan.store, "../../etc/passwd")
+
+
+def test_how_far_a_ramp_is_can_be_read_by_others(plan: Planning) -> None:
+    assert planfile.ramp_of(plan.store, "p") == {}
+    steps = [
+        {"sent": 1, "came_back": 0, "evidence": "consumed"},
+        {"sent": 10, "came_back": 9, "evidence": "held"},
+    ]
+    planfile.keep_ramp(plan.store, "p", steps, "harm")
+    assert planfile.ramp_of(plan.store, "p") == {"steps": steps, "stopped_by": "harm"}
+    assert planfile.ids(plan.store) == []
+
+
+@pytest.mark.parametrize(
+    "step", [{}, {"sent": "1", "came_back": 0, "evidence": "x"}, 7, {"sent": 1, "came_back": 0}]
+)
+def test_what_a_ramp_is_said_to_be_is_read_or_named_as_damage(plan: Planning, step: object) -> None:
+    document = {"format": 1, "steps": [step], "stopped_by": None}
+    plan.store.put("plans/p.ramp.json", json.dumps(document).encode())
+    with pytest.raises(ArchiveError, match=r"p\.ramp\.json"):
+        planfile.ramp_of(plan.store, "p")

@@ -1,13 +1,14 @@
 """What is in doubt is resolved by proof first, then by an operator's decision, and who made it is kept."""
 
 import getpass
+from pathlib import Path
 
 import pytest
 from support.archives import letter
 from support.replaying import Replaying, fill
 
 from dlq.archive import segments
-from dlq.connectors.base import Checkpoint, Outgoing
+from dlq.connectors.base import Search
 from dlq.core.clock import now
 from dlq.core.errors import Busy, Unreachable, UsageError
 from dlq.core.provenance import REPLAY_ID
@@ -109,7 +110,7 @@ def test_an_id_that_names_no_doubt_is_a_usage_error(replay: Replaying, doubtful:
 def test_a_broker_that_cannot_be_asked_does_not_silence_the_operator(
     replay: Replaying, doubtful: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def find(plan: str, outgoing: list[Outgoing], since: int, last: int, before: Checkpoint) -> None:
+    def find(search: Search) -> None:
         raise Unreachable("no connection")
 
     monkeypatch.setattr(replay.queue, "find", find)
@@ -127,6 +128,21 @@ def test_a_broker_is_told_where_its_targets_ended_before_anything_was_sent(
     replay.apply(doubtful)
     replay.reconcile(doubtful)
     assert replay.queue.before == {"queue:orders": 0}, "a second apply does not forget the first"
+
+
+def test_what_is_in_doubt_is_proven_by_no_later_bounds_than_its_own(replay: Replaying, doubtful: str) -> None:
+    """Whatever was sent before the bounds would not lie behind them."""
+    [kept] = Path(replay.store.location, "plans").glob("*.bounds.json")
+    kept.unlink()
+    with pytest.raises(
+        UsageError, match=r"has 5 letter\(s\) in doubt on shop, and plans/.*\.shop\.bounds\.json,"
+    ):
+        replay.apply(doubtful)
+    assert not kept.exists()
+    assert replay.states(doubtful) == {"in_doubt": 5, "planned": 15}
+    replay.reconcile(doubtful, rest="held")
+    assert replay.apply(doubtful).sent == 15
+    assert kept.exists()
 
 
 def test_nobody_reconciles_a_plan_that_is_being_applied(replay: Replaying, doubtful: str) -> None:

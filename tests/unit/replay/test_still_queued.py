@@ -12,7 +12,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Broker
 from dlq.replay import planfile
-from dlq.replay.still_queued import in_words, is_left, of_plan, queued
+from dlq.replay.still_queued import find_queued, in_words, is_left, of_plan
 from dlq.replay.verify import verify
 
 
@@ -53,7 +53,7 @@ def test_letters_say_themselves_whether_they_still_lie_there(replay: Replaying) 
     captured(replay.store, "drain", 10, 5)
     captured(replay.store, "drain", 20, 6, is_settled=True)
     manifests.settle(replay.store, copied, some_ids(replay.store, copied, 1))
-    with views.connect(replay.store, queued=queued(replay.store, replay.config)) as connection:
+    with views.connect(replay.store, queued=find_queued(replay.store, replay.config)) as connection:
         sql = "SELECT count(*) FROM _placed WHERE still_queued GROUP BY segment_file ORDER BY segment_file"
         assert connection.execute(sql).fetchall() == [(3,), (5,)]
 

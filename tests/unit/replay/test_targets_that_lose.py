@@ -6,7 +6,7 @@ from support.replaying import Replaying, fill
 
 from dlq.connectors.base import Limits, Target, least
 from dlq.core.provenance import REPLAY_ID
-from dlq.replay.plan import Wanted, named
+from dlq.replay.plan import Wanted, condition_of_ids
 from dlq.replay.temporary import why_temporary
 
 ORDERS = Target("queue", "orders")
@@ -46,6 +46,9 @@ TEMPORARY = [
     Target("queue", "temp-queue://ID:host-1"),
     Target("queue", "orders::3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003"),
     Target("queue", "3c4f2e2c-9a1b-4f7e-8d7a-0242ac130003"),
+    Target("topic", "DefaultCluster_REPLY_TOPIC"),
+    Target("group", "console-consumer-81234"),
+    Target("group", "4f8c1d0e-9a53-4f0a-9e6b-0d7c5b1f2a33"),
     Target("queue", "amq.gen-JzTY20BRgKO-HjmUJj0wLg"),
     Target("queue", "amq.rabbitmq.reply-to.g1h2AA5yZXBseUAyMTEyMzQ1"),
     Target("queue", "spring.gen-1Rx9HOqvTAaHeeZrQWu8Pg"),
@@ -93,7 +96,7 @@ def test_confirmed_letters_are_left_out_and_counted_whoever_insists(replay: Repl
     replay.apply(replay.plan(limit=2))
     again = Planning(replay.store, replay.config, replay.queue)
     assert again(Wanted(any_advice=True)).left_out == {"replayed": 2}
-    by_name = again(Wanted(where=named([one.record_id for one in letters])))
+    by_name = again(Wanted(where=condition_of_ids([one.record_id for one in letters])))
     assert (by_name.letters, by_name.left_out) == (1, {"replayed": 2})
 
 

@@ -56,7 +56,7 @@ def test_doubt_does_not_balance(replay: Replaying) -> None:
 
 def test_purged_letters_are_remembered_by_the_manifest(replay: Replaying) -> None:
     fill(replay.store, 3)
-    [manifest] = manifests.every(replay.store)
+    [manifest] = manifests.list_committed(replay.store)
     manifests.write(replay.store, replace(manifest, purged=7))
     assert books(replay) == Books("orders", captured=10, purged=7, waiting=3)
     assert books(replay).balanced
@@ -78,7 +78,7 @@ def test_a_letter_in_the_archive_twice_does_not_balance(replay: Replaying) -> No
 
 
 def spoil(replay: Replaying, harm: str) -> None:
-    [manifest] = manifests.every(replay.store)
+    [manifest] = manifests.list_committed(replay.store)
     if harm == "gone":
         replay.store.delete(manifest.segment)
     elif harm == "damaged":

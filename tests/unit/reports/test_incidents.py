@@ -82,7 +82,7 @@ def test_an_incident_without_times_of_death_says_so(tmp_path: Path, start: int |
     write_analysis(store, "20260103T000000", verdicts, incidents=[incident(1, **times)])
     document = report.make(store, with_letters=True)
 
-    assert incidents.what(document["incidents"][0]) == said
+    assert incidents.describe(document["incidents"][0]) == said
     assert "since" not in incidents.next_step(document["incidents"][0])["why"]
     for name in ("terminal", "markdown", "html"):
         assert "unknown to" not in report.FORMATS[name](document)
@@ -113,7 +113,7 @@ def test_an_incident_is_named_for_its_most_frequent_failure(tmp_path: Path) -> N
     write_analysis(store, "20260103T000000", verdicts, incidents=[incident(1)])
     row = incidents.gather(views.connect(store))[0]
 
-    assert incidents.what(row) == "shop.Often: away, and 1 more failure"
+    assert incidents.describe(row) == "shop.Often: away, and 1 more failure"
 
 
 def test_an_incident_whose_letters_went_back_sinks(store: LocalStore) -> None:
@@ -132,8 +132,8 @@ def test_it_tells_the_services_that_were_hit_and_how_many_failures(store: LocalS
     row = incidents.gather(views.connect(store), 1)[0]
 
     assert (row["services"], row["failures"]) == (["q0", "q1", "q2", "q3", "q4"], 2)
-    assert incidents.what(row) == "shop.Boom: no \x1b[31mstock, and 1 more failure"
-    assert incidents.where(row) == "q0, q1, q2 and 2 more; letters of orders"
+    assert incidents.describe(row) == "shop.Boom: no \x1b[31mstock, and 1 more failure"
+    assert incidents.places_of(row) == "q0, q1, q2 and 2 more; letters of orders"
 
 
 def test_json_is_one_object_and_a_size_is_what_ls_lists(dlq: Dlq) -> None:

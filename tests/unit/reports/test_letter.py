@@ -234,7 +234,7 @@ def test_a_long_body_is_cut_and_that_is_said() -> None:
 def test_what_kombu_calls_gzip_is_unpacked_as_the_zlib_that_it_is() -> None:
     body = zlib.compress(b'{"task": "orders.pay"}')
     for compression, encoding in (("application/x-gzip", "utf-8"), ("none", "zlib")):
-        shown = preview(body, unpacking.told(encoding, {"compression": compression}))
+        shown = preview(body, unpacking.packing_of(encoding, {"compression": compression}))
         assert (shown.kind, shown.text) == ("json", '{\n  "task": "orders.pay"\n}')
         assert "unpacked to" in shown.note
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dlq.core.settings import Mask
 from dlq.reports.masking import WITHHELD, Masker
@@ -339,6 +341,34 @@ SPELLED: Mapping[str, str] = {
     "a card in wide digits": "４１１１１１１１１１１１１１１１",
     "a card in Arabic digits": "".join(chr(0x660 + int(c)) for c in "4111111111111111"),
     "a card with dashes": "4111–1111–1111–1111",
+    "a card with middle dots": "4111·1111·1111·1111",
+    "a card with slashes": "4111/1111/1111/1111",
+    "a card with commas": "4111,1111,1111,1111",
+    "a card with colons": "4111 : 1111 : 1111 : 1111",
+    "a card in lines": "4111\n1111\n1111\n1111",
+    "a card in lines of Windows": "4111\r\n1111\r\n1111\r\n1111",
+    "a card of 15 digits with colons": "3782:822463:10005",
+    "a card behind letters": "card4111111111111111",
+    "a card between letters": "x4111111111111111y",
+    "a card behind a name": "pan_4111111111111111",
+    "a card behind a hyphen": "visa-4111111111111111",
+    "blanks around the sign": "jane.doe @ example.com",
+    "a blank before the sign": "jane.doe @example.com",
+    "a name in quotes": "'jane doe'@example.com".replace("'", '"'),
+    "an address as the domain": "jane.doe@[192.168.1.20]",
+    "CSS's escapes": "jane.doe\\40 example.com",
+    "CSS's long escapes": "jane.doe\\000040example.com",
+    "base32hex": base64.b32hexencode(MAIL.encode()).decode(),
+    "base32hex in small letters": base64.b32hexencode(MAIL.encode()).decode().lower().rstrip("="),
+    "base64 cut by dots": ".".join(textwrap.wrap(base64.b64encode(MAIL.encode()).decode(), 8)),
+    "base64 cut by commas": ", ".join(textwrap.wrap(base64.b64encode(MAIL.encode()).decode(), 6)),
+    "zlib in entities": "".join(f"&#{c};" for c in zlib.compress(MAIL.encode())),
+    "gzip in entities": "".join(f"&#x{c:x};" for c in gzip.compress(MAIL.encode())),
+    "a password in a URL": "amqp://jane:hunter2@broker:5672",
+    "a password in XML": "<password>hunter2</password>",
+    "a password in Ruby": "'password' => 'hunter2'",
+    "a password that begins as a word of JSON": "password=true-love",
+    "a password in a list": "password: ['x7']",
 }
 
 
@@ -358,6 +388,54 @@ def test_no_other_spelling_passes(how: str, around: str) -> None:
     if around.startswith("first") and "\n" not in SPELLED[how]:
         assert masked.startswith("first\n")
         assert masked.endswith("\nlast")
+
+
+SECRETS = [
+    {"password": ["hush"]}, {"password": {"of jane": "hush"}}, {"a": {"x-api-key": "hush"}},
+    {"secret": [["hush"], 7]},
+    {"id_token": "hu\"sh"}, {"Authorization": [{"a": "hush"}]}, {"password": "hush", "token": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_what_stands_by_the_name_of_a_secret_is_masked_whatever_its_shape(secret: dict[str, Any]) -> None:
+    body = json.dumps(secret)
+    document = {"headers": secret, "properties": secret, "body_text": body}
+    masked = Masker().document(document)
+    assert "hu" not in json.dumps(masked)
+    assert "sh" not in json.dumps(masked)
+    assert json.loads(masked["body_text"]).keys() == secret.keys()
+    assert base64.b64encode(body.encode()).decode() not in Masker().text(
+        f"seen {base64.b64encode(body.encode()).decode()}"
+    )
+
+
+LISTS = [
+    "ports 4000,4001,4002,4003,4004,4005", "4111\n1111\n1111\n1111\n1111", "years 2020, 2021, 2022, 2023",
+    "0.4111111111111111", "-4111111111111111 points", "a4111111111111111f", "at 2026-11-25 16:27:39,123",
+    "2026/11/25 16:27:39", "id ORD4111111111111112", "[5672,5671,4369,25672]", "a.b @Override",
+    "see http://shop.example/a:b@c", "http://shop.example:8080/a@b", "token count 512", "4.17.21 @ 1.2",
+    "x @ 10.0.0.1",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LISTS)
+def test_numbers_in_lists_dates_and_digests_are_no_cards(text: str) -> None:
+    masker = Masker()
+    assert (masker.text(text), masker.withheld) == (text, 0)
+
+
+@given(st.text(st.sampled_from('\\\ud800%&#x;udA4{}[]":,@. \n0123456789abcdefJANE=')) | st.text())
+def test_no_text_ends_the_masking_and_masked_once_is_masked(text: str) -> None:
+    masker = Masker([Mask(json="$.a")])
+    once = masker.text(text)
+    Masker().document({"headers": {text: text}, "body_text": text, text: [text]})
+    assert masker._substituted(once) == masker._substituted(masker._substituted(once))
+
+
+@pytest.mark.parametrize("text", [r"\ud800\x2541", "\ud800%41", "&#xd800;%41", r"\d800 %41"])
+def test_half_a_surrogate_pair_in_a_spelling_ends_nothing(text: str) -> None:
+    assert Masker().text(text) == text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from support.archives import MINUTE, letter, write_analysis, write_segment
-from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store, verdict
+from support.reporting import EARLIER, LATEST, an_id, ledger, rendered, store
 
 from dlq.archive.store import LocalStore
 from dlq.core import causes, clock
@@ -129,8 +129,8 @@ def test_of_expired_letters_no_text_says_that_they_may_have_been_processed(tmp_p
     ],
 )
 def test_a_cause_is_said_in_the_words_of_its_broker(kinds: list[str | None], name: str) -> None:
-    assert causes.spoken("poison_ack", kinds) == name
-    assert causes.spoken("expired", kinds) == "expired"
+    assert causes.cause_in_words("poison_ack", kinds) == name
+    assert causes.cause_in_words("expired", kinds) == "expired"
 
 
 def test_what_went_back_no_longer_waits(store: LocalStore) -> None:
@@ -150,24 +150,6 @@ def test_a_comparison_says_what_is_new_and_what_changed(store: LocalStore) -> No
     }  # fmt: skip
     assert [row["change"] for row in compared["fingerprints"]] == ["new"]
     assert compared["reclassified"] == 1
-
-
-def test_a_failure_is_compared_with_itself_across_versions_of_fingerprints(store: LocalStore) -> None:
-    old, new = {"fingerprint": "f1"}, {"fingerprint": "n1", "former_fingerprint": "f1"}
-    later = "20260103T000000"
-    write_analysis(store, later, [verdict(n, "application_error", "fix_first", **new) for n in (1, 2)])
-    compared = report.make(store, before=LATEST)["compare"]
-    assert [(row["fingerprint"], row["before"], row["now"]) for row in compared["fingerprints"]] == [
-        ("n1", 3, 2)
-    ]
-
-    write_analysis(
-        store, "20260104T000000", [verdict(n, "application_error", "fix_first", **old) for n in (1, 2)]
-    )
-    compared = report.make(store, before=LATEST)["compare"]
-    assert [(row["fingerprint"], row["before"], row["now"]) for row in compared["fingerprints"]] == [
-        ("f1", 3, 2)
-    ]
 
 
 def test_the_retention_clock_says_what_the_broker_will_delete(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ SECOND = 1_700_000_000_000_000
 def test_what_may_have_died_after_it_was_resolved_has_come_back(died: int, captured: int, state: str) -> None:
     connection = duckdb.connect()
     connection.execute(
-        """CREATE TABLE letters AS SELECT 'f' AS fingerprint, NULL::TEXT AS former_fingerprint,
+        """CREATE TABLE letters AS SELECT 'f' AS fingerprint,
                make_timestamp(?::BIGINT) AS dead_at, NULL::TIMESTAMP AS published_at,
                make_timestamp(?::BIGINT) AS captured_at, NULL::TEXT AS replay_state,
                'expired' AS cause, 'r' AS rule""",

@@ -28,13 +28,13 @@ COUNTS = {**dict.fromkeys(NAMES, 0), "total": 200, "unknown": 21, "replay": 5, "
 def test_a_threshold_tells_what_passed_it(expression: str, told: str | None) -> None:
     (threshold,) = parse([expression])
 
-    assert threshold.passed(COUNTS) == told
+    assert threshold.describe_passed(COUNTS) == told
 
 
 def test_a_share_of_nothing_is_zero() -> None:
     (threshold,) = parse(["unknown > 0%"])
 
-    assert threshold.passed(dict.fromkeys(NAMES, 0)) is None
+    assert threshold.describe_passed(dict.fromkeys(NAMES, 0)) is None
 
 
 @pytest.mark.parametrize(

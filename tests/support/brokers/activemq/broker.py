@@ -261,9 +261,12 @@ class Artemis(ActiveMq):
         for known, wanted in (
             ("<address-settings>", _WITHOUT_ROUTE),
             ("<acceptors>", acceptor),
+            # A disk that is nearly full ends producers; here it is the machine's, and no test's matter.
+            ("<max-disk-usage>90<", "<max-disk-usage>100<"),
             ('<permission type="consume" roles="amq"/>', '<permission type="consume" roles="amq,readers"/>'),
             ('<permission type="browse" roles="amq"/>', '<permission type="browse" roles="amq,readers"/>'),
             ("<security-settings>", _SEALED),
+            ("<max-disk-usage>90<", "<max-disk-usage>100<"),  # the machine's disk is not what is tested
         ):
             text = text.replace(known, wanted, 1)
         (folder / "broker.xml").write_text(text)

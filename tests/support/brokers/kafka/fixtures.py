@@ -9,11 +9,11 @@ import pytest
 from support.brokers.kafka.broker import Kafka
 from support.brokers.kafka.driver import Driver
 from support.brokers.kafka.install import VERSIONS
+from support.brokers.seen import Seen, read_all
 
-from dlq.connectors.base import Batch, Checkpoint, Gap, Mode, ReadRequest
+from dlq.connectors.base import Checkpoint, Mode, ReadRequest
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
-from dlq.core.record import Record
 
 _numbers = count(1)
 PASSWORD = "s3cret-of-bob"
@@ -51,36 +51,9 @@ class KafkaPlace:
         wanted: dict[str, Any] = {"source": source, "mode": mode, "pull_id": "p", **more}
         return ReadRequest(**wanted)
 
-    def read(self, resume: Checkpoint | None = None, **more: object) -> "Seen":
+    def read(self, resume: Checkpoint | None = None, **more: object) -> Seen:
         """Read everything."""
         return read_all(self.connector, self.request(resume=resume or {}, **more))
-
-
-@dataclass
-class Seen:
-    """What one reading gave."""
-
-    records: list[Record]
-    batches: list[Batch]
-    checkpoint: dict[str, int]
-    snapshot: int | None
-    complete: bool
-    notes: list[str]
-
-    @property
-    def gaps(self) -> list[Gap]:
-        """All of them."""
-        return [gap for batch in self.batches for gap in batch.gaps]
-
-
-def read_all(connector: KafkaConnector, request: ReadRequest) -> Seen:
-    """One reading from its start to its end."""
-    reading = connector.read(request)
-    batches = list(reading.batches())
-    reading.close()
-    checkpoint = {key: offset for batch in batches for key, offset in batch.checkpoint.items()}
-    records = [record for batch in batches for record in batch.records]
-    return Seen(records, batches, checkpoint, reading.snapshot, reading.complete, list(reading.notes))
 
 
 def connector_of(node: Kafka, **changes: object) -> KafkaConnector:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS
+from support.brokers.rocketmq.driver import OP_BATCH_INTERVAL_MS, AdminCode
 from support.brokers.rocketmq.install import VERSIONS, install
 from support.brokers.rocketmq.namespace import namespace
 from support.jvm import QUICK, compiled
@@ -143,7 +143,7 @@ class RocketMQ:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{node} has not registered")
             link = Link(self.addresses[node], Access())
-            link.call(RequestCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
+            link.call(AdminCode.SET_BROKER_CONFIG, {}, b"brokerPermission=6")
             link.close()
             time.sleep(0.05)
 

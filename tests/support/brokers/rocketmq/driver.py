@@ -6,17 +6,31 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from enum import IntEnum
+
+from support.waiting import eventually
 
 from dlq.connectors.rocketmq.connection import Access, Link
-from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties, offset_message_id
+from dlq.connectors.rocketmq.message import StoredMessage, decode, encode_properties
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode
 from dlq.core.rocketmq_topics import OP_TOPIC
 
-_T = TypeVar("_T")
 _counter = itertools.count()
-_COMMIT_OFFSET = 15
+
+
+class AdminCode(IntEnum):
+    """Requests that only clients and operators make (remoting/protocol/RequestCode)."""
+
+    COMMIT_OFFSET = 15
+    CREATE_TOPIC = 17
+    SET_BROKER_CONFIG = 25
+    HEARTBEAT = 34
+    SEND_BACK = 36
+    END_TRANSACTION = 37
+    CREATE_GROUP = 200
+
+
 OP_BATCH_INTERVAL_MS = 100
 """Of the brokers of the tests; a reading waits for so long."""
 
@@ -27,13 +41,9 @@ def unique_key() -> str:
     return f"7F000001{os.getpid() & 0xFFFF:04X}0014AE5D{now:08X}{next(_counter) & 0xFFFF:04X}0000"[:32]
 
 
-def eventually(look: Callable[[], _T], seconds: float = 20) -> _T:
-    """What `look` returns as soon as it is true; fails after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
-    return found
+def _where_it_lies(message: StoredMessage) -> str:
+    """The broker's own message id (MessageDecoder.createMessageId)."""
+    return (message.store_host + message.commit_log_offset.to_bytes(8, "big")).hex().upper()
 
 
 class Driver:
@@ -63,14 +73,14 @@ class Driver:
         numbers = {"readQueueNums": read, "writeQueueNums": queues, "perm": permission, "topicSysFlag": 0}
         kind = {"topicFilterType": "SINGLE_TAG", "order": False, "defaultTopic": "TBW102"}
         self.ok(
-            RequestCode.CREATE_TOPIC,
+            AdminCode.CREATE_TOPIC,
             {"topic": topic, **numbers, **kind, **({"attributes": attributes} if attributes else {})},
         )
 
     def create_group(self, group: str, retries: int) -> None:
         """A consumer group whose messages die after so many retries."""
         settings = {"groupName": group, "retryMaxTimes": retries, "retryQueueNums": 1, "consumeEnable": True}
-        self.ok(RequestCode.CREATE_GROUP, {}, json.dumps(settings).encode())
+        self.ok(AdminCode.CREATE_GROUP, {}, json.dumps(settings).encode())
 
     def read_retries(self, group: str) -> None:
         """What is left on the broker of a push consumer: the retry topic, and an offset of it."""
@@ -78,14 +88,27 @@ class Driver:
         self.create_group(group, retries=16)
         self.commit_offset(group, f"%RETRY%{group}")
 
+    def consume(self, group: str, topic: str, mode: str = "CLUSTERING") -> None:
+        """What a push consumer says of itself every 30 seconds, on this connection."""
+        subscription = {"topic": topic, "subString": "*", "subVersion": 1, "expressionType": "TAG"}
+        consumer = {
+            "groupName": group,
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": mode,
+            "consumeFromWhere": "CONSUME_FROM_FIRST_OFFSET",
+            "subscriptionDataSet": [subscription],
+        }
+        said = {"clientID": f"test@{group}", "producerDataSet": [], "consumerDataSet": [consumer]}
+        self.ok(AdminCode.HEARTBEAT, {}, json.dumps(said).encode())
+
     def commit_offset(self, group: str, topic: str, offset: int = 0) -> None:
         """What every consumer leaves on the broker."""
         where = {"consumerGroup": group, "topic": topic, "queueId": 0, "commitOffset": offset}
-        self.ok(_COMMIT_OFFSET, where)
+        self.ok(AdminCode.COMMIT_OFFSET, where)
 
     def set(self, setting: str, value: object) -> None:
         """Change the broker's configuration."""
-        self.ok(RequestCode.SET_BROKER_CONFIG, {}, f"{setting}={value}\n".encode())
+        self.ok(AdminCode.SET_BROKER_CONFIG, {}, f"{setting}={value}\n".encode())
 
     def send_fields(self, topic: str, properties: Mapping[str, str], **changed: object) -> dict[str, object]:
         fields = {
@@ -163,11 +186,11 @@ class Driver:
             "group": group,
             "delayLevel": delay,
             "originTopic": message.topic,
-            "originMsgId": offset_message_id(message.store_host, message.commit_log_offset),
+            "originMsgId": _where_it_lies(message),
             "unitMode": False,
         }
         return self.ok(
-            RequestCode.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
+            AdminCode.SEND_BACK, {**fields, **({} if maximum is None else {"maxReconsumeTimes": maximum})}
         )
 
     def dead_letter(
@@ -204,7 +227,7 @@ class Driver:
             "msgId": half.key,
             "transactionId": half.key,
         }
-        self.ok(RequestCode.END_TRANSACTION, fields)
+        self.ok(AdminCode.END_TRANSACTION, fields)
 
     def finish_at_once(self, half: "Half", commit: bool) -> None:
         """The same on a broker that goes on to be used; returns when the op record is written."""

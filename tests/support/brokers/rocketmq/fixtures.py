@@ -11,11 +11,11 @@ from support.brokers.rocketmq import install as rocketmq_install
 from support.brokers.rocketmq.broker import RocketMQ
 from support.brokers.rocketmq.driver import Driver
 from support.brokers.rocketmq.install import VERSIONS
+from support.brokers.seen import Seen, read_all
 
-from dlq.connectors.base import Batch, Checkpoint, Mode, ReadRequest
+from dlq.connectors.base import Checkpoint, Mode, ReadRequest
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.description import RocketBroker
-from dlq.core.record import Record
 from dlq.core.settings import Source
 
 _numbers = count(1)
@@ -27,23 +27,6 @@ on_every_version = pytest.mark.parametrize("rocket_version", VERSIONS, scope="mo
 def why_missing(version: str) -> str | None:
     """Why there is no broker of this version on this machine; None when there is one."""
     return rocketmq_install.why_missing(version)
-
-
-@dataclass
-class Seen:
-    """What one reading gave."""
-
-    records: list[Record]
-    batches: list[Batch]
-    checkpoint: dict[str, int]
-    snapshot: int | None
-    complete: bool
-    notes: list[str]
-
-    @property
-    def reached(self) -> dict[str, int]:
-        """The offsets of the checkpoint, without when its letters were stored."""
-        return {key: value for key, value in self.checkpoint.items() if "#" not in key}
 
 
 @dataclass
@@ -79,16 +62,6 @@ class Rocket:
     def read(self, resume: Checkpoint | None = None, **more: object) -> Seen:
         """Read everything."""
         return read_all(self.connector, self.request(resume=resume or {}, **more))
-
-
-def read_all(connector: RocketConnector, request: ReadRequest) -> Seen:
-    """One reading from its start to its end."""
-    reading = connector.read(request)
-    batches = list(reading.batches())
-    reading.close()
-    checkpoint = {key: offset for batch in batches for key, offset in batch.checkpoint.items()}
-    records = [record for batch in batches for record in batch.records]
-    return Seen(records, batches, checkpoint, reading.snapshot, reading.complete, list(reading.notes))
 
 
 def connector_of(cluster: RocketMQ, **changes: object) -> RocketConnector:

@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
-from dlq.analyzers.groups.duplicates import Duplicate, Shared, name_of, of_letter, of_rocketmq_letter
+from dlq.analyzers.groups.duplicates import Duplicate, Shared, of_letter, of_rocketmq_letter
 
 FIRST, SECOND = "r1", "r2"
-KEY, ID, BODY = 0xA, 0xB, 0xC
+KEY, ID, BODY = "a", "b", "c"
 
 
-def shared(kind: str, match_key: int = ID, body: str | None = "x", **known: Any) -> Shared:
-    """A match key that two letters have; the older one is FIRST."""
+def shared(kind: str, group: str = ID, body: str | None = "x", **known: Any) -> Shared:
+    """A key that two letters have; the older one is FIRST."""
     return Shared(
-        kind, match_key, **{"size": 2, "first_record_id": FIRST, "first_body_sha256": body, **known}
+        f"{kind} {group}", **{"size": 2, "first_record_id": FIRST, "first_body_sha256": body, **known}
     )
 
 
@@ -23,7 +23,7 @@ ELSEWHERE = shared("several_groups", several_places=True)
 # What is said, of whom, what it shares, what its producer is; and: group, kind, first, repeats the id, exact.
 LETTERS: list[tuple[str, str, list[Shared], bool, Duplicate]] = [
     ("alone", FIRST, [], False, Duplicate()),
-    ("alone with its match keys", FIRST, [BY_ID._replace(size=1)], False, Duplicate()),
+    ("alone with its keys", FIRST, [BY_ID._replace(size=1)], False, Duplicate()),
     ("the first of an id", FIRST, [BY_ID], False, Duplicate("b", "same_message_id", True, False, False)),
     ("the second of an id", SECOND, [BY_ID], False, Duplicate("b", "same_message_id", False, True, True)),
     ("another body", SECOND, [shared("same_message_id", body="y")], False, Duplicate("b", "same_message_id", False, True, False)),
@@ -42,25 +42,18 @@ LETTERS: list[tuple[str, str, list[Shared], bool, Duplicate]] = [
 
 
 @pytest.mark.parametrize(
-    ("record_id", "match_keys", "coordinated", "said"),
+    ("record_id", "keys", "coordinated", "said"),
     [case[1:] for case in LETTERS],
     ids=[c[0] for c in LETTERS],
 )
 def test_the_strongest_sign_says_what_a_letter_is(
-    record_id: str, match_keys: list[Shared], coordinated: bool, said: Duplicate
+    record_id: str, keys: list[Shared], coordinated: bool, said: Duplicate
 ) -> None:
-    assert of_letter(record_id, "x", coordinated, match_keys) == said
+    assert of_letter(record_id, "x", coordinated, keys) == said
 
 
 def test_a_body_that_is_not_known_is_no_exact_copy() -> None:
     assert of_letter(SECOND, None, False, [BY_ID]).exact_copy is None
-
-
-@pytest.mark.parametrize(
-    ("match_key", "name"), [(0, "0"), (255, "ff"), (-1, "f" * 16), (-(2**63), "8" + "0" * 15)]
-)
-def test_a_group_is_named_by_its_hash_as_it_lies_in_memory(match_key: int, name: str) -> None:
-    assert name_of(match_key) == name
 
 
 def by_id(**known: Any) -> Shared:
@@ -73,7 +66,7 @@ COMMITTED = {"several_origins": True, "all_committed": True, "one_birth": True}
 
 ROCKETMQ: list[tuple[str, list[Shared], bool | None, str | None]] = [
     ("single", [by_id(size=1), BUSINESS._replace(size=1), GROUPS._replace(several_places=False)], False, None),
-    ("without any match key", [], None, None),
+    ("without any key", [], None, None),
     ("twice", [by_id()], False, "redelivery_or_rebalance"),
     ("sent back by the client itself", [by_id(several_origins=True, any_fallback=True)], False, "redelivery_or_rebalance"),
     ("nothing tells who sent it back", [by_id(several_origins=True, any_fallback=None)], False, "redelivery_or_rebalance"),
@@ -96,12 +89,12 @@ ROCKETMQ: list[tuple[str, list[Shared], bool | None, str | None]] = [
 
 
 @pytest.mark.parametrize(
-    ("match_keys", "replayed", "kind"), [case[1:] for case in ROCKETMQ], ids=[case[0] for case in ROCKETMQ]
+    ("keys", "replayed", "kind"), [case[1:] for case in ROCKETMQ], ids=[case[0] for case in ROCKETMQ]
 )
 def test_every_kind_of_rocketmqs_duplicates_is_told_apart(
-    match_keys: list[Shared], replayed: bool | None, kind: str | None
+    keys: list[Shared], replayed: bool | None, kind: str | None
 ) -> None:
-    found = of_rocketmq_letter(SECOND, "x", replayed, match_keys)
+    found = of_rocketmq_letter(SECOND, "x", replayed, keys)
     assert (found and found.duplicate_kind) == kind
 
 
@@ -118,10 +111,10 @@ SHAPES: list[tuple[str, list[Shared], bool, tuple[str | None, bool | None, bool,
 ]
 
 
-@pytest.mark.parametrize(("record_id", "match_keys", "replayed", "said"), SHAPES)
+@pytest.mark.parametrize(("record_id", "keys", "replayed", "said"), SHAPES)
 def test_an_older_letter_of_its_id_makes_it_a_copy_unless_it_was_replayed(
-    record_id: str, match_keys: list[Shared], replayed: bool, said: tuple[Any, ...]
+    record_id: str, keys: list[Shared], replayed: bool, said: tuple[Any, ...]
 ) -> None:
-    found = of_rocketmq_letter(record_id, "x", replayed, match_keys)
+    found = of_rocketmq_letter(record_id, "x", replayed, keys)
     assert found is not None
     assert (found.duplicate_group, *found[2:]) == said

@@ -52,7 +52,7 @@ def rejected(message_id: str | None = "m", **known: Any) -> Letter:
 def told(store: str, letter: Letter, facts: list[Fact] | None) -> Answer:
     """What a store that has these facts says of a letter."""
     settings = SETTINGS[store]
-    asked = stores.asked(settings, ASKED)
+    asked = stores.describe_store(settings, ASKED)
     keys = KINDS[settings.kind].keys(letter, asked)
     mine = None if facts is None else [fact for fact in facts if fact.key in keys]
     return answer(settings.kind, letter, asked, mine)

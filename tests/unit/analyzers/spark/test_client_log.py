@@ -11,7 +11,6 @@ from support.analyzers.suppressed import CONSUMER, PRODUCER, at, frame, suppress
 
 from dlq.analyzers import plain
 from dlq.analyzers.analysis import log_files
-from dlq.analyzers.groups import bursts as plain_bursts
 from dlq.analyzers.groups import client_log as plain_log
 from dlq.analyzers.groups.judged import Judged
 from dlq.analyzers.spark import bursts, client_log
@@ -142,7 +141,7 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession)
     log = spark.createDataFrame(
         told, "record_id string, time timestamp, failed_transport string, reconnected_to string"
     )
-    standing = bursts.standing(frame(spark, rows), log).cache()
+    standing = bursts.place_in_bursts(frame(spark, rows), log).cache()
     placed = {row.record_id: row for row in standing.collect()}
     assert set(placed) == {"r1", "r2", "r10000"}
     assert placed["r1"].burst_id == placed["r2"].burst_id != placed["r10000"].burst_id
@@ -151,14 +150,8 @@ def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession)
         "tcp://b:1",
         2,
     )
-    assert placed["r2"].burst_from.astimezone(UTC) == at(1)
-    lines = {name: plain_bursts.LogLine(to_micros(time), *rest) for name, time, *rest in told}
-    by_plain = {one.letter.record_id: one for one in plain_bursts.find(map(judged, rows), lines)}
-    assert {n: (one.burst_id, one.standing) for n, one in by_plain.items()} == {
-        row.record_id: (row.burst_id, plain_bursts.Standing(*(row[n] for n in plain_bursts.Standing._fields)))
-        for row in bursts.places(standing).join(standing.select("record_id"), "record_id").collect()
-    }
-    incidents = {row.first_record_id: row for row in bursts.incidents(standing).collect()}
+    assert placed["r2"].burst_from == to_micros(at(1))
+    incidents = {row.first_record_id: row for row in bursts.rows(standing).collect()}
     one = incidents["r1"]
     assert [one[name].astimezone(UTC) for name in ("start", "peak", "end")] == [at(1), at(1), at(2)]
     assert set(incidents) == {"r1", "r10000"}

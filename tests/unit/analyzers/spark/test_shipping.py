@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dlq.analyzers.spark.shipping import ROOMS, lacking, pack
+from dlq.analyzers.spark.shipping import ROOMS, name_what_lacks, pack
 
 STEPS = ("spark.stores", "spark.transactions", "spark.verdicts", "judging")
 SCRIPT = """
@@ -47,10 +47,10 @@ def test_python_imports_the_rooms_from_the_zip_and_little_else(tmp_path: Path) -
     ],
 )
 def test_what_a_worker_lacks_is_one_line(said: str, meant: str) -> None:
-    told = lacking(said, "M", "P") or ""
+    told = name_what_lacks(said, "M", "P") or ""
     assert meant in told
     assert "\n" not in told
 
 
 def test_other_faults_stay_what_they_are() -> None:
-    assert lacking("ValueError: 7", "M", "P") is None
+    assert name_what_lacks("ValueError: 7", "M", "P") is None

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from dlq.cli.app import run
-from dlq.cli.commands.discover import new_sources
 from dlq.connectors.base import DeadLetterPlace
 from dlq.connectors.memory import broker_at
 from dlq.connectors.rabbitmq.discovery import places
 from dlq.core.configuration import parse
 from dlq.core.settings import Settings
+from dlq.operations.discovering import write_sources
 
 Dlq = Callable[..., tuple[int, str, str]]
 
@@ -88,14 +88,21 @@ def test_an_unknown_broker_is_told_with_the_one_probably_meant(dlq: Dlq, url: st
 
 
 @pytest.mark.parametrize(
-    "name", ['a"]\n[brokers.x]\nkind = "rabbitmq"', "\x1b[2J", "..", "ünï.dlq", "a\x7fb"]
+    "name", ['a"]\n[brokers.x]\nkind = "rabbitmq"', "\x1b[2J", "..", "ünï.dlq", "a\x7fb", "\U0001f4a9.dlq"]
 )
 def test_no_name_of_a_queue_breaks_the_configuration(name: str) -> None:
-    text = new_sources(Settings(), {"shop": [DeadLetterPlace(name, {"queue": name}, "classic", "")]})
+    text = write_sources(Settings(), {"shop": [DeadLetterPlace(name, {"queue": name}, "classic", "")]})
     made = tomllib.loads(text)
 
     assert [source["queue"] for source in made["sources"].values()] == [name]
     parse({"brokers": {"shop": {"kind": "rabbitmq", "url": "amqp://x"}}, **made}, {})
+
+
+def test_a_name_that_no_configuration_can_hold_is_left_out() -> None:
+    names = "\ud800.dlq", "orders.dlq"
+    found = [DeadLetterPlace(name, {"queue": name}, "classic", "") for name in names]
+    made = tomllib.loads(write_sources(Settings(), {"shop": found}))
+    assert [source["queue"] for source in made["sources"].values()] == ["orders.dlq"]
 
 
 def queue(name: str, **values: Any) -> dict[str, Any]:
@@ -132,7 +139,15 @@ def test_queues_behind_an_alternate_exchange_are_found_also_by_a_second_exchange
 
 
 @pytest.mark.parametrize(
-    "name", ["orders.parkinglot", "parked-orders", "orders_quarantine", "orders.unroutable"]
+    "name",
+    [
+        "orders.parkinglot",
+        "parked-orders",
+        "orders_quarantine",
+        "orders.unroutable",
+        "ordersParkingLot",
+        "ordersDLQ",
+    ],
 )
 def test_a_parking_lot_is_found_by_its_name(name: str) -> None:
     assert [place.name for place in places([queue(name)], [])] == [name]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.archives import letter, write_segment
 
+from dlq.archive import losses
 from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.connectors.base import Inspection
@@ -130,3 +131,22 @@ def test_the_age_of_the_oldest_letter_that_waits_is_a_column(doctor: Doctor) -> 
     assert [line.split()[7:8] for line in out.splitlines()[1:3]] == [["5h"], []]
     _code, out, _err = doctor({"a": WELL, "b": WELL}, "-o", "jsonl")
     assert ["oldest" in json.loads(line) for line in out.splitlines()] == [True, False]
+
+
+def test_what_is_lost_of_a_source_is_said_until_somebody_dismisses_it(doctor: Doctor) -> None:
+    store = LocalStore("archive")
+    for source in ("a", "b", "other"):
+        losses.keep(store, source, [losses.Missing(f"{source}-0", 0, 300)])
+    losses.dismiss(store, "b", "known", "ann")
+    _code, out, err = doctor({"a": WELL, "b": WELL}, "-o", "jsonl")
+    mine, others = map(json.loads, out.splitlines())
+    assert (mine["lost"], mine["losses"][0]["place"], "lost" in others) == (300, "a-0", False)
+    assert [line.partition(" at most")[0] for line in err.splitlines()] == ["dlq: a: 300 letters"]
+    losses.reopen(store, "b", "ann")
+    assert "dlq: b: 300 letters at most are lost: b-0" in doctor({"a": AWAY, "b": AWAY}, "-o", "table")[2]
+
+
+def test_books_of_losses_that_cannot_be_read_are_named(doctor: Doctor) -> None:
+    LocalStore("archive").put("losses/odd.json", b"[]")
+    code, _out, err = doctor({"a": WELL}, "-o", "json")
+    assert (code, "losses/odd.json" in err) == (3, True)

@@ -28,14 +28,9 @@ def store(tmp_path: Path) -> LocalStore:
     return store
 
 
-def analyze(
-    store: LocalStore, fingerprints: dict[str, str], name: str, former: dict[str, str] | None = None
-) -> None:
+def analyze(store: LocalStore, fingerprints: dict[str, str], name: str) -> None:
     said = {"cause": "application_error", "advice": "replay", "exception_class": "java.lang.Boom"}
-    verdicts = [
-        {"record_id": one, "fingerprint": which, "former_fingerprint": (former or {}).get(one), **said}
-        for one, which in fingerprints.items()
-    ]
+    verdicts = [{"record_id": one, "fingerprint": which, **said} for one, which in fingerprints.items()]
     write_analysis(store, name, verdicts)
 
 
@@ -294,35 +289,29 @@ def test_a_snoozed_failure_raises_no_alarm(dlq: Dlq) -> None:
     assert report(dlq, "--failure", TIMEOUT, "--fail-on", "total > 0")[0] == 0
 
 
-NEW, OTHER = "cc" * 16, "dd" * 16
-
-
-def test_a_failure_goes_on_under_the_fingerprint_of_a_later_version(store: LocalStore, dlq: Dlq) -> None:
-    dlq("failures", "assign", TIMEOUT, "ann", "--as", "bob")
-    former = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
-    analyze(store, dict.fromkeys(IDS, NEW), "20260102T000000", former)
-
-    assert failures(dlq) == [(NEW, "open", "ann")]
-    _code, out, _err = dlq("failures", "show", "aaaaaaaa")  # as it stands in somebody's ticket
-    shown = json.loads(out)
-    assert shown["fingerprint"] == NEW
-    assert shown["former_fingerprints"] == [TIMEOUT, NULL]
-    assert [one["action"] for one in shown["history"]] == ["assign"]
-    dlq("failures", "resolve", "aaaaaaaa", "--reason", "fixed", "--as", "ann")
-    assert failures(dlq) == [(NEW, "resolved", "ann")]
-    _code, out, _err = dlq("-o", "json", "ls", "--failure", "bbbbbbbb", "--columns", "record_id")
-    assert IDS[3] in out
-    assert IDS[0] not in out
-
-
-def test_what_was_said_of_a_failure_that_fell_into_several_is_said_of_each(
-    store: LocalStore, dlq: Dlq
+def test_a_failure_names_all_its_queues_and_others_that_have_its_exception(
+    dlq: Dlq, store: LocalStore
 ) -> None:
-    dlq("failures", "assign", TIMEOUT, "ann", "--as", "bob")
-    former = dict.fromkeys(IDS[:3], TIMEOUT) | {IDS[3]: NULL}
-    now_ = {IDS[0]: NEW, IDS[1]: OTHER, IDS[2]: OTHER, IDS[3]: NULL}
-    analyze(store, now_, "20260102T000000", former)
-
-    assert set(failures(dlq)) == {(NEW, "open", "ann"), (OTHER, "open", "ann"), (NULL, "new", None)}
-    code, _out, err = dlq("failures", "show", "aaaaaaaa")
-    assert (code, "ambiguous" in err) == (2, True)
+    told = {
+        "cause": "application_error",
+        "exception_class": "java.lang.Boom",
+        "exception_message": "order {}",
+    }
+    verdicts = [
+        {**told, "record_id": one, "fingerprint": which, "origin": queue, "exception_message": f"order {n}"}
+        for n, (one, which, queue) in enumerate(
+            zip(IDS, [TIMEOUT, TIMEOUT, NULL, "cc" * 16], ["stock", "orders", "mails", "bills"], strict=True)
+        )
+    ]
+    verdicts[3]["exception_message"] = "no room"
+    write_analysis(store, "20260103T000000", verdicts)
+    dlq("failures", "resolve", NULL, "--reason", "mended there")
+    shown = json.loads(dlq("failures", "show", TIMEOUT)[1])
+    assert shown["origins"] == ["orders", "stock"]
+    assert [(one["fingerprint"], one["state"], one["origins"]) for one in shown["same_exception"]] == [
+        (NULL, "resolved", ["mails"])
+    ]
+    code, table, _ = dlq("failures", "show", TIMEOUT, "-o", "table")
+    assert code == 0
+    assert "other failures with the same exception (1), each for itself:" in table
+    assert "orders and stock" in dlq("failures", "ls", "-o", "table")[1]

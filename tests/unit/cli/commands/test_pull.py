@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from dlq.capture.pull import PullResult
-from dlq.cli import progress
 from dlq.cli.app import run
-from dlq.cli.commands import pull as command
-from dlq.cli.commands.pull import _say_notes
 from dlq.cli.context import Context
-from dlq.cli.progress import Line
+from dlq.operations import progress, pulling
+from dlq.operations.progress import Line
+from dlq.operations.pulling import say_notes
 
 
 def test_a_note_that_several_sources_share_is_said_once(capfd: pytest.CaptureFixture[str]) -> None:
     notes = {"orders": ["held until the end"], "bills": ["held until the end", "1 other consumer"], "new": []}
-    _say_notes(Context(), [PullResult(name, "p", "copy", notes=said) for name, said in notes.items()])
+    say_notes(Context(), [PullResult(name, "p", "copy", notes=said) for name, said in notes.items()])
     assert capfd.readouterr().err.splitlines() == [
         "orders, bills: held until the end",
         "bills: 1 other consumer",
@@ -53,7 +52,7 @@ def pulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pulls:
         text += f'[sources.{name}]\nbroker = "shop"\nqueue = "{queue}"\n'
     Path("dlq.toml").write_text(text)
     made = Pulls()
-    monkeypatch.setattr(command, "_pull_one", made)
+    monkeypatch.setattr(pulling, "pull_one", made)
     return made
 
 

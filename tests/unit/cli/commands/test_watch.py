@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from dlq.archive import losses
+from dlq.archive.store import LocalStore
 from dlq.cli.app import run
 from dlq.cli.commands import watch
 from dlq.connectors.base import Consumption, Gauge, gauge_of
 from dlq.connectors.memory import MemoryBroker, broker_at
+from dlq.operations.watching import measure_rates
 
 Dlq = Callable[..., tuple[int, str, str]]
 LETTER = {"broker_kind": "rabbitmq", "body_text": "a", "origin": "orders"}
@@ -57,16 +60,16 @@ def at(folder: Path) -> MemoryBroker:
 def test_rates_are_told_from_depth_and_acknowledgements(
     first: Gauge, last: Gauge, expected: tuple[float | None, float | None]
 ) -> None:
-    assert watch.rates([(0.0, first), (10.0, last)]) == expected
+    assert measure_rates([(0.0, first), (10.0, last)]) == expected
 
 
 def test_acknowledgements_that_are_counted_late_make_no_early_rate() -> None:
-    assert watch.rates([(0.0, Gauge(5, 1, 10)), (9.0, Gauge(7, 1, 14))]) == (None, None)
+    assert measure_rates([(0.0, Gauge(5, 1, 10)), (9.0, Gauge(7, 1, 14))]) == (None, None)
 
 
 @pytest.mark.parametrize("seen", [[], [(0.0, Gauge(5))], [(1.0, Gauge(5)), (1.0, Gauge(6))]])
 def test_one_look_is_no_rate(seen: list[tuple[float, Gauge]]) -> None:
-    assert watch.rates(seen) == (None, None)
+    assert measure_rates(seen) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -160,3 +163,20 @@ def test_a_dead_broker_is_asked_again(dlq: Dlq, tmp_path: Path, monkeypatch: pyt
     _, out, _ = dlq("watch", "gone", "--count", "2", "-o", "jsonl")
     seen: list[dict[str, Any]] = [json.loads(line)["sources"][0] for line in out.splitlines()]
     assert [(one["depth"], one["error"] is None) for one in seen] == [(None, False), (0, True)]
+
+
+def test_what_is_lost_is_in_the_note_until_somebody_dismisses_it(dlq: Dlq, tmp_path: Path) -> None:
+    store = LocalStore(str(tmp_path / "archive"))
+    for source in ("a", "gone", "other"):
+        losses.keep(store, source, [losses.Missing(f"{source}.dlq", 0, 300)])
+    _, out, _ = dlq("watch", "--count", "1", "-o", "jsonl")
+    here, gone = json.loads(out)["sources"]
+    assert here["note"].startswith("300 letters at most are lost: a.dlq: offsets 0 to 299")
+    assert gone["note"].startswith("300 letters at most are lost: gone.dlq")
+    _, out, _ = dlq("watch", "--count", "1", "-o", "table")
+    assert [line.split(": ")[:2] for line in out.splitlines() if " are lost" in line] == [
+        [name, "300 letters at most are lost"] for name in ("a", "gone")
+    ]
+    losses.dismiss(store, "a", "known", "ann")
+    _, out, _ = dlq("watch", "a", "--count", "1", "-o", "jsonl")
+    assert json.loads(out)["sources"][0]["note"] is None

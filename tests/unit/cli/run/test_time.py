@@ -10,10 +10,10 @@ import pytest
 from support.running import Team
 
 from dlq.analyzers import analysis as job
-from dlq.cli import profile_run
-from dlq.cli.time_limit import OutOfTime, time_limit
 from dlq.connectors import memory
 from dlq.connectors.base import Batch
+from dlq.operations import profile_run
+from dlq.operations.time_limit import OutOfTime, time_limit
 
 
 def test_the_whole_run_ends_in_time(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:

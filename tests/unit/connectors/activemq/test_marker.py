@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from dlq.connectors.activemq.marker import Marked, Scanning, Trail, marker_body, scanned, trail_of
+from dlq.connectors.activemq.marker import PROBES, Marked, Scanning, Trail, marker_body, scanned, trail_of
 from dlq.core.errors import ConnectionLost
 
 ANCHOR, QUEUE = "run/0", "dlq.replay.plan"
@@ -27,7 +27,7 @@ class Queue:
         )
 
     def receive(self) -> list[Marked]:
-        shown = [Marked(body, False, None) for n, body in enumerate(self.bodies) if n not in self.takes]
+        shown = [Marked(body, False, b"") for n, body in enumerate(self.bodies) if n not in self.takes]
         self.bodies, self.takes = [], ()
         return shown
 
@@ -36,7 +36,7 @@ def test_what_is_between_an_anchor_and_the_probes_is_everything() -> None:
     queue = Queue(marker_body(ANCHOR), marker_body("run/1", ANCHOR, ["a", "b"]))
     trail, kept = scanned(queue.scanning(), QUEUE)
     assert (trail.sent, len(kept), trail.why_unproven([ANCHOR], QUEUE)) == ({"a", "b"}, 2, None)
-    assert len(queue.acknowledged) == 8, "its probes"
+    assert len(queue.acknowledged) == PROBES
 
 
 def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
@@ -50,10 +50,31 @@ def test_the_anchor_of_a_queue_that_somebody_else_reads_is_taken_away(
 
 
 def test_a_queue_that_shows_no_probe_ends_in_an_error_and_without_its_anchor() -> None:
-    queue = Queue(marker_body(ANCHOR), takes=range(1, 9))
+    queue = Queue(marker_body(ANCHOR), takes=range(1, PROBES + 1))
     with pytest.raises(ConnectionLost, match="were not shown to their end"):
         scanned(queue.scanning(), QUEUE)
     assert marker_body(ANCHOR) in queue.acknowledged
+
+
+class EndlessQueue(Queue):
+    """It shows one message more each time that it is asked, and never a probe."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__()
+        self.body, self.shown = body, 0
+
+    def receive(self) -> list[Marked]:
+        self.shown += 1
+        return [Marked(self.body, False, b"")]
+
+
+@pytest.mark.parametrize("limit", ["_MOST_BYTES", "PROOF_SECONDS"])
+def test_a_queue_without_an_end_is_left(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"dlq.connectors.activemq.marker.{limit}", 0.2)
+    queue = EndlessQueue(marker_body("run/1", ANCHOR, ["a"]))
+    with pytest.raises(ConnectionLost, match="do not come to an end"):
+        scanned(queue.scanning()._replace(patience=60.0), QUEUE)
+    assert (queue.shown == 1) == (limit == "_MOST_BYTES")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +98,6 @@ def test_an_absence_is_proven_or_the_reason_is_said(
 
 
 def test_a_plan_without_anchors_and_markers_of_before_prove_no_absence() -> None:
-    trail = trail_of([Marked(b"key-1\nkey-2", False, None)])
+    trail = trail_of([Marked(b"key-1\nkey-2", False, b"")])
     assert trail.sent == {"key-1", "key-2"}
     assert trail.why_unproven([], QUEUE) is not None

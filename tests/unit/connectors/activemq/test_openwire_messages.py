@@ -203,14 +203,40 @@ def nested(depth: int) -> bytes:
 
 @pytest.mark.parametrize(
     "data",
-    [b"\x0e", nested(100_000), b"\x0c\x7f\xff\xff\xff\0", b"\x0a\xff\xff\xff\xff", b"\x09\0\5abc"],
-    ids=["unknown type", "deeply nested", "a list without end", "a length below zero", "cut"],
+    [b"\x0e", nested(100_000)[:-1], b"\x0c\x7f\xff\xff\xff\0", b"\x0a\xff\xff\xff\xff", b"\x09\0\5abc"],
+    ids=["unknown type", "deeply nested, and cut", "a list without end", "a length below zero", "cut"],
 )
 def test_hostile_values_are_refused(data: bytes) -> None:
     with pytest.raises(UnreadableError):
         list(stream_of(data))
     with pytest.raises(UnreadableError):
         map_of(b"\0\0\0\1\0\1k" + data)
+
+
+MAP_OF_ONE = b"\x0b\0\0\0\1\0\1k"
+DEEP = {"lists": (b"\x0c\0\0\0\1", "[", "]"), "maps": (MAP_OF_ONE, "{k=", "}")}
+
+
+@pytest.mark.parametrize("levels", [31, 32, 33, 34, 100_000])
+@pytest.mark.parametrize("what", DEEP)
+def test_a_value_is_whole_however_deep_it_nests(what: str, levels: int) -> None:
+    around, begins, ends = DEEP[what]
+    data = around * levels + b"\x0d\0\0\0\1x"
+    found = map_of(b"\0\0\0\2\0\1k" + data + b"\0\1l\1\1")
+    assert (found["k"].raw, java_text(found["k"])) == (data, begins * levels + "x" + ends * levels)
+    assert found["l"].value is True
+    assert is_value(data)
+    assert not is_value(data + b"\0")
+    shown, _ = readable(data, {"class": "stream"}) or (None, "")
+    assert ("nested too deeply" in json.dumps(shown)) == (levels > 32)
+
+
+def test_lists_far_inside_are_printed_as_those_outside_are() -> None:
+    inner = b"\x0c\0\0\0\4\x0c\0\0\0\0\0\x0b\xff\xff\xff\xff" + MAP_OF_ONE + b"\x08\x3d\xcc\xcc\xcd"
+    [outside] = stream_of(inner)
+    [inside] = stream_of(nested(32)[:-1] + inner)
+    assert java_text(outside) == "[[], null, {}, {k=0.1}]"
+    assert java_text(inside) == "[" * 32 + java_text(outside) + "]" * 32
 
 
 def compressed(kind: int, content: bytes) -> Any:

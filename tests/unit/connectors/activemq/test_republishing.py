@@ -44,6 +44,16 @@ def test_what_would_shadow_or_expire_the_replay_is_never_sent(name: str) -> None
     assert (sent(record)[0]["tenant"], previewed(record).stripped) == ("42", [name])
 
 
+@pytest.mark.parametrize(("expires", "taken"), [("0", []), ("1795655469792", ["expires"])])
+@pytest.mark.parametrize("kind", ["activemq", "artemis"])
+def test_an_expiry_that_a_letter_does_not_have_is_not_taken_away(
+    kind: str, expires: str, taken: list[str]
+) -> None:
+    record = letter(kind=kind, headers={"expires": expires, "tenant": "42"})
+    assert previewed(record).stripped == taken
+    assert "expires" not in sent(record)[0]
+
+
 def test_what_artemis_shows_of_an_amqp_message_stays_behind_and_classic_gets_it_back() -> None:
     own = {"JMS_AMQP_NATIVE": "true", "JMS_AMQP_HEADER": "true", "NATIVE_MESSAGE_ID": "ID:1", "tenant": "42"}
     assert (
@@ -104,6 +114,26 @@ def test_artemis_gets_a_duplicate_id_of_our_own() -> None:
 )
 def test_what_would_close_the_connection_is_a_problem(record: Record, words: str) -> None:
     assert words in (previewed(record).problem or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "holds"),
+    [
+        ("int", "5", True), ("int", "-2147483648", True), ("int", "5.0", False), ("int", "2147483648", False),
+        ("byte", "128", False), ("short", "", False), ("long", "x", False), ("double", "1.0E10", True),
+        ("double", "NaN", True), ("float", "much", False), ("float", "1e300", False),
+        ("boolean", "true", True), ("boolean", "yes", False), ("char", "é", True), ("char", "ab", False),
+        ("map", "{}", True), ("of no name that we know", "x", True), ("int", None, True),
+    ],
+)  # fmt: skip
+def test_an_edit_that_the_type_of_a_property_cannot_hold_is_refused_by_name(
+    kind: str, text: str | None, holds: bool
+) -> None:
+    headers = {} if text is None else {"tries": text}
+    record = letter(headers=headers, properties={"type of tries": kind})
+    problem = preview(record, ORDERS, {}, keep_headers=False, typed=True).problem
+    told = f"its property 'tries' is of the type {kind}, which cannot hold {text!r}"
+    assert problem == (None if holds else told)
 
 
 def test_by_openwire_a_text_with_nul_goes_back() -> None:

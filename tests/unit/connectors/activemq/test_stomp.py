@@ -29,10 +29,10 @@ def read(*pieces: bytes) -> list[Frame]:
 def test_a_message_is_certain_once_another_frame_follows() -> None:
     reader = FrameReader(TOKEN)
     assert reader.feed(message(b"one")) == []
-    assert reader.pending
+    assert reader.unfinished_bytes
     frames = reader.feed(RECEIPT)
     assert [(f.command, f.body) for f in frames] == [(b"MESSAGE", b"one"), (b"RECEIPT", b"")]
-    assert not reader.pending
+    assert not reader.unfinished_bytes
 
 
 def test_frames_byte_by_byte_are_the_frames_of_one_piece() -> None:

@@ -20,7 +20,7 @@ REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
 class Connection:
     """`Link` to a queue whose letters come at once."""
 
-    token, place, artemis = "t", "b", False
+    token, place, artemis, unfinished_bytes = "t", "b", False, 0
 
     def __init__(self, letters: int, unnamed: Container[int] = ()) -> None:
         """The ids of `unnamed` letters are an AMQP producer's."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dlq.connectors.activemq.marker import Trail
+from dlq.connectors.activemq.marker import Trail, marker_queue
 from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
@@ -69,6 +69,8 @@ class Connection(StompSender):
             self._anchor(receipt, headers["destination"])
         elif receipt:
             self._answered.add(receipt)
+        elif headers["destination"] == f"/queue/{marker_queue('plan')}":
+            return  # the link of a marker
         elif body == self._memory.kills and self._memory.deaths:
             self._memory.deaths -= 1
             self._errors.append(ConnectionLost("closed by the broker"))
@@ -132,6 +134,25 @@ def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Itera
 def published(memory: Memory, number: int, window: int = 1000) -> list[Sent]:
     publisher = TransactionPublisher(lambda: Connection(memory), "plan", window)
     return list(publisher.publish(letters(number)))
+
+
+class Complaining(Connection):
+    """Once something is committed it answers with errors that nothing asked for, for ever."""
+
+    def wait_for(self, receipt: str) -> None:
+        if self._memory.commits:
+            raise BrokerError("no")
+        super().wait_for(receipt)
+
+
+def test_errors_without_end_behind_a_commit_leave_it_in_doubt(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dlq.connectors.activemq.stomp_publisher._ERRORS_SECONDS", 0.1)
+    publisher, sent = TransactionPublisher(lambda: Complaining(memory), "plan", 100), list[Sent]()
+    with pytest.raises(ConnectionLost, match="nothing but errors"):
+        sent += publisher.publish(letters(5))
+    assert memory.commits == 1
 
 
 def test_all_letters_are_committed_once_and_confirmed_in_their_order(memory: Memory) -> None:

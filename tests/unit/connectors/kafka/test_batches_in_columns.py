@@ -14,7 +14,7 @@ from dlq.connectors.kafka.letters import Original, letters_of
 from dlq.connectors.kafka.raw_record import RawRecord, decode
 from dlq.connectors.kafka.records import record_maker
 from dlq.core.columns import Columns, Constant, Maps
-from dlq.core.identity import content_id, framed
+from dlq.core.identity import content_id, frame
 from dlq.core.record import Record
 
 SPRING = [
@@ -55,8 +55,8 @@ def made(
     messages: list[Message], originals: dict[int, Original] | None = None, key: str = "message_id"
 ) -> Columns:
     request = ReadRequest(KafkaSource("s", "b", topic="dlt", key=key), "drain", "p")
-    make = record_maker(request, "b", "cluster", {"dlt": "id1", "error.orders.g": "id2"})
-    batch = make(letters_of(messages), originals or {})
+    make = record_maker(request, "cluster", {"dlt": "id1", "error.orders.g": "id2"})
+    batch = make(letters_of(messages, [message.headers() or () for message in messages]), originals or {})
     assert isinstance(batch, Columns)
     return batch
 
@@ -149,7 +149,7 @@ def test_a_letter_says_where_it_died_though_each_died_elsewhere() -> None:
 @pytest.mark.parametrize("told", [SPRING, [], [("a", b"1"), ("a", None), ("\udcff", b"\xff")]])
 def test_an_id_is_that_of_place_block_and_body(told: list[tuple[str, bytes | None]]) -> None:
     batch = made([message(1, headers=told), message(2, headers=told, key=None, value=None)])
-    start = framed(b"s\0cluster\0id1\0dlt")
+    start = frame(b"s\0cluster\0id1\0dlt")
     for record in batch:
         assert record.raw_properties is not None
         assert decode(record.raw_properties).headers == told

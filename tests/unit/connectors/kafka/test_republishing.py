@@ -6,7 +6,7 @@ import pytest
 from support.archives import letter
 
 from dlq.connectors.base import Outgoing, Target
-from dlq.connectors.kafka.publisher import keeps_for
+from dlq.connectors.kafka.limits import keeps_for
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
 from dlq.connectors.kafka.records import UNRESOLVED
 from dlq.connectors.kafka.republishing import Message, message_of, preview, retry_topics, target_of

@@ -12,7 +12,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.columns import parse_blocks
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
 from dlq.connectors.rocketmq.records import record_maker
-from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapsed, column, joined, map_column
+from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapse, column, join, map_column
 from dlq.core.record import COLUMNS, Record
 from dlq.core.settings import Source
 
@@ -26,9 +26,7 @@ def letters(*changes: dict[str, Any], key: str = "message_id") -> Columns:
         encode_properties(BLOCK),
     )  # fmt: skip
     request = ReadRequest(Source("s", "pay", group="pay", key=key), "copy", "p")
-    made = record_maker(request, "pay", "5.5.0", "broker-a")(
-        [encode(plain._replace(**each)) for each in changes]
-    )
+    made = record_maker(request, "5.5.0", "broker-a")([encode(plain._replace(**each)) for each in changes])
     assert isinstance(made, Columns)
     return made
 
@@ -57,7 +55,7 @@ def test_the_table_of_columns_is_the_table_of_their_rows(changes: list[dict[str,
 def test_messages_of_several_topics_are_one_batch_in_their_order() -> None:
     topics = ["%DLQ%pay", "%DLQ%b", "%DLQ%pay"]
     plain = StoredMessage("", 0, 0, 0, 0, 0, 1, HOST, 1, HOST, 0, 0, 0, b"", b"")
-    make = record_maker(ReadRequest(Source("s", "pay", group="*"), "copy", "p"), "pay", "5.5.0", "broker-a")
+    make = record_maker(ReadRequest(Source("s", "pay", group="*"), "copy", "p"), "5.5.0", "broker-a")
     batch = make([encode(plain._replace(topic=topic, queue_offset=i)) for i, topic in enumerate(topics)])
     assert [(r.dead_letter_queue, r.origin_group, r.offset) for r in batch] == [
         ("%DLQ%pay", "pay", 0), ("%DLQ%b", "b", 1), ("%DLQ%pay", "pay", 2)
@@ -86,22 +84,22 @@ def test_blocks_parsed_together_are_the_blocks_parsed_one_by_one(blocks: list[by
 
 def test_what_is_the_same_is_kept_once() -> None:
     assert isinstance(parse_blocks(pa.array([encode_properties(BLOCK)] * 3)), Maps)
-    assert isinstance(map_column(str, collapsed((7, 7))), Constant)
-    assert list(map_column(str, collapsed((7, 7)))) == ["7", "7"]
-    assert list(map_column(str, collapsed((7, 8)))) == ["7", "8"]
+    assert isinstance(map_column(str, collapse((7, 7))), Constant)
+    assert list(map_column(str, collapse((7, 7)))) == ["7", "7"]
+    assert list(map_column(str, collapse((7, 8)))) == ["7", "8"]
 
 
 def test_batches_in_one_piece_are_their_letters_one_after_the_other() -> None:
     parts = [letters({}, {"queue_offset": 8}), letters({"queue_id": 2}), letters({"properties": b""})]
-    whole = joined(parts)
+    whole = join(parts)
     assert isinstance(whole, Columns)
     rows = [record for part in parts for record in part]
-    assert list(whole) == list(joined([*parts[:2], list(parts[2])])) == rows
+    assert list(whole) == list(join([*parts[:2], list(parts[2])])) == rows
     assert to_table(whole).equals(to_table(rows))
-    kept = {type(values) for values in joined(parts[:2]).columns}  # type: ignore[attr-defined]
+    kept = {type(values) for values in join(parts[:2]).columns}  # type: ignore[attr-defined]
     assert kept >= {Constant, Maps}
-    assert joined([parts[0]]) is parts[0]
-    assert list(joined([])) == []
+    assert join([parts[0]]) is parts[0]
+    assert list(join([])) == []
 
 
 def test_every_field_of_a_record_has_its_column_by_name() -> None:
@@ -110,5 +108,5 @@ def test_every_field_of_a_record_has_its_column_by_name() -> None:
 
 def test_a_column_that_is_not_given_holds_the_fields_default() -> None:
     named: Any = {name: ["x"] for name in COLUMNS[:5]}
-    [made] = Columns.of(1, **named)
+    [made] = Columns.build(1, **named)
     assert made == Record("x", "x", "x", "x", "x")

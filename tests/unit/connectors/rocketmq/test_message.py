@@ -7,7 +7,7 @@ import zlib
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dlq.connectors.rocketmq.bodies import plain_body
@@ -19,7 +19,6 @@ from dlq.connectors.rocketmq.message import (
     encode_properties,
     expand,
     host_name,
-    offset_message_id,
     parse_properties,
 )
 from dlq.connectors.rocketmq.remoting import ProtocolError
@@ -46,7 +45,6 @@ def messages(draw: st.DrawFn) -> StoredMessage:
     )  # fmt: skip
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])  # it is, where other tests keep all cores busy
 @given(st.lists(messages(), max_size=4))
 def test_decode_is_the_inverse_of_encode(written: list[StoredMessage]) -> None:
     assert list(decode(b"".join(map(encode, written)))) == written
@@ -166,8 +164,6 @@ def test_properties_survive_a_round_trip(properties: dict[str, str]) -> None:
     assert parse_properties(encode_properties(properties)) == properties
 
 
-def test_the_offset_message_id_says_where_it_lies() -> None:
-    assert offset_message_id(V4, 161) == "7F00000100002A9F00000000000000A1"
-    assert len(offset_message_id(V6, 161)) == 56
+def test_a_host_is_named_by_its_address_and_port() -> None:
     assert host_name(V4) == "127.0.0.1:10911"
     assert host_name(V6) == "[::1]:10911"

@@ -40,7 +40,7 @@ def made(**changes: Any) -> Record:
     plain = StoredMessage(
         "%DLQ%pay", 0, 7, 161, 0, 3, 1_795_000_000_000, HOST, 1_795_000_000_500, HOST, 17, 0, 1, b"x", block
     )
-    make = record_maker(ReadRequest(Source("s", "pay", group="pay"), "copy", "p"), "pay", "5.5.0", "broker-a")
+    make = record_maker(ReadRequest(Source("s", "pay", group="pay"), "copy", "p"), "5.5.0", "broker-a")
     return make([encode(plain._replace(**changes))])[0]
 
 

@@ -30,6 +30,8 @@ def content(block: bytes, body: bytes, piece: int = 7) -> bytes:
 
 
 BODIES = [b"", b"x", b"seven..", b"longer than one frame", bytes(range(256))]
+BLOCK = b"\0\0" + bytes(200_000)
+"""More than fits a frame: a content header may be longer."""
 
 
 @given(st.lists(st.integers(1, 40), max_size=60))
@@ -43,6 +45,17 @@ def test_deliveries_are_the_same_however_the_bytes_are_cut(sizes: list[int]) -> 
         at += size
     expected = [Delivery(deliver(tag), b"\0\0", body) for tag, body in enumerate(BODIES, 1)]
     assert reader.deliveries == expected
+
+
+def test_only_a_content_header_may_be_longer_than_a_frame() -> None:
+    reader = FrameReader()
+    stream = frame(1, deliver(1)) + content(BLOCK, b"body") + HEARTBEAT
+    for at in range(0, len(stream), 1000):
+        reader.feed(stream[at : at + 1000])
+    assert reader.take(2) == [Delivery(deliver(1), BLOCK, b"body")]
+    for kind in (1, 3):
+        with pytest.raises(FrameError, match="more than was agreed on"):
+            FrameReader().feed(frame(kind, BLOCK))
 
 
 def test_other_methods_are_decoded_and_kept_in_order() -> None:

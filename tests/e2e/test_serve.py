@@ -1,0 +1,212 @@
+"""The page as the installed command serves it: what is killed, slow, silent, or gone."""
+
+import re
+import signal
+import socket
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.serving import DLQ, Server, copy_archive, run, serving, wait_until, write_archive
+
+from dlq.connectors.memory import broker_at
+
+LETTERS, RATE = 300, 30
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("filled")
+    write_archive(folder, LETTERS)
+    return folder
+
+
+@pytest.fixture
+def folder(filled: Path, tmp_path: Path) -> Path:
+    return copy_archive(filled, tmp_path)
+
+
+def make_plan(server: Server, rate: int = RATE) -> str:
+    """Plan all letters by the form, slowly enough to be watched."""
+    fields = {
+        "source": "orders",
+        "to": "queue:orders",
+        "rate": str(rate),
+        "any_advice": "1",
+        "reason": "mended",
+    }
+    return server.post("/plans", fields, "/plans/new?source=orders").removeprefix("/plans/")
+
+
+def apply_plan(server: Server, plan: str) -> None:
+    digest = re.findall(r'name="digest" value="(\w+)"', server.get(f"/plans/{plan}"))[0]
+    server.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
+
+
+def arrived(folder: Path) -> list[str]:
+    """The bodies of all letters that came back to their queue."""
+    return [one["body_text"] for one in broker_at(f"memory://{folder}/broker.db").letters("orders")]
+
+
+def test_a_server_that_is_killed_at_any_moment_of_an_apply_loses_and_doubles_nothing(folder: Path) -> None:
+    with serving(folder) as first:
+        plan = make_plan(first.enter())
+        apply_plan(first, plan)
+        first.kill()
+    for moment in range(10):
+        with serving(folder) as server:
+            text = server.enter().get(f"/replays/{plan}")
+            assert re.search(rf"of {LETTERS} confirmed", text)
+            time.sleep(0.1 * moment)
+            server.kill()
+    with serving(folder) as last:
+        last.enter()
+        wait_until(lambda: f"{LETTERS} of {LETTERS} confirmed" in last.get(f"/replays/{plan}"))
+        assert "begun by" not in last.get(f"/replays/{plan}").partition('id="commands"')[0]
+        assert re.search(r"root \[proven\]|\[proven\]", last.get("/audit"))
+    bodies = arrived(folder)
+    assert len(bodies) == len(set(bodies)) == LETTERS
+    assert run(folder, "verify")["balanced"]
+
+
+def test_ctrl_c_ends_the_server_and_not_what_it_began(folder: Path) -> None:
+    with serving(folder) as server:
+        plan = make_plan(server.enter())
+        apply_plan(server, plan)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(20) == 0
+    wait_until(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
+
+
+def test_a_replay_is_stopped_by_the_page_and_begun_again(folder: Path) -> None:
+    with serving(folder) as server:
+        plan = make_plan(server.enter(), 5)
+        apply_plan(server, plan)
+        wait_until(lambda: '<h1 id="what">0 of' not in server.get(f"/replays/{plan}"))
+        server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
+        wait_until(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+        before = run(folder, "replay", "status", plan)["states"]
+        assert 0 < before["confirmed"] < LETTERS
+        assert before["in_doubt"] == before["sending"] == 0
+        apply_plan(server, plan)
+        assert "begun by" in server.get(f"/replays/{plan}")
+        server.post(f"/plans/{plan}/stop", {}, f"/replays/{plan}")
+        wait_until(lambda: "nobody is applying it" in server.get(f"/replays/{plan}"))
+    assert len(set(arrived(folder))) == len(arrived(folder))
+
+
+def test_who_signs_out_in_mid_flight_stops_nothing(folder: Path) -> None:
+    with serving(folder) as server:
+        plan = make_plan(server.enter())
+        apply_plan(server, plan)
+        token = re.findall(r'name="form_token" value="(\w+)"', server.get("/"))[0]
+        assert server.ask("POST", "/logout", {"form_token": token})[0].status == 200
+        assert server.ask("GET", f"/replays/{plan}")[0].status == 401
+        wait_until(lambda: run(folder, "replay", "status", plan)["states"]["confirmed"] == LETTERS)
+
+
+def test_progress_comes_as_events_until_it_is_over(folder: Path) -> None:
+    with serving(folder) as server:
+        plan = make_plan(server.enter())
+        apply_plan(server, plan)
+        answer, text = server.ask("GET", f"/replays/{plan}/events")
+        assert str(answer.getheader("content-type")).startswith("text/event-stream")
+        counts = [int(n) for n in re.findall(r"(\d+) of \d+ confirmed<?", text) if n]
+        assert counts == sorted(counts)
+        assert len(set(counts)) > 2
+        assert "event: over" in text
+
+
+def test_a_pull_and_an_analysis_are_commands_that_can_be_followed(folder: Path) -> None:
+    with serving(folder) as server:
+        server.enter()
+        for path, said in (("/pull", "sources"), ("/analyze", "causes")):
+            place = server.post(path, {})
+            wait_until(lambda place=place: "It ended with 0: done." in server.get(place))
+            assert said in server.get(place)
+
+
+def test_no_token_stands_in_the_log(folder: Path) -> None:
+    with serving(folder) as server:
+        token = server.address.partition("token=")[2]
+        server.enter().get("/letters?text=secret-of-somebody")
+        server.ask("GET", "/?token=guessed-by-somebody")
+        server.process.send_signal(signal.SIGINT)
+        server.process.wait(20)
+    log = server.errors()
+    assert "GET /letters 200" in log
+    for secret in (token, server.cookie.partition("=")[2], "guessed", "secret-of-somebody"):
+        assert secret not in log
+
+
+def test_what_others_ask_takes_no_more_memory_than_the_server_may_have(folder: Path) -> None:
+    with serving(folder) as server:
+        limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    assert int(re.findall(r"Max data size +(\d+)", limits)[0]) <= 6 * 2**30
+
+
+def test_a_request_that_never_ends_does_not_hold_the_others(folder: Path) -> None:
+    head = b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    slow = [b"", b"GET /" + head + b"X-", b"POST /pull" + head + b"Content-Length: 9\r\n\r\na="]
+    with serving(folder) as server:
+        server.enter()
+        held = [server.connect() for _ in range(60)]
+        for number, one in enumerate(held):
+            one.sendall(slow[number % len(slow)])
+        begun = time.monotonic()
+        assert "order" in server.get("/letters")
+        assert time.monotonic() - begun < 10
+        for one in held[:3]:
+            one.settimeout(40)
+            while one.recv(65536):
+                pass
+        for one in held:
+            one.close()
+
+
+def test_a_client_that_never_reads_does_not_hold_the_others(folder: Path) -> None:
+    with serving(folder) as server:
+        server.enter()
+        deaf = []
+        for _ in range(30):
+            one = socket.socket()
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            one.connect(("127.0.0.1", server.port))
+            ask = f"GET /letters HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {server.cookie}\r\n\r\n".encode()
+            one.sendall(ask * 5)
+            deaf.append(one)
+        begun = time.monotonic()
+        assert "order" in server.get("/letters")
+        assert time.monotonic() - begun < 20
+        for one in deaf:
+            one.close()
+
+
+def test_ten_browsers_at_once_see_the_same(folder: Path) -> None:
+    with serving(folder) as server:
+        server.enter()
+        with ThreadPoolExecutor(10) as pool:
+            texts = list(pool.map(server.get, ["/letters"] * 40))
+        assert {len(set(re.findall(r"/letters/([0-9a-f]{32})", text))) for text in texts} == {50}
+
+
+def refused(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    words = [DLQ, "serve", *options]
+    return subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.7", "nowhere.invalid"])
+def test_what_may_not_be_listened_on_is_said_in_a_line(folder: Path, host: str) -> None:
+    done = refused(folder, "--host", host)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_port_that_is_taken_is_said_in_a_line(folder: Path) -> None:
+    with serving(folder) as server:
+        done = refused(folder, "--port", str(server.port))
+    assert done.returncode == 2
+    assert "take another --port" in done.stderr

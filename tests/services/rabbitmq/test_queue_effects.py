@@ -1,0 +1,335 @@
+"""What a copy, a drain and crashes do to each kind of queue: said or refused before, and really so."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from pika.exceptions import ChannelClosedByBroker
+from support.brokers.rabbitmq.fixtures import (
+    KINDS,
+    Rabbit,
+    on_private_nodes,
+    on_rabbitmq_4,
+    request,
+)
+from support.connector_contract import Place, drained, letters
+
+from dlq.connectors.base import Batch, Inspection, Mode, Reading
+from dlq.connectors.rabbitmq.connector import RabbitConnector
+from dlq.core.errors import AccessDenied, ConnectionLost, HarmRefused, NotFound
+
+each_kind = pytest.mark.parametrize("kind", KINDS)
+BODIES = [b"a", b"b", b"c", b"d", b"e"]
+
+
+def made(rabbit: Rabbit, kind: str = "classic", bodies: list[bytes] = BODIES, **arguments: Any) -> str:
+    """A queue with these arguments, and letters in it."""
+    queue = rabbit.queue(kind, **arguments)
+    rabbit.publish(queue, bodies)
+    rabbit.wait_for(queue, len(bodies))
+    return queue
+
+
+def look(rabbit: Rabbit, queue: str, managed: bool = True) -> Inspection:
+    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    return RabbitConnector(broker).inspect(request(queue).source)
+
+
+def refused(rabbit: Rabbit, queue: str, mode: Mode, managed: bool = True) -> str:
+    """Why the mode is refused, as the reading and `dlq doctor` say."""
+    broker = rabbit.broker() if managed else rabbit.broker(management_url=None)
+    with pytest.raises(HarmRefused) as raised:
+        RabbitConnector(broker).read(request(queue, mode))
+    assert look(rabbit, queue, managed).harm[mode] in str(raised.value)
+    return str(raised.value)
+
+
+def copy(rabbit: Rabbit, queue: str, meanwhile: Callable[[], object] = lambda: None) -> int:
+    """The letters that a copy shows; something happens before it gives them back."""
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, "copy", force=True))
+    seen = sum(len(batch.records) for batch in reading.batches())
+    meanwhile()
+    reading.close()
+    return seen
+
+
+def crash(rabbit: Rabbit, queue: str, meanwhile: Callable[[], object] = lambda: None) -> int:
+    """The letters that a drain held when its connection was cut; something happens before."""
+    rows, held = rabbit.depth(queue), 0
+    wanted = request(queue, force=True, batch_rows=rows)
+    reading: Any = RabbitConnector(rabbit.broker()).read(wanted)
+    for batch in reading.batches():
+        held += len(batch.records)
+        if held == rows or (held and not batch.records):
+            break
+    meanwhile()
+    reading._link._socket.close()
+    return held
+
+
+def acknowledge(reading: Reading, batches: Iterator[Batch]) -> None:
+    """Take and acknowledge the rest, as a pull does."""
+    for batch in batches:
+        reading.acknowledge(batch.position)
+    reading.settled()
+
+
+def left(rabbit: Rabbit, queue: str, number: int) -> list[bytes]:
+    """The bodies that lie there, taken in their order once there are so many."""
+    rabbit.wait_for(queue, number)
+    return [body for _, _, body in rabbit.take(queue, number)]
+
+
+def is_gone(rabbit: Rabbit, queue: str, seconds: float = 10) -> bool:
+    """Whether the queue ends within these seconds, without being looked at meanwhile."""
+    time.sleep(seconds)
+    channel = rabbit.channel.connection.channel()
+    try:
+        channel.queue_declare(queue, passive=True)
+    except ChannelClosedByBroker as closed:
+        return bool(closed.reply_code == 404)
+    return False
+
+
+@each_kind
+@pytest.mark.parametrize("end", [copy, crash])
+def test_what_is_given_back_is_marked_and_keeps_its_order(
+    rabbit: Rabbit, kind: str, end: Callable[..., int]
+) -> None:
+    queue = made(rabbit, kind)
+    assert end(rabbit, queue) == 5
+    rabbit.wait_for(queue, 5)
+    taken = rabbit.take(queue, 5)
+    assert [body for _, _, body in taken] == BODIES
+    assert all(method.redelivered for method, _, _ in taken)
+    counts = [(properties.headers or {}).get("x-delivery-count", 0) for _, properties, _ in taken]
+    counted = kind == "quorum" and (end is crash or rabbit.version < (4, 3))
+    assert set(counts) == {1 if counted else 0}
+
+
+@pytest.mark.parametrize("managed", [True, False])
+@pytest.mark.parametrize("mode", ["copy", "drain"])
+def test_a_queue_that_goes_with_its_last_consumer_is_left_alone(
+    rabbit: Rabbit, mode: Mode, managed: bool
+) -> None:
+    queue = f"auto-delete-{time.time_ns()}"
+    rabbit.channel.queue_declare(queue, durable=True, auto_delete=True)
+    rabbit.publish(queue, BODIES)
+    rabbit.wait_for(queue, 5)
+    assert "it is auto-delete" in refused(rabbit, queue, mode, managed)
+    assert rabbit.depth(queue) == 5, "looking is no consumer"
+    with pytest.raises(NotFound):
+        drained(
+            Place(RabbitConnector(rabbit.broker()), request(queue).source, lambda _n: []), limit=2, force=True
+        )
+    assert is_gone(rabbit, queue)
+
+
+def test_near_a_delivery_limit_a_crash_costs_one_letter_a_delivery(rabbit: Rabbit) -> None:
+    queue = made(rabbit, "quorum", [b"x"] * 30, x_delivery_limit=11)
+    held = []
+    for _ in range(13):
+        rabbit.wait_for(queue, 30)
+        held.append(crash(rabbit, queue))
+    assert held == [30] * 10 + [1] * 3
+    assert left(rabbit, queue, 30) == [b"x"] * 30
+
+
+def test_a_full_queue_drops_its_oldest_for_what_came_while_they_were_out(rabbit: Rabbit) -> None:
+    """A copy is refused; what it would do is done by one that is forced."""
+    queue = made(rabbit, x_max_length=5)
+    assert "it is nearly full and drops its oldest" in refused(rabbit, queue, "copy")
+    assert "drain" not in look(rabbit, queue).harm
+    assert copy(rabbit, queue, lambda: rabbit.publish(queue, [b"f", b"g"])) == 5
+    assert left(rabbit, queue, 5) == [b"c", b"d", b"e", b"f", b"g"]
+
+
+@each_kind
+def test_a_crash_gives_back_to_a_full_queue_what_finds_room(rabbit: Rabbit, kind: str) -> None:
+    queue = made(rabbit, kind, x_max_length=5)
+    assert any("what a pull that is killed gives back" in warning for warning in look(rabbit, queue).warnings)
+    assert crash(rabbit, queue, lambda: rabbit.publish(queue, [b"f", b"g"])) == 5
+    assert left(rabbit, queue, 5) == [b"c", b"d", b"e", b"f", b"g"]
+
+
+def test_a_full_queue_of_so_many_bytes_is_not_copied(rabbit: Rabbit) -> None:
+    queue = made(rabbit, x_max_length_bytes=5)
+    assert "it is nearly full and drops its oldest" in refused(rabbit, queue, "copy")
+
+
+def test_a_queue_that_is_far_from_full_is_copied(rabbit: Rabbit) -> None:
+    assert copy(rabbit, made(rabbit, x_max_length=10)) == 5
+    assert "copy" not in look(rabbit, made(rabbit, x_max_length=10)).harm
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+@pytest.mark.parametrize("end", [copy, crash])
+def test_a_queue_that_refuses_what_finds_no_room_drops_nothing(
+    rabbit: Rabbit, overflow: str, end: Callable[..., int]
+) -> None:
+    queue = made(rabbit, x_max_length=5, x_overflow=overflow)
+    assert "copy" not in look(rabbit, queue).harm
+    assert end(rabbit, queue, lambda: rabbit.publish(queue, [b"f"])) == 5
+    assert left(rabbit, queue, 6) == [*BODIES, b"f"]
+
+
+@pytest.mark.parametrize("end", [copy, crash])
+def test_what_is_given_back_too_old_dies_again(rabbit: Rabbit, end: Callable[..., int]) -> None:
+    again = rabbit.queue()
+    queue = made(rabbit, x_message_ttl=3000, x_dead_letter_exchange="", x_dead_letter_routing_key=again)
+    said = "letters older than 3s are dead-lettered again: pull in time; so do those that are given back"
+    assert said in look(rabbit, queue).warnings
+    assert end(rabbit, queue, lambda: time.sleep(3.2)) == 5
+    assert sorted(left(rabbit, again, 5)) == BODIES
+
+
+@pytest.mark.parametrize("use", [look, copy, crash])
+def test_each_use_of_a_queue_that_expires_starts_its_time_anew(
+    rabbit: Rabbit, use: Callable[..., object]
+) -> None:
+    queue = made(rabbit, x_expires=2500)
+    for _ in range(4):
+        time.sleep(1)
+        use(rabbit, queue)
+    assert "the queue itself goes, with its letters, when unused for 2s" in str(look(rabbit, queue).warnings)
+    assert is_gone(rabbit, queue, 5)
+
+
+@each_kind
+def test_a_single_active_consumer_takes_turns(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind, x_single_active_consumer=True)
+    rabbit.fill(queue, 600)
+    said = "the queue has a single active consumer; while another one is active, nothing comes"
+    assert said in str(look(rabbit, queue).warnings)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, limit=500))
+    taken = 0
+    other = rabbit.connect()
+    other.basic_qos(prefetch_count=10)
+    got: list[bytes] = []
+    for batch in reading.batches():
+        if not taken and batch.records:
+            other.basic_consume(queue, lambda _c, _m, _p, body: got.append(body))
+        taken += len(batch.records)
+        reading.acknowledge(batch.position)
+    other.connection.process_data_events(1)
+    assert (taken, len(got)) == (500, 10)
+    reading.close()
+    second = RabbitConnector(rabbit.broker()).read(request(queue))
+    assert letters(second) == []
+    assert not second.complete
+
+
+def test_a_consumer_that_wants_a_queue_for_itself_finds_ours_there(rabbit: Rabbit) -> None:
+    queue = rabbit.queue()
+    rabbit.fill(queue, 20_000)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, batch_rows=10))
+    batches = reading.batches()
+    next(batches)
+    with pytest.raises(ChannelClosedByBroker, match="exclusive use"):
+        rabbit.connect().basic_consume(queue, lambda *_: None, exclusive=True)
+    reading.close()
+
+
+@each_kind
+def test_a_consumer_that_has_a_classic_queue_for_itself_keeps_us_out(rabbit: Rabbit, kind: str) -> None:
+    """A quorum queue grants that to nobody."""
+    queue = made(rabbit, kind)
+    holder = rabbit.connect()
+    holder.basic_qos(prefetch_count=1)
+    holder.basic_consume(queue, lambda *_: None, exclusive=True)
+    rabbit.wait_for(queue, 4)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    if kind == "quorum":
+        assert len(letters(reading)) == 4
+        return
+    with pytest.raises(AccessDenied, match="exclusive"):
+        letters(reading)
+
+
+@each_kind
+def test_a_consumer_of_a_higher_priority_is_served_first(rabbit: Rabbit, kind: str) -> None:
+    queue = rabbit.queue(kind)
+    other = rabbit.connect()
+    other.basic_qos(prefetch_count=10)
+    other.basic_consume(queue, lambda *_: None, arguments={"x-priority": 5})
+    rabbit.publish(queue, [b"x"] * 15)
+    rabbit.wait_for(queue, 5)
+    assert "1 other consumer takes letters from this queue" in look(rabbit, queue).warnings
+    assert len(letters(RabbitConnector(rabbit.broker()).read(request(queue)))) == 5
+
+
+@pytest.mark.parametrize("end", [copy, crash])
+@pytest.mark.parametrize(
+    "arguments",
+    [{"x_max_priority": 5}, {"x_queue_mode": "lazy"}],
+)
+def test_priorities_and_lazy_queues_keep_their_order(
+    rabbit: Rabbit, arguments: dict[str, Any], end: Callable[..., int]
+) -> None:
+    queue = rabbit.queue(**arguments)
+    for number, body in enumerate(BODIES):
+        rabbit.publish(queue, [body], priority=number % 3)
+    rabbit.wait_for(queue, 5)
+    assert not look(rabbit, queue).harm
+    assert end(rabbit, queue) == 5
+    in_order = [b"c", b"b", b"e", b"a", b"d"] if "x_max_priority" in arguments else BODIES
+    assert left(rabbit, queue, 5) == in_order
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("mode", ["copy", "drain"])
+def test_a_consumer_timeout_gives_letters_back_counted_once_at_most(rabbit: Rabbit, mode: Mode) -> None:
+    queue = made(rabbit, "quorum", x_consumer_timeout=1000)
+    assert "holds letters for longer than 1s (consumer-timeout)" in str(look(rabbit, queue).warnings)
+    reading = RabbitConnector(rabbit.broker()).read(request(queue, mode, force=True))
+    batches = reading.batches()
+    assert len(next(batch for batch in batches if batch.records).records) == 5
+    time.sleep(6)
+    with pytest.raises(ConnectionLost, match="consumer timeout ran out"):
+        acknowledge(reading, batches)
+    reading.close()
+    rabbit.wait_for(queue, 5)
+    counts = [(p.headers or {}).get("x-delivery-count", 0) for _, p, _ in rabbit.take(queue, 5)]
+    assert max(counts) <= 1  # mostly none; where the timer is late, the end of the channel counts
+
+
+@on_rabbitmq_4
+@pytest.mark.parametrize("end", [copy, crash])
+def test_a_delayed_retry_hides_what_is_given_back_and_that_is_said(
+    rabbit: Rabbit, end: Callable[..., int]
+) -> None:
+    queue = made(
+        rabbit, "quorum", x_delayed_retry_type="all", x_delayed_retry_min=20_000, x_delayed_retry_max=20_000
+    )
+    assert "hidden from everybody for a while (delayed-retry)" in str(look(rabbit, queue).warnings)
+    assert end(rabbit, queue) == 5
+    deadline = time.monotonic() + 15  # statistics of quorum queues come every 5 s
+    while "5 letters more were given back and are hidden" not in str(look(rabbit, queue).warnings):
+        assert time.monotonic() < deadline
+    reading = RabbitConnector(rabbit.broker()).read(request(queue))
+    assert any("5 letters more were given back" in note for note in reading.notes)
+    assert letters(reading) == []
+    rabbit.wait_for(queue, 5, 30)
+
+
+@on_private_nodes
+def test_a_queue_that_is_not_durable_goes_with_its_node(rabbit: Rabbit) -> None:
+    queue = f"transient-{time.time_ns()}"
+    rabbit.channel.queue_declare(queue, durable=False)
+    rabbit.publish(queue, BODIES)
+    for managed in (True, False):
+        assert any("it is not durable" in warning for warning in look(rabbit, queue, managed).warnings)
+    rabbit.node.shut_down()
+    rabbit.node.start()
+    rabbit.channel = rabbit.connect()
+    assert is_gone(rabbit, queue, 0)
+
+
+def test_a_stream_forgets_nothing_and_counts_nothing(rabbit: Rabbit) -> None:
+    queue = made(rabbit, "stream", x_max_length_bytes=10_000)
+    seen = look(rabbit, queue)
+    assert set(seen.harm) == {"drain"}
+    assert seen.changes["copy"] == "nothing"
+    assert not any("drops its oldest" in warning for warning in seen.warnings)
+    assert (copy(rabbit, queue), copy(rabbit, queue)) == (5, 5)

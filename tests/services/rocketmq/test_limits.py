@@ -1,0 +1,87 @@
+"""What a broker does not take is refused by name, with the limit and the remedy, and the rest goes."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import preloaded
+from support.brokers.rocketmq.broker import RocketMQ
+from support.brokers.rocketmq.driver import Driver, unique_key
+from support.brokers.rocketmq.fixtures import Rocket
+from support.jvm import QUICK
+from support.waiting import eventually
+
+pytestmark = pytest.mark.rocketmq
+LARGE = 600_000
+
+
+def dlq(folder: Path, *words: str, code: int = 0) -> tuple[Any, str]:
+    """What it prints, and what it says beside that."""
+    done = preloaded.run(["-o", "json", *words], folder)
+    assert done.returncode == code, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def archived(folder: Path, cluster: RocketMQ, driver: Driver, group: str, topic: str, large: int) -> None:
+    """100 dead letters of a group, of which one is large."""
+    dead = f"%DLQ%{group}"
+    driver.create_topic(dead)
+    driver.create_topic(topic)
+
+    def letter(n: int) -> tuple[bytes, dict[str, str]]:
+        return (b"x" * large if n == 50 else b"letter %d" % n), {"UNIQ_KEY": unique_key()}
+
+    driver.send_many(dead, 100, letter)
+    eventually(lambda: driver.end(dead) == 100)
+    (folder / "dlq.toml").write_text(
+        f'[brokers.b]\nkind = "rocketmq"\nurl = "{cluster.url}"\ntimeout = "5s"\n'
+        f'[sources.s]\nbroker = "b"\ngroup = "{group}"\nmode = "drain"\n'
+    )
+    dlq(folder, "pull")
+
+
+def planned(folder: Path, topic: str, *more: str) -> str:
+    made, _ = dlq(folder, "replay", "plan", "--any-advice", "--to", f"topic:{topic}", *more)
+    assert made["selected"] == 100
+    return str(made["plan"])
+
+
+def test_a_letter_above_the_brokers_limit_is_refused_and_the_others_go(
+    rocket: Rocket, tmp_path: Path
+) -> None:
+    archived(tmp_path, rocket.cluster, rocket.driver, rocket.group, rocket.topic, LARGE)
+    plan = planned(tmp_path, rocket.topic)
+    rocket.driver.set("maxMessageSize", 100_000)
+    try:
+        found, said = dlq(tmp_path, "replay", "apply", plan, code=3)
+    finally:
+        rocket.driver.set("maxMessageSize", 4 * 2**20)
+    assert (found["states"]["confirmed"], found["states"]["refused"]) == (99, 1)
+    assert "its body of 600000 bytes is more than maxMessageSize = 100000 there; raise it" in said
+    eventually(lambda: rocket.driver.end(rocket.topic) == 99)
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[RocketMQ]:
+    """A broker that ends a connection over which a large frame comes, and tells nobody of that."""
+    with RocketMQ("5.5.0", jvm=[*QUICK, "-Dcom.rocketmq.remoting.frameMaxLength=400000"]) as cluster:
+        yield cluster
+
+
+def test_a_letter_with_which_the_connection_ends_twice_is_refused_and_the_others_go(
+    narrow: RocketMQ, tmp_path: Path
+) -> None:
+    driver = Driver(narrow.addresses["broker-a"])
+    archived(tmp_path, narrow, driver, "narrow", "orders", large=10)
+    dlq(tmp_path, "export", "all.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    grown = next(line for line in lines if line.get("body_text") == "x" * 10)
+    (tmp_path / "one.jsonl").write_text(json.dumps({**grown, "body_text": "x" * LARGE}) + "\n")
+    plan = planned(tmp_path, "orders", "--edit", "one.jsonl", "--where", "true")
+    found, said = dlq(tmp_path, "replay", "apply", plan, code=3)
+    assert (found["states"]["confirmed"], found["states"]["refused"]) == (99, 1)
+    assert "the connection ended both times that it was sent" in said
+    eventually(lambda: driver.end("orders") == 99)
+    driver.close()

@@ -1,0 +1,108 @@
+"""A page that is followed for long holds no more than at its beginning, in the browser and in the server.
+
+What a replay's states are is made up here, and news come fifty times as fast as they do: so seconds bring as
+many of them as minutes of a real one, which other tests follow.
+"""
+
+import itertools
+import os
+import threading
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import pytest
+import uvicorn
+from support.servers.chromium import Page, chromium
+from support.serving import run, wait_until, write_archive
+
+from dlq.core.configuration import parse
+from dlq.replay.states import STATES
+from dlq.web import live
+from dlq.web.app import make_app
+from dlq.web.console import Console
+from dlq.web.pages import replays
+from dlq.web.server import make_console
+
+EVERY, LETTERS = 0.02, 40
+EARLY, LATE = 40, 240
+"""So many news have come."""
+_COUNT = """
+    window.news = 0;
+    const seen = new MutationObserver(() => { window.news += 1; });
+    seen.observe(document.getElementById("live"), {childList: true});
+"""
+
+
+class Held(NamedTuple):
+    """What the page and the server hold."""
+
+    nodes: int
+    listeners: int
+    heap: int
+    """Bytes of scripts."""
+    descriptors: int
+    followed: int
+    memory: int
+    """Bytes of the server."""
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Console]:
+    """A server in this process, whose news come fast."""
+    sent = itertools.count()
+    monkeypatch.setattr(live, "_EVERY", EVERY)
+    monkeypatch.setattr(replays, "_tell_who", lambda *_: "dlq replay apply, begun by ann")
+    monkeypatch.setattr(
+        replays, "_count_own", lambda *_: {**dict.fromkeys(STATES, 0), "confirmed": next(sent)}
+    )
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    write_archive(tmp_path, LETTERS)
+    settings = parse(tomllib.loads((tmp_path / "dlq.toml").read_text()))
+    console = make_console(settings, str(tmp_path / "dlq.toml"), 1)
+    config = uvicorn.Config(make_app(console, log=False), port=0, ws="none", lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    wait_until(lambda: server.started)
+    monkeypatch.setenv("PORT", str(server.servers[0].sockets[0].getsockname()[1]))
+    yield console
+    server.should_exit = server.force_exit = True
+    thread.join(30)
+
+
+def measure(page: Page) -> Held:
+    """After whatever is garbage is gone."""
+    page.call("HeapProfiler.collectGarbage")
+    found = {one["name"]: int(one["value"]) for one in page.call("Performance.getMetrics")["metrics"]}
+    process = psutil.Process()
+    return Held(
+        found["Nodes"], found["JSEventListeners"], found["JSHeapUsedSize"],
+        process.num_fds(), live._open, process.memory_info().rss,
+    )  # fmt: skip
+
+
+def test_a_page_that_is_followed_for_long_keeps_its_size(served: Console, tmp_path: Path) -> None:
+    base = f"http://127.0.0.1:{os.environ['PORT']}"
+    plan = run(tmp_path, "replay", "plan", "--any-advice", "--to", "queue:orders")["plan"]
+    with chromium() as page:
+        page.call("Performance.enable")
+        page.call("Page.navigate", url=f"{base}/?token={served.sessions.token}")
+        wait_until(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        page.open(f"{base}/replays/{plan}")
+        page.run(_COUNT)
+        wait_until(lambda: page.run("window.news") > EARLY)
+        early = measure(page)
+        wait_until(lambda: page.run("window.news") > LATE)
+        late = measure(page)
+        assert late.nodes - early.nodes < LATE - EARLY, "what one of them replaced may still be there"
+        assert late.listeners <= early.listeners
+        assert late.heap - early.heap < 2**19
+        assert late.descriptors <= early.descriptors + 2, "of its own requests"
+        assert (early.followed, late.followed) == (1, 1)
+        assert late.memory - early.memory < 16 * 2**20
+        page.open("about:blank")
+        wait_until(lambda: live._open == 0)
+        assert page.problems == []

@@ -1,0 +1,179 @@
+"""The pages in a real browser: everybody can read and use them, and no letter runs anything there."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.servers.axe import find_violations, read_axe
+from support.servers.chromium import Page, chromium
+from support.serving import Server, run, serving, wait_until, write_archive
+
+ATTACK = '<script>window.pwned=1</script>"\'><img src=x onerror="window.pwned=1">\u202e{{7*7}}'
+VIEWS = [(1200, "light"), (1200, "dark"), (390, "light"), (390, "dark")]
+LISTS = (
+    "/",
+    "/failures",
+    "/letters",
+    "/incidents",
+    "/plans",
+    "/transactions",
+    "/books",
+    "/audit",
+    "/plans/new",
+)
+HOSTILE = {
+    "broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": ATTACK, "message_id": ATTACK,
+    "headers": {"x-exception-message": ATTACK, "x-exception-fqcn": ATTACK, ATTACK: ATTACK,
+                "x-exception-stacktrace": f"java.lang.Boom: {ATTACK}\n\tat com.shop.A.b(A.java:1)"},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server over letters, some of them hostile, with a plan."""
+    folder: Path = tmp_path_factory.mktemp("pages")
+    write_archive(folder, 60)
+    (folder / "hostile.jsonl").write_text(json.dumps(HOSTILE))
+    run(folder, "import", "hostile.jsonl", "--source", "orders")
+    run(folder, "replay", "plan", "--any-advice", "--to", "queue:orders", "--reason", ATTACK)
+    with serving(folder) as found:
+        yield found.enter()
+
+
+@pytest.fixture(scope="module")
+def browser(server: Server) -> Iterator[Page]:
+    """A browser that has opened the printed address."""
+    with chromium() as page:
+        page.call("Page.navigate", url=server.address)
+        wait_until(lambda: page.run("location.search === '' && document.title") == "Now – dlq")
+        yield page
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    return read_axe()
+
+
+def base(server: Server) -> str:
+    return f"http://127.0.0.1:{server.port}"
+
+
+def every_page(server: Server) -> list[str]:
+    """One of each kind of page."""
+    letters = re.findall(r"/letters/[0-9a-f]{32}", server.get("/letters?text=pwned"))
+    failures = re.findall(r"/failures/[0-9a-f]{16,32}", server.get("/failures"))
+    plans = re.findall(r"/plans/\d{8}T[\w-]+", server.get("/plans"))
+    return [*LISTS, letters[0], failures[0], plans[0], plans[0].replace("plans", "replays")]
+
+
+def test_the_token_is_neither_in_the_address_nor_in_the_history_nor_in_reach_of_scripts(
+    server: Server, browser: Page
+) -> None:
+    browser.open(base(server) + "/")
+    assert "token" not in browser.run("location.href")
+    assert browser.run("document.cookie") == ""
+    assert browser.run("document.referrer") == ""
+    entries = browser.call("Page.getNavigationHistory")["entries"]
+    assert [entry["url"] for entry in entries if "token" in entry["url"]] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), VIEWS)
+def test_axe_finds_nothing_on_any_page(
+    server: Server, browser: Page, axe: str, width: int, scheme: str
+) -> None:
+    found = {}
+    for path in every_page(server):
+        browser.open(base(server) + path, width, prefers_color_scheme=scheme)
+        if violations := find_violations(browser, axe):
+            found[path] = violations
+    assert found == {}
+
+
+@pytest.mark.parametrize("width", [1200, 390])
+def test_hostile_letters_run_and_load_nothing(server: Server, browser: Page, width: int) -> None:
+    browser.problems.clear()
+    browser.requests.clear()
+    for path in every_page(server):
+        browser.open(base(server) + path, width)
+        assert browser.run("window.pwned") is None
+    assert browser.problems == []
+    assert all(url.startswith((base(server), "data:,")) for url in browser.requests)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_no_page_is_wider_than_a_phone(server: Server, browser: Page, path: str) -> None:
+    browser.open(base(server) + path, 390)
+    assert browser.run("document.documentElement.scrollWidth") <= 390
+
+
+def press(page: Page, key: str, text: str = "") -> None:
+    """One key, as a keyboard sends it."""
+    code = {"Tab": 9, "Enter": 13}.get(key, 0)
+    for kind, typed in (("keyDown", text), ("keyUp", "")):
+        sent = {"type": kind, "key": key, "code": key, "text": typed, "windowsVirtualKeyCode": code}
+        page.call("Input.dispatchKeyEvent", **sent)
+
+
+_FOCUSED = "(document.activeElement?.innerText || document.activeElement?.name || '').trim()"
+"""While a page is still coming nothing has the focus."""
+
+
+def tab_to(page: Page, text: str) -> None:
+    """Tab until what says this has the focus."""
+    for _ in range(200):
+        press(page, "Tab")
+        said = page.run(_FOCUSED)
+        if said == text:
+            return
+    raise AssertionError(f"no way by keyboard to {text!r}")
+
+
+def wait_for(page: Page, expression: str) -> None:
+    def holds() -> bool:
+        try:
+            return bool(page.run(expression))
+        except AssertionError:  # the page is just being left
+            return False
+
+    wait_until(holds)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without scripts"])
+def test_the_whole_way_by_keyboard_alone(server: Server, browser: Page, scripts: bool) -> None:
+    browser.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+    try:
+        browser.open(base(server) + "/letters?text=m-" + ("1" if scripts else "2"))
+        tab_to(browser, "Plan a replay…")
+        press(browser, "Enter", "\r")
+        wait_for(browser, "location.pathname === '/plans/new'")
+        tab_to(browser, "to")
+        browser.call("Input.insertText", text="queue:orders")
+        tab_to(browser, "any_advice")
+        press(browser, " ", " ")
+        tab_to(browser, "Make the plan")
+        press(browser, "Enter", "\r")
+        wait_for(browser, "/^\\/plans\\/\\d/.test(location.pathname)")
+        tab_to(browser, "ramp")
+        press(browser, " ", " ")
+        tab_to(browser, "Send")
+        press(browser, "Enter", "\r")
+        wait_for(browser, "/^\\/replays\\//.test(location.pathname)")
+        if scripts:  # it comes by itself
+            wait_for(browser, "/(\\d+) of \\1 confirmed/.test(document.body.innerText)")
+        else:
+            place = str(browser.run("location.pathname"))
+            wait_until(lambda: re.search(r">(\d+) of \1 confirmed", server.get(place)))
+    finally:
+        browser.call("Emulation.setScriptExecutionDisabled", value=False)
+
+
+def test_a_search_follows_what_is_typed(server: Server, browser: Page) -> None:
+    browser.open(base(server) + "/letters")
+    before = browser.run("document.querySelectorAll('#found tbody tr').length")
+    browser.run("document.querySelector('input[name=text]').focus()")
+    browser.call("Input.insertText", text="pwned")
+    wait_for(browser, "document.querySelectorAll('#found tbody tr').length === 1")
+    assert before == 50
+    assert "text=pwned" in browser.run("location.search")

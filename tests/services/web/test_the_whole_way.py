@@ -1,0 +1,244 @@
+"""From an alarm to an approved replay, by the pages alone, in a real browser over real brokers: a failure is
+found, planned, approved by somebody else, sent in a ramp that harm stops, mended, killed, reconciled, done.
+
+What a page says is compared at each step with what the tests' own consumer was given by the broker.
+"""
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from support.brokers.activemq.broker import CLASSIC
+from support.brokers.activemq.fixtures import Place
+from support.brokers.kafka.fixtures import KafkaPlace
+from support.brokers.rabbitmq.fixtures import Rabbit
+from support.brokers.rocketmq.fixtures import Rocket
+from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
+from support.servers.chromium import Page, chromium
+from support.serving import Server, serving, wait_until
+from support.teams import Consumer, Team, activemq_team, kafka_team, rabbitmq_team, rocketmq_team
+
+LETTERS, OF_THE_RAMP, RATE = 31, 11, 5
+CONFIG = """\
+archive = "archive"
+{broker}
+[replay]
+approval = true
+ramp_wait = "20s"
+[serve]
+proxies = ["127.0.0.1"]
+roles = {{ plan = ["ada"], approve = ["bob"], apply = ["ada"] }}
+"""
+_CLICK = """(() => {{
+    const found = [...document.querySelectorAll("a, button")].find(
+        (one) => one.innerText.trim() === {text!r} && !one.disabled);
+    found?.click();
+    return Boolean(found);
+}})()"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Page]:
+    with chromium() as page:
+        yield page
+
+
+class Person:
+    """Somebody whom a proxy has signed in, at the browser."""
+
+    def __init__(self, browser: Page, server: Server) -> None:
+        self._browser, self._base = browser, f"http://127.0.0.1:{server.port}"
+
+    def sign_in(self, name: str) -> None:
+        self._browser.call("Network.setExtraHTTPHeaders", headers={"X-Forwarded-User": name})
+
+    def open(self, path: str) -> str:
+        """The text of a page."""
+        self._browser.open(self._base + path)
+        return self.text
+
+    @property
+    def text(self) -> str:
+        return str(self._browser.run("document.body.innerText"))
+
+    @property
+    def place(self) -> str:
+        return str(self._browser.run("location.pathname"))
+
+    def click(self, text: str, leads_to: str) -> None:
+        """Click what says this; the page whose address holds `leads_to` comes."""
+        self._browser.run("document.body.dataset.before = 'yes'")
+        assert self._browser.run(_CLICK.format(text=text)), f"nothing says {text!r}:\n{self.text}"
+        came = "document.readyState === 'complete' && !document.body.dataset.before && location.pathname"
+        wait_until(lambda: re.match(leads_to, str(self._look(came))))
+
+    def _look(self, expression: str) -> object:
+        try:
+            return self._browser.run(expression)
+        except AssertionError:  # the page is just being left
+            return None
+
+    def fill(self, name: str, text: str) -> None:
+        self._browser.run(f"document.querySelector('input[name={name}]').value = {text!r}")
+
+    def tick(self, name: str, on: bool = True) -> None:
+        self._browser.run(f"document.querySelector('input[name={name}]').checked = {str(on).lower()}")
+
+    def wait_for(self, pattern: str) -> re.Match[str]:
+        """What the page shows in the end, by itself."""
+        found: list[re.Match[str]] = []
+
+        def looks() -> bool:
+            found.extend(one for one in [re.search(pattern, self.text)] if one)
+            return bool(found)
+
+        wait_until(looks)
+        return found[0]
+
+
+@contextmanager
+def frozen(team: Team) -> Iterator[None]:
+    """The broker answers nothing meanwhile."""
+    for pid in team.pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in team.pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def go_the_whole_way(team: Team, browser: Page, folder: Path) -> None:
+    (folder / "dlq.toml").write_text(CONFIG.format(broker=team.broker))
+    consumer = Consumer(team)
+    consumer.start()
+    try:
+        team.produce(LETTERS)
+        wait_until(lambda: consumer.fresh == LETTERS)
+        with serving(folder) as server:
+            person = Person(browser, server)
+            person.sign_in("ada")
+            capture(person)
+            plan = find_and_plan(person)
+            approve(person, plan)
+            replay_until_harm(person, plan, consumer)
+            consumer.mended = True
+            kill_in_mid_flight(person, plan, consumer, team, folder)
+            reconcile_and_finish(person, plan, consumer)
+    finally:
+        consumer.end()
+
+
+def capture(person: Person) -> None:
+    assert "Nothing is captured yet" in person.open("/")
+    person.click("Pull now", "/commands/")
+    person.wait_for("It ended with 0: done.")
+
+
+def find_and_plan(person: Person) -> str:
+    assert f"{LETTERS} dead letters in 1 source" in person.open("/")
+    person.open("/failures")
+    failure = re.search(r"\b[0-9a-f]{12}\b", person.text)
+    assert failure
+    person.click(failure[0], "/failures/")
+    assert re.search(rf"{LETTERS}\s+wait", person.text)
+    person.click("Plan a replay", "/plans/new")
+    person.tick("any_advice")
+    person.fill("rate", str(RATE))
+    person.fill("reason", "mended in 2.4.1")
+    person.click("Make the plan", r"/plans/\d")
+    assert f"{LETTERS} letters, at most {RATE}.0 a second" in person.text
+    return person.place.removeprefix("/plans/")
+
+
+def approve(person: Person, plan: str) -> None:
+    assert "ada may not approve plans" in person.text
+    assert "is not approved" in person.text
+    person.sign_in("bob")
+    assert "bob may not send" in person.open(f"/plans/{plan}")
+    person.fill("reason", "seen")
+    person.click("Approve", f"/plans/{plan}")
+    assert "Approved by bob." in person.text
+    person.sign_in("ada")
+
+
+def replay_until_harm(person: Person, plan: str, consumer: Consumer) -> None:
+    person.open(f"/plans/{plan}")
+    person.click("Send", "/replays/")
+    person.wait_for("The ramp was stopped: its letters died again.")
+    person.wait_for("nobody is applying it")
+    wait_until(lambda: len(consumer.replayed) == OF_THE_RAMP)
+    text = person.text
+    assert f"{OF_THE_RAMP} of {LETTERS} confirmed; {LETTERS - OF_THE_RAMP} not sent" in text
+    steps = re.findall(r"^(\d+)\t(\d+)\t", text, re.MULTILINE)
+    assert [int(sent) for sent, _back in steps] == [1, 10]
+    assert (int(steps[0][1]), len(consumer.done)) == (0, 1)
+    assert 1 < int(steps[1][1]) <= len(consumer.failed) == OF_THE_RAMP - 1
+    assert "What came back" in text
+
+
+def kill_in_mid_flight(person: Person, plan: str, consumer: Consumer, team: Team, folder: Path) -> None:
+    """The broker stands still with letters that it has not answered, and the apply dies."""
+    person.open(f"/plans/{plan}")
+    person.tick("ramp", on=False)
+    person.click("Send", "/replays/")
+    wait_until(lambda: len(consumer.replayed) > OF_THE_RAMP)
+    with frozen(team):
+        person.wait_for(r"sending\s+[1-9]")
+        time.sleep(3 / RATE)
+        kill_the_apply(folder)
+        person.wait_for(r"in doubt\s+[1-9]")
+
+
+def kill_the_apply(folder: Path) -> None:
+    """Those processes alone whose words name this test's configuration."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            ours = os.readlink(path / "cwd") == str(folder)
+        except OSError:
+            continue
+        if ours and b"apply" in words and b"dlq.cli" in words and words[0] != b"/bin/sh":
+            os.kill(int(path.name), signal.SIGKILL)
+
+
+def reconcile_and_finish(person: Person, plan: str, consumer: Consumer) -> None:
+    person.open(f"/replays/{plan}")
+    person.click("Reconcile", "/replays/")
+    person.wait_for("nothing is in doubt")
+    if "nothing of it is left to send" not in person.open(f"/plans/{plan}"):  # or all had reached the broker
+        person.tick("ramp", on=False)
+        person.click("Send", "/replays/")
+    else:
+        person.open(f"/replays/{plan}")
+    person.wait_for(f"{LETTERS} of {LETTERS} confirmed")
+    wait_until(lambda: len(consumer.replayed) == LETTERS)
+    assert len(set(consumer.replayed)) == LETTERS, "each came once"
+    assert "The books balance" in person.open("/books")
+
+
+@pytest.mark.parametrize("rabbit_node", ["4"], indirect=True)
+def test_rabbitmq(rabbit: Rabbit, browser: Page, tmp_path: Path) -> None:
+    go_the_whole_way(rabbitmq_team(rabbit), browser, tmp_path)
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize("stomp_broker", [CLASSIC[-1]], indirect=True)
+def test_activemq(stomp: Place, browser: Page, tmp_path: Path) -> None:
+    go_the_whole_way(activemq_team(stomp), browser, tmp_path)
+
+
+@pytest.mark.rocketmq
+@pytest.mark.parametrize("rocket_cluster", ROCKETMQ[:1], indirect=True)
+def test_rocketmq(rocket: Rocket, browser: Page, tmp_path: Path) -> None:
+    go_the_whole_way(rocketmq_team(rocket), browser, tmp_path)
+
+
+@pytest.mark.kafka
+def test_kafka(kafka: KafkaPlace, browser: Page, tmp_path: Path) -> None:
+    go_the_whole_way(kafka_team(kafka), browser, tmp_path)

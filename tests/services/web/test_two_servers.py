@@ -1,0 +1,85 @@
+"""Two servers, each on a host of its own, over one archive (S3) and one ledger (PostgreSQL): one truth, and
+nothing twice."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from support.servers.ledgers import Postgres
+from support.serving import EVERYTHING, Server, run, serving, wait_until
+
+from dlq.connectors.memory import broker_at
+
+LETTERS = 40
+CONFIG = """\
+archive = "{archive}"
+[ledger]
+url = "{ledger}"
+[brokers.shop]
+kind = "memory"
+url = "memory://{broker}"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[serve.roles]
+{roles}
+"""
+
+
+@pytest.fixture(scope="module")
+def ledger() -> Iterator[str]:
+    server = Postgres()
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture
+def servers(s3_location: str, ledger: str, tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+    """Both have the letters."""
+    broker = tmp_path / "broker.db"
+    for queue in ("orders", "orders.dlq"):
+        broker_at(f"memory://{broker}").declare(queue)
+    hosts = [tmp_path / "first", tmp_path / "second"]
+    for host in hosts:
+        host.mkdir()
+        config = CONFIG.format(archive=s3_location, ledger=ledger, broker=broker, roles=EVERYTHING)
+        (host / "dlq.toml").write_text(config)
+    letters = [
+        {"broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": f"order {n}"} for n in range(LETTERS)
+    ]
+    (hosts[0] / "letters.jsonl").write_text("\n".join(map(json.dumps, letters)))
+    run(hosts[0], "import", "letters.jsonl", "--source", "orders")
+    with serving(hosts[0]) as first, serving(hosts[1]) as second:
+        yield first.enter(), second.enter()
+
+
+def apply_plan(server: Server, plan: str) -> None:
+    digest = re.findall(r'name="digest" value="(\w+)"', server.get(f"/plans/{plan}"))[0]
+    server.post(f"/plans/{plan}/apply", {"digest": digest}, f"/plans/{plan}")
+
+
+def test_what_one_says_and_plans_the_other_sees_and_both_apply_it_once(
+    servers: tuple[Server, Server], tmp_path: Path
+) -> None:
+    first, second = servers
+    failure = re.findall(r"/failures/[0-9a-f]{16,32}", first.get("/failures"))[0]
+    first.post(f"{failure}/note", {"text": "the gateway is down"}, failure)
+    assert "the gateway is down" in first.get(failure), "at once by who said it"
+    wait_until(lambda: "the gateway is down" in second.get(failure))
+    fields = {"source": "orders", "to": "queue:orders", "any_advice": "1", "rate": "40"}
+    plan = first.post("/plans", fields, "/plans/new?source=orders").removeprefix("/plans/")
+    wait_until(lambda: plan in second.get("/plans"))
+    with ThreadPoolExecutor() as both:
+        list(both.map(lambda server: apply_plan(server, plan), servers))
+    done = f"{LETTERS} of {LETTERS} confirmed"
+    for server in servers:
+        wait_until(lambda server=server: done in server.get(f"/replays/{plan}"))
+    came = Counter(one["body_text"] for one in broker_at(f"memory://{tmp_path}/broker.db").letters("orders"))
+    assert (len(came), set(came.values())) == (LETTERS, {1})
+    for server in servers:
+        wait_until(lambda server=server: f'data-label="replayed">{LETTERS}<' in server.get("/books"))

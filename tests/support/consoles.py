@@ -1,0 +1,57 @@
+"""A browser without a network: follows forms of the pages as people do."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from httpx2 import Response
+from starlette.testclient import TestClient
+
+from dlq.web.console import Console
+
+Fields = Mapping[str, str | Sequence[str]]
+ORIGIN = "http://127.0.0.1:8080"
+
+
+@dataclass
+class Browser:
+    """One that keeps cookies, and sends the headers that browsers send."""
+
+    console: Console
+    client: TestClient
+
+    def enter(self) -> Response:
+        """Open the address that was printed."""
+        return self.client.get("/", params={"token": self.console.sessions.token}, follow_redirects=False)
+
+    def get(self, path: str, **headers: str) -> Response:
+        """A page."""
+        return self.client.get(path, headers=headers, follow_redirects=False)
+
+    def token(self, page: str = "/failures", **headers: str) -> str:
+        """The token that the forms of a page hold."""
+        found = re.search(r'name="form_token" value="([0-9a-f]+)"', self.get(page, **headers).text)
+        assert found, self.get(page, **headers).text
+        return found[1]
+
+    def post(
+        self,
+        path: str,
+        fields: Mapping[str, str | Sequence[str]] | None = None,
+        page: str = "/failures",
+        **headers: str,
+    ) -> Response:
+        """Send a form of `page`."""
+        known = {k: v for k, v in headers.items() if k.startswith("x-")}
+        sent: dict[str, Any] = {"form_token": self.token(page, **known), **(fields or {})}
+        return self.client.post(
+            path,
+            data=sent,
+            headers={"origin": ORIGIN, "sec-fetch-site": "same-origin", **headers},
+            follow_redirects=False,
+        )
+
+
+Serve = Callable[..., Browser]
+"""Starts one, as the fixture `serve` says."""

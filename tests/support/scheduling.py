@@ -1,0 +1,75 @@
+"""Which tests run one after the other in one worker, so that their server starts once: a plugin of pytest."""
+
+import re
+from typing import Any
+
+import pytest
+from support.brokers.activemq.broker import VERSIONS as ACTIVEMQ
+from support.brokers.kafka.install import VERSIONS as KAFKA
+from support.brokers.rabbitmq.fixtures import VERSIONS as RABBITMQ
+from support.brokers.rocketmq.install import VERSIONS as ROCKETMQ
+from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+_SERVICES, _UNIT, _SPARK = "tests/services/", "tests/unit/", "tests/unit/analyzers/spark/"
+
+
+def group_of(nodeid: str) -> str:
+    """The broker's version for a test of one, all that use the one Spark session, else the file."""
+    file, _, test = nodeid.partition("::")
+    if file.startswith(_UNIT):
+        return _SPARK if file.startswith(_SPARK) else file
+    words = re.split(r"[\[\]-]", test)
+    version = next((v for v in (*RABBITMQ, *ACTIVEMQ, *ROCKETMQ, *KAFKA) if v in words[1:]), None)
+    return version or file
+
+
+def _rank(item: pytest.Item) -> int:
+    """All tests of one RabbitMQ or RocketMQ take one worker the longest: they come first, and those of the
+    one Spark session before what needs no server."""
+    group = group_of(item.nodeid)
+    if group in (*RABBITMQ, *ROCKETMQ):
+        return 0
+    if item.nodeid.startswith(_SERVICES):
+        return 1
+    return 2 if group == _SPARK else 3
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes the longest comes first."""
+    items.sort(key=_rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The groups that workers get. `--dist loadgroup` of xdist 3.8 has no effect with pytest 9.2, whose nodes
+    keep their ids elsewhere."""
+    return ByGroup(config, log)
+
+
+class ByGroup(LoadScopeScheduling):
+    """Each group goes to one worker, and a worker that dies costs the run one test.
+
+    xdist 3.8 hands out again what a dead worker had finished, and waits for ever for a test of it; and a
+    worker runs no test before it was given the next one.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid)
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """The test that a worker died of; what it had not begun goes to others."""
+        groups = self.assigned_work.pop(node)
+        left = [(group, test) for group, tests in groups.items() for test, done in tests.items() if not done]
+        if not left:
+            return None
+        group, died_of = left[0]
+        groups[group][died_of] = True
+        self.workqueue.update({group: groups[group] for group, _ in left[1:]})
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return died_of
+
+    def _reschedule(self, node: WorkerController) -> None:
+        while not node.shutting_down and self._pending_of(self.assigned_work[node]) <= 2:
+            super()._reschedule(node)

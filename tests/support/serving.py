@@ -1,0 +1,150 @@
+"""The installed `dlq serve`, with a browser that speaks HTTP by hand."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from dlq.connectors.memory import broker_at
+
+_SECONDS = 60
+DLQ = str(Path(sys.executable).parent / "dlq")
+EVERYTHING = "\n".join(f'{right} = ["*"]' for right in ("triage", "plan", "approve", "apply", "unmask"))
+CONFIG = """\
+archive = "{folder}/archive"
+[brokers.shop]
+kind = "memory"
+url = "memory://{folder}/broker.db"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[serve.roles]
+{roles}
+"""
+
+
+def write_archive(folder: Path, letters: int, roles: str = EVERYTHING) -> None:
+    """A configuration with an embedded broker, and an archive with so many letters."""
+    Path(folder, "dlq.toml").write_text(CONFIG.format(folder=folder, roles=roles))
+    for queue in ("orders", "orders.dlq"):
+        broker_at(f"memory://{folder}/broker.db").declare(queue)
+    rows = [
+        {"broker_kind": "rabbitmq", "queue": "orders.dlq", "body_text": f"order {n}", "message_id": f"m-{n}"}
+        for n in range(letters)
+    ]
+    Path(folder, "letters.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run(folder, "import", "letters.jsonl", "--source", "orders")
+
+
+def copy_archive(filled: Path, folder: Path) -> Path:
+    """The same in another folder, which nobody has served yet."""
+    shutil.copytree(filled, folder, dirs_exist_ok=True)
+    config = Path(folder, "dlq.toml")
+    config.write_text(config.read_text().replace(str(filled), str(folder)))
+    return folder
+
+
+def run(folder: Path, *words: str) -> Any:
+    """What a command prints as JSON."""
+    command, env = [DLQ, "-o", "json", *words], _environment(folder)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode in (0, 3, 6), (done.returncode, done.stderr)
+    return json.loads(done.stdout)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "XDG_CONFIG_HOME": str(folder / "xdg")}
+
+
+class Server:
+    """A running server, and one browser."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str, folder: Path) -> None:
+        self.process, self.address, self.folder = process, address, folder
+        self.port = int(re.findall(r":(\d+)/", address)[0])
+        self.cookie = ""
+
+    def enter(self) -> "Server":
+        """Open the address that was printed."""
+        answer, _text = self.ask("GET", "/" + self.address.partition("/?")[2].join(("?", "")))
+        assert answer.status == 303
+        self.cookie = str(answer.getheader("set-cookie")).partition(";")[0]
+        return self
+
+    def ask(
+        self, method: str, path: str, fields: Mapping[str, str | Sequence[str]] | None = None, **headers: str
+    ) -> tuple[HTTPResponse, str]:
+        """One request, and what was answered."""
+        connection = HTTPConnection("127.0.0.1", self.port, timeout=_SECONDS)
+        sent, body = {"cookie": self.cookie, **headers}, None
+        if fields is not None:
+            body = urlencode(fields, doseq=True)
+            sent |= {"content-type": "application/x-www-form-urlencoded"}
+            sent |= {"origin": f"http://127.0.0.1:{self.port}"}
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer, text
+
+    def get(self, path: str, **headers: str) -> str:
+        """A page."""
+        answer, text = self.ask("GET", path, None, **headers)
+        assert answer.status == 200, text
+        return text
+
+    def post(self, path: str, fields: Mapping[str, str | Sequence[str]], page: str = "/") -> str:
+        """Send a form of `page`; where the browser goes next."""
+        token = re.findall(r'name="form_token" value="(\w+)"', self.get(page))[0]
+        answer, text = self.ask("POST", path, {"form_token": token, **fields})
+        assert answer.status == 303, text
+        return str(answer.getheader("location"))
+
+    def connect(self) -> socket.socket:
+        """A connection that says nothing yet."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=_SECONDS)
+
+    def kill(self) -> None:
+        """End it as the kernel would for want of memory."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(_SECONDS)
+
+    def errors(self) -> str:
+        """What it wrote on standard error until now."""
+        return Path(self.folder, "serve.err").read_text()
+
+
+@contextmanager
+def serving(folder: Path, *options: str, config: str = "dlq.toml") -> Iterator[Server]:
+    """`dlq serve` on a free port of this host."""
+    with open(folder / "serve.err", "a") as errors:
+        process = subprocess.Popen(
+            [DLQ, "-c", config, "serve", "--port", "0", *options],
+            cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, env=_environment(folder),
+        )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        yield Server(process, str(json.loads(process.stdout.readline())["address"]), folder)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(_SECONDS)
+
+
+def wait_until(holds: Any, seconds: float = _SECONDS) -> None:
+    """Look again and again until it holds."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it never came to be"
+        time.sleep(0.1)

@@ -1,0 +1,32 @@
+"""A server whose questions others ask has a limit of memory, and what it starts has none."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from dlq.web import jobs
+
+BOMB = """
+import duckdb
+from dlq.archive import user_sql
+from dlq.cli.memory import bound_memory
+from dlq.core.errors import ArchiveError
+bound_memory(2**30)
+try:
+    [*user_sql.run(duckdb.connect(), "select repeat('x', 100000000) from range(100)").rows]
+except ArchiveError as error:
+    print(error)
+"""
+
+
+def test_sql_that_makes_long_texts_of_short_ones_fails_in_a_line() -> None:
+    done = subprocess.run([sys.executable, "-c", BOMB], capture_output=True, text=True, check=True)
+    assert "this takes more than" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_a_command_that_the_server_begins_is_not_bound(tmp_path: Path) -> None:
+    asked = f"ulimit -S -d 1000000; exec /bin/sh -c '{jobs._RUN}' {tmp_path}/job sh -c 'ulimit -S -d'"
+    subprocess.run(["/bin/sh", "-c", asked], check=True)
+    known = subprocess.run(["/bin/sh", "-c", "ulimit -H -d"], capture_output=True, text=True, check=True)
+    assert Path(tmp_path, "job.out").read_text() == known.stdout

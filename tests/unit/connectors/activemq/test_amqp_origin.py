@@ -1,0 +1,49 @@
+"""What the broker left on a message of AMQP 1.0, and what its sender only calls so."""
+
+import pytest
+
+from dlq.connectors.activemq.amqp10_records import edit_headers, headers_of
+from dlq.connectors.amqp10 import message
+from dlq.connectors.amqp10.values import described, mapping, string, symbol
+
+ANNOTATIONS, PROPERTIES, DATA = 0x72, 0x74, b"\x00\x53\x75\xa0\x01x"
+NAMES = [
+    "_AMQ_ORIG_ADDRESS",
+    "_AMQ_ORIG_QUEUE",
+    "_AMQ_ORIG_MESSAGE_ID",
+    "_AMQ_ORIG_ROUTING_TYPE",
+    "_AMQ_ACTUAL_EXPIRY",
+]
+
+
+def block(annotations: dict[str, str], properties: dict[str, str]) -> bytes:
+    told = mapping([symbol(name) + string(text) for name, text in annotations.items()])
+    own = mapping([string(name) + string(text) for name, text in properties.items()])
+    return message.split(described(ANNOTATIONS, told) + described(PROPERTIES, own) + DATA)[0]
+
+
+def shown(annotations: dict[str, str], properties: dict[str, str]) -> dict[str, str]:
+    return headers_of(message.parts(block(annotations, properties)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_sender_calls_as_the_broker_does_is_no_word_of_the_broker(name: str) -> None:
+    for headers in (shown({}, {name: "payments"}), shown({name: "payments"}, {})):
+        assert name not in headers
+        assert headers[f"property {name}"] == "payments"
+
+
+def test_the_broker_s_word_wins() -> None:
+    headers = shown({"x-opt-ORIG-ADDRESS": "orders"}, {"_AMQ_ORIG_ADDRESS": "payments", "a": "1"})
+    assert headers == {"_AMQ_ORIG_ADDRESS": "orders", "a": "1"}
+
+
+def test_a_property_cannot_pose_as_an_annotation_by_its_other_name() -> None:
+    headers = shown({"x-opt-ORIG-ADDRESS": "orders"}, {"x-opt-ORIG-ADDRESS": "payments"})
+    assert headers["_AMQ_ORIG_ADDRESS"] == "orders"
+
+
+def test_a_sender_s_property_is_edited_by_the_name_that_is_shown() -> None:
+    before = block({"x-opt-ORIG-QUEUE": "orders"}, {"_AMQ_ORIG_ADDRESS": "payments"})
+    after = edit_headers(before, lambda name: name == "property _AMQ_ORIG_ADDRESS", {})
+    assert headers_of(message.parts(after)) == {"_AMQ_ORIG_QUEUE": "orders"}

@@ -1,0 +1,208 @@
+"""Queues that give letters without end: a reading stops at its snapshot, and looks up once a second."""
+
+import time
+from collections.abc import Iterator
+from itertools import count, cycle, islice
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.analyzers.letters import record
+
+from dlq.connectors import queue
+from dlq.connectors.activemq import amqp10_reading, artemis_browse, openwire_consumer, queue_scan
+from dlq.connectors.activemq.amqp10_reading import Amqp10Reading, Amqp10Scan
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.openwire_consumer import OpenWireReading, OpenWireScan
+from dlq.connectors.activemq.openwire_messages import Dispatch
+from dlq.connectors.activemq.stomp import Frame
+from dlq.connectors.activemq.stomp_consumer import Scan, Started, StompReading
+from dlq.connectors.amqp10.session import Delivery
+from dlq.connectors.base import Batch, ReadRequest
+from dlq.core.settings import Source
+
+REQUEST = ReadRequest(Source("s", "b", queue="q"), "copy", "p")
+BROKER = ActiveMQBroker("b", "artemis", "stomp://h")
+
+
+class Endless:
+    """A session that always has as many letters as it is asked for."""
+
+    dead, patience = False, 1.0
+
+    def __init__(self) -> None:
+        self._asked = self.given = 0
+
+    def attach(self, *_: object) -> Any:
+        return SimpleNamespace(is_answered=True)
+
+    def ask(self, _link: object, letters: int) -> None:
+        self._asked = letters
+
+    def take(self) -> list[Delivery]:
+        self.given += self._asked
+        return [Delivery(n, b"x") for n in range(self.given - self._asked, self.given)]
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Endless:
+    endless = Endless()
+    monkeypatch.setattr(amqp10_reading, "opened", lambda _: endless)
+    return endless
+
+
+def by_amqp(depth: int | None, limit: int | None) -> Iterator[Batch]:
+    others = Scan(REQUEST, "q", lambda _: pytest.fail("nothing is left for STOMP"), False, depth, {}, ())
+    scan = Amqp10Scan(others, BROKER, "q", lambda _: record(body=b"x"))
+    return Amqp10Reading(scan, limit)._look()
+
+
+@pytest.mark.parametrize(("depth", "limit"), [(1234, None), (None, 1234), (1234, 9999), (9999, 1234)])
+def test_no_more_is_read_by_amqp_than_the_snapshot_or_the_limit(
+    depth: int | None, limit: int | None, session: Endless
+) -> None:
+    for _ in by_amqp(depth, limit):
+        pass
+    assert session.given == 1234
+
+
+def test_what_trickles_by_amqp_is_handed_on(session: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(amqp10_reading, "_YIELD_SECONDS", -1.0)
+    assert [batch.position for batch in by_amqp(3, None)] == [1, 2, 3]
+
+
+def test_a_queue_of_unknown_size_is_handed_on_for_as_long_as_it_gives_letters(
+    session: Endless, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that whoever pulls can end it, also where no letter can be read."""
+    monkeypatch.setattr(amqp10_reading, "_YIELD_SECONDS", 0.05)
+    unreadable = Amqp10Scan(
+        Scan(REQUEST, "q", lambda _: pytest.fail("never"), False, None, {}, ()), BROKER, "q", refuse
+    )
+    for batches in by_amqp(None, None), Amqp10Reading(unreadable, None)._look():
+        assert sum(len(batch.records) + len(batch.skipped) for batch in islice(batches, 3)) > 2
+
+
+def refuse(_message: bytes) -> Any:
+    raise ValueError("damaged")
+
+
+def trickle(one: object) -> Any:
+    def receive(_wait: float) -> list[Any]:
+        time.sleep(0.01)
+        return [one]
+
+    nothing = lambda *_, **__: b""  # noqa: E731
+    writer = SimpleNamespace(consume=nothing, stop=nothing)
+    return SimpleNamespace(
+        receive=receive, send=nothing, token="t", artemis=False, writer=writer, place="b", unfinished_bytes=0
+    )
+
+
+def test_letters_that_trickle_by_stomp_and_cannot_be_had_end_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    made = lambda frames: [record() for _ in frames]  # noqa: E731
+    link = trickle(Frame(b"MESSAGE", b"message-id:1", b""))
+    started = Started(link, {"destination": "q"}, made, lambda _: "it stays")
+    reading = StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
+    batch = reading._next_batch()
+    assert not batch.records
+    assert 1 <= len(batch.skipped) <= 20
+
+
+def test_letters_that_trickle_by_openwire_and_cannot_be_read_end_a_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    letter = Dispatch(openwire_consumer._CONSUMER, 24, b"name", None, unreadable="damaged")
+    scan = OpenWireScan(
+        request=REQUEST,
+        queue="q",
+        start=lambda _: (trickle(letter), 1, lambda _frames: []),
+        browse=False,
+        depth=None,
+        topology={},
+        notes=(),
+        modified=False,
+    )
+    batch = OpenWireReading(scan, None)._next_batch()
+    assert not batch.records
+    assert 1 <= len(batch.skipped) <= 20
+
+
+def test_a_browse_beside_stomp_is_bounded() -> None:
+    asked: list[int] = []
+
+    def browse(_queue: str, limit: int, _pause: float) -> Iterator[Dispatch]:
+        asked.append(limit)
+        return iter(())
+
+    connection: Any = SimpleNamespace(broker_id="b", browse=browse)
+    for limit in (None, 7, 10**9):
+        artemis_browse.browsed(connection, "q", limit)
+    assert asked == [1_000_000, 7, 1_000_000]
+
+
+@pytest.mark.parametrize(("details", "rows"), [(True, 20), (False, REQUEST.batch_rows)])
+def test_a_batch_is_short_where_jolokia_is_asked_for_each_letter(details: bool, rows: int) -> None:
+    url = "http://h:8161/api/jolokia"
+    broker = ActiveMQBroker("b", "activemq", "stomp://h", jolokia_url=url, jolokia_details=details)
+    queues: Any = SimpleNamespace(artemis=False, trouble=None, facts=lambda _: None)
+    assert queue_scan._by_stomp(broker, queues, REQUEST, "q").request.batch_rows == rows
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_letter_that_comes_slowly_is_no_silence_and_half_of_one_is_not_all(
+    ends: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The queue's size is not told; three pieces come, each after half of the silence that ends a reading."""
+    monkeypatch.setattr(queue, "IDLE_END", 0.1)
+    link = trickle(None)
+    link.request = lambda *_, **__: None
+    pieces = iter([100, 200, 300])
+
+    def receive(_wait: float) -> list[Frame]:
+        time.sleep(0.06)
+        if piece := next(pieces, 0):
+            link.unfinished_bytes = piece
+        elif ends and link.unfinished_bytes:
+            link.unfinished_bytes = 0
+            return [Frame(b"MESSAGE", b"message-id:1", b"whole")]
+        return []
+
+    link.receive = receive
+    started = Started(link, {"destination": "q"}, lambda frames: [record() for _ in frames], lambda _: None)
+    reading = StompReading(Scan(REQUEST, "q", lambda _: started, False, None, {}, ()), None)
+    assert sum(len(batch.records) for batch in reading.batches()) == ends
+    assert reading.complete == ends
+
+
+def seconds_until_silent(part: Iterator[int], longest: float) -> int:
+    silence = queue.Silence()
+    for waited in range(10**5):
+        if silence.seconds > longest:
+            return waited
+        silence.wait(1.0, next(part))
+    pytest.fail("for ever")
+
+
+@pytest.mark.parametrize("longest", [queue.IDLE_END, queue.STALLED_END, queue.UNACKED_END])
+def test_who_drips_a_letter_or_says_for_ever_what_is_none_is_silent_in_the_end(longest: float) -> None:
+    assert seconds_until_silent(count(), longest) < 200
+    assert seconds_until_silent(cycle([5, 0, 9]), longest) < 200
+
+
+def test_a_long_letter_may_take_its_time() -> None:
+    silence = queue.Silence()
+    for second in range(1, 3600):
+        silence.wait(1.0, second * 2**15)
+        assert silence.seconds == 0
+
+
+def test_commands_of_openwire_that_bring_no_letter_are_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue, "IDLE_END", 0.1)
+    monkeypatch.setattr(queue, "YIELD_SECONDS", 0.1)
+    link = trickle(Dispatch(openwire_consumer._CONSUMER + 1, 0, b"", None))
+    link.new_receipt, link.wait_for = lambda: "1", lambda _: None
+    scan = OpenWireScan(REQUEST, "q", lambda _: (link, 9, lambda _: []), False, None, {}, (), False)
+    assert len(list(islice(OpenWireReading(scan, None).batches(), 9))) < 9

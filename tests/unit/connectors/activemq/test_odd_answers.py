@@ -1,0 +1,81 @@
+"""What Artemis' management, or the statistics plugin, says of another type or shape than it should."""
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dlq.connectors.activemq import statistics_plugin
+from dlq.connectors.activemq.artemis import Management, _first
+from dlq.connectors.activemq.artemis_isolated import listed
+from dlq.connectors.activemq.artemis_routing import Routing
+from dlq.connectors.activemq.description import ActiveMQBroker
+from dlq.connectors.activemq.limits import limits
+from dlq.connectors.activemq.queue_effects import Traits, effects
+from dlq.connectors.base import Target
+
+DEEP = "[" * 10_000
+ODD: list[Any] = [None, True, -1, 2**70, 1.5, "x", "9" * 5000, DEEP, [], [[]], [{}], {}, {"data": 5}, "{}"]
+ODD += [
+    '{"data": [{"name": []}]}',
+    '{"data": [5]}',
+    '[{"messageID": "x"}]',
+    '[{"messageID": [], "userID": {}}]',
+]
+ODD += ['{"maxSizeBytes": "x", "addressFullMessagePolicy": "DROP", "maxSizeMessages": []}']
+
+
+@pytest.fixture(params=ODD, ids=lambda odd: repr(odd)[:25])
+def told(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Management:
+    """It gives the same answer to every question."""
+    monkeypatch.setattr(Management, "_ask", lambda *_: request.param)
+    return Management(ActiveMQBroker("b", "artemis", "stomp://h"))
+
+
+def test_a_management_that_answers_oddly_tells_nothing(told: Management) -> None:
+    facts = told.facts("q")
+    assert facts is None or all(type(n) is int and n >= 0 for n in facts[:3])
+    assert isinstance(told.ways_of_the_dead(), dict)
+    assert told.killed_none(["q"]) == {}
+    listed(told.messages("q", "x") or [])
+    told.address_settings("a")
+    told.why_dropped("a")
+    told.delivered_classes("q")
+    routing = Routing(told)
+    target = Target("queue", "q")
+    for ask in (routing.why_missing, routing.receivers, routing.risk, routing.begin):
+        ask(target)
+    routing.is_divert("q")
+    routing.counts([target])
+
+
+def test_limits_of_an_odd_management_are_none(told: Management) -> None:
+    odd: list[dict[str, str]] = [{}, {"ringSize": "9" * 5000, "messageCount": "-" + "9" * 5000}]
+    for properties in odd:
+        traits = properties, told.address_settings("a")
+        queues: Any = SimpleNamespace(traits=lambda _, traits=traits: traits, attribute=told.attribute)
+        limits(queues, Target("queue", "q"))
+        assert isinstance(effects(queues, "q", "drain", harms=True), list)
+        assert -1 <= Traits(*traits).number("ringSize") < 2**64
+
+
+@pytest.mark.parametrize("odd", [*ODD, b"\xff"], ids=lambda odd: repr(odd)[:25])
+def test_the_plugin_s_answers_are_numbers_or_nothing(odd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for body in (
+        odd,
+        {"map": odd},
+        {"map": {"entry": odd}},
+        {"map": {"entry": [{"string": odd, "long": odd}]}},
+    ):
+        data = odd if isinstance(odd, bytes) else json.dumps(body).encode()
+        statistics_plugin._values_of(data)
+    named = {"size": odd, "consumerCount": odd, "inflightCount": odd}
+    monkeypatch.setattr(statistics_plugin, "_asked", lambda *_: named)
+    monkeypatch.setattr(statistics_plugin, "Link", lambda _: SimpleNamespace(close=lambda: None))
+    found = statistics_plugin.facts(ActiveMQBroker("b", "activemq", "stomp://h"), "q")
+    assert found is None or all(type(n) is int and n >= 0 for n in found[:3])
+
+
+def test_an_answer_that_is_too_deep_or_too_long_is_none() -> None:
+    assert [_first(data) for data in (DEEP.encode(), b"[" + b"9" * 5000 + b"]", b"[]", b"\xff")] == [None] * 4

@@ -1,0 +1,217 @@
+"""A session of AMQP 1.0 with a broker that means harm: one line, soon, and little memory."""
+
+import re
+import socket
+import tracemalloc
+from collections.abc import Callable, Mapping
+
+import pytest
+from support.brokers.hostile import amqp10, flood, hang_up, listen, once
+from support.servers.hostile import Server
+
+from dlq.connectors.amqp10 import frames
+from dlq.connectors.amqp10.session import Login, Outcome, Session
+from dlq.connectors.amqp10.transactions import Transactions
+from dlq.connectors.amqp10.values import (
+    NULL,
+    binary,
+    boolean,
+    described,
+    sequence,
+    string,
+    symbol,
+    ubyte,
+    uint,
+)
+from dlq.connectors.links import LinkLostError
+from dlq.core.errors import BrokerError, DlqError
+
+WORDS = string("\x1b[2J../%n")
+TIMEOUT = 0.05
+ENDS = (LinkLostError, BrokerError)
+
+
+def refuse(condition: str, said: str) -> DlqError:
+    return BrokerError(f"{condition} {said}")
+
+
+def opened(server: Server) -> Session:
+    host, port = server.address.split(":")
+    login = Login("u", "p", "h", 60, {}, TIMEOUT, TIMEOUT / 5)
+    return Session(socket.create_connection((host, int(port)), 5), login, refuse)
+
+
+def read(session: Session) -> None:
+    """What a pull does: letters are asked for, and settled in a transaction."""
+    source = session.attach(frames.RECEIVER, "q")
+    session.ask(source, 2)
+    session.wait_until(lambda: source.is_answered)
+    letters = session.take()
+    transactions = Transactions(session)
+    transactions.outcome_of(transactions.end(transactions.begin()))
+    session.settle(letters[0].number, letters[-1].number, frames.ACCEPTED)
+
+
+DRAINED = frames.frame(
+    frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(0), NULL, boolean(True)]
+)
+LETTER = frames.transfer(0, 0, b"x", False, True)
+PART, STRAY = frames.transfer(0, 0, b"", True, True), frames.transfer(9, 0, b"", False, True)
+OUTCOME = frames.disposition(0, 2**32 - 1, frames.state(frames.ACCEPTED), True)
+TINY = frames.frame(frames.OPEN, [NULL, NULL, uint(5)])
+ODD = (WORDS, sequence([]), b"\x80" + b"\xff" * 8)
+
+
+def attached(*fields: bytes) -> bytes:
+    usual = [
+        string("dlq-0"),
+        uint(0),
+        boolean(False),
+        ubyte(0),
+        ubyte(0),
+        NULL,
+        NULL,
+        NULL,
+        NULL,
+        uint(0),
+        NULL,
+    ]
+    return frames.frame(frames.ATTACH, [*fields, *usual[len(fields) :]])
+
+
+def with_odd(code: int, usual: list[bytes]) -> "Mapping[str, bytes]":
+    """The frame with each field of each wrong type, and each that is missing."""
+    return {
+        f"{code:#x} {place} {number}": frames.frame(code, [*usual[:place], odd, *usual[place + 1 :]])
+        for place in range(len(usual))
+        for number, odd in enumerate(ODD)
+    }
+
+
+FRAMES = {
+    frames.OPEN: with_odd(frames.OPEN, [string("b"), NULL, uint(65_536), NULL, uint(1000)]),
+    frames.BEGIN: with_odd(frames.BEGIN, [NULL, uint(0), uint(9), uint(9)]),
+    frames.ATTACH: with_odd(
+        frames.ATTACH,
+        [
+            string("dlq-0"),
+            uint(0),
+            boolean(False),
+            ubyte(0),
+            ubyte(0),
+            NULL,
+            NULL,
+            NULL,
+            NULL,
+            uint(0),
+            uint(9),
+        ],
+    ),
+    frames.FLOW: {
+        **with_odd(
+            frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(5), NULL, boolean(True)]
+        ),
+        **{
+            f"letter {name}": each
+            for name, each in with_odd(
+                frames.TRANSFER, [uint(0), uint(0), binary(b"t"), uint(0), boolean(False), boolean(False)]
+            ).items()
+        },
+        **{
+            f"outcome {name}": each
+            for name, each in with_odd(
+                frames.DISPOSITION,
+                [boolean(True), uint(0), uint(2**32 - 1), boolean(True), frames.state(frames.ACCEPTED)],
+            ).items()
+        },
+        **{
+            f"end {name}": each
+            for name, each in with_odd(
+                frames.CLOSE, [described(0x1D, sequence([symbol("x"), WORDS]))]
+            ).items()
+        },
+    },
+}
+
+
+def tried(server: Server) -> None:
+    session = opened(server)
+    try:
+        read(session)
+    finally:
+        session.cut()
+
+
+@pytest.mark.parametrize("code", FRAMES, ids=hex)
+def test_a_field_of_another_type_ends_in_a_line(code: int) -> None:
+    for frame in FRAMES[code].values():
+        with Server(amqp10(once(frame + DRAINED), code)) as server, pytest.raises(ENDS):
+            tried(server)
+
+
+ENDLESS: Mapping[str, tuple[int, Callable[[socket.socket], None], str]] = {
+    "no word": (0, listen, "no answer within"),
+    "no word to OPEN": (frames.OPEN, listen, "no answer within"),
+    "no word to ATTACH": (frames.ATTACH, listen, "no answer within"),
+    "no word to FLOW": (frames.FLOW, listen, "no answer within"),
+    "no word at the end": (frames.OPEN, hang_up, "reset|closed"),
+    "heartbeats": (frames.FLOW, flood(b"", frames.HEARTBEAT * 999), "no answer within"),
+    "flows": (frames.FLOW, flood(b"", frames.flow(0, 0) * 999), "no answer within"),
+    "letters": (frames.FLOW, flood(b"", LETTER * 999), "more letters than"),
+    "a letter without an end": (frames.FLOW, flood(b"", PART * 999), "more than it was|no answer"),
+    "outcomes": (frames.FLOW, flood(b"", OUTCOME * 999), "more than it was|no answer"),
+    "links": (frames.FLOW, flood(b"", attached() * 999), "more than it was"),
+    "letters of no link": (frames.FLOW, flood(b"", STRAY), "more than it was"),
+    "a frame of 4 GiB": (frames.FLOW, flood(b"\xff\xff\xff\xff", bytes(2**16)), "a frame of 4294967295"),
+    "another protocol": (0, once(b"HTTP/1.1 400 Bad Request\r\n\r\n"), "does the node speak"),
+    "frames of no size": (frames.OPEN, once(TINY + frames.begin_session(1)), "frames of 5 bytes"),
+    "another link": (frames.ATTACH, once(attached(string("dlq-7"))), "another link"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("harm", ENDLESS)
+def test_what_never_ends_is_ended(harm: str) -> None:
+    when, behaviour, words = ENDLESS[harm]
+    with Server(amqp10(behaviour, when)) as server, pytest.raises(ENDS) as raised:
+        read(opened(server))
+    assert re.search(words, str(raised.value))
+
+
+CREDIT = frames.frame(frames.FLOW, [uint(0), uint(9), uint(0), uint(9), uint(0), uint(0), uint(9)])
+ROWS = b"".join(
+    frames.disposition(1 + row * 2**16, (row + 1) * 2**16, frames.state(frames.ACCEPTED), True)
+    for row in range(2**12)
+)
+
+
+def test_outcomes_of_what_was_never_sent_take_no_memory() -> None:
+    to_coordinator = {frames.ATTACH: attached() + CREDIT}
+    with Server(amqp10(flood(b"", ROWS), frames.TRANSFER, to_coordinator)) as server:
+        transactions = Transactions(opened(server))
+        tracemalloc.start()
+        with pytest.raises(LinkLostError, match="no answer"):
+            transactions.begin()
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+        tracemalloc.stop()
+
+
+def test_outcomes_that_run_backwards_or_come_twice_answer_nothing_twice() -> None:
+    accepted = frames.state(frames.ACCEPTED)
+    told = frames.disposition(7, 6, accepted, True) + frames.disposition(0, 0, accepted, True) * 3
+    with Server(amqp10(once(told), frames.TRANSFER, {frames.ATTACH: attached() + CREDIT})) as server:
+        session = opened(server)
+        link = session.attach(frames.SENDER, "q")
+        session.wait_until(lambda: link.credit > 0)
+        sent, outcomes = session.send(link, b"x"), list[Outcome]()
+        session.wait_until(lambda: bool(outcomes.extend(session.outcomes()) or outcomes))
+        session.turn(TIMEOUT)
+        assert [one.number for one in [*outcomes, *session.outcomes()]] == [sent]
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_number_that_is_too_large_is_refused_before_it_is_said_again(place: int) -> None:
+    large = b"\x80" + (2**40).to_bytes(8, "big")
+    fields = [uint(0), uint(0), binary(b"t"), uint(0), boolean(False), boolean(False)]
+    letter = frames.frame(frames.TRANSFER, [*fields[:place], large, *fields[place + 1 :]], b"x")
+    with Server(amqp10(once(letter), frames.FLOW)) as server, pytest.raises(ENDS):
+        read(opened(server))

@@ -1,0 +1,173 @@
+"""Our own way to a broker: the login, and answers that are cut or no answers at all."""
+
+import socket
+import struct
+import time
+import zlib
+from collections.abc import Callable
+
+import pytest
+from support.servers.hostile import Server
+
+from dlq.connectors.kafka.fetch import Unreadable, headers_in, text
+from dlq.connectors.kafka.link import Access, Link, scram_proof, scram_signature
+from dlq.core.errors import AccessDenied, BrokerError
+
+
+def test_a_login_is_that_of_the_standards_example() -> None:
+    """RFC 7677, section 3."""
+    nonce = "rOprNGfwEbeRWgbNEkqO"
+    told = f"r={nonce}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+    said = scram_proof("sha256", "pencil", f"n=user,r={nonce}", told)
+    assert said == (
+        f"c=biws,r={nonce}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
+    )
+
+    assert scram_signature("sha256", "pencil", f"n=user,r={nonce}", told) == (
+        "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    )
+
+
+@pytest.mark.parametrize("rounds", ["1", "4095", "-1", "2147483647", "9" * 30, "x"])
+def test_a_login_of_too_few_or_too_many_rounds_gets_no_proof(rounds: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"rounds|invalid"):
+        scram_proof("sha256", "pencil", "n=user,r=mine", f"r=mine,s=AA==,i={rounds}")
+    assert time.monotonic() - began < 1
+
+
+def saying(*answers: bytes, rest: bytes = b"") -> Callable[[socket.socket], None]:
+    """A broker that says these answers, one a question, and then `rest` for ever."""
+
+    def behave(peer: socket.socket) -> None:
+        for body in answers:
+            peer.recv(2**16)
+            peer.sendall(struct.pack(">ii", len(body) + 4, 1) + body)
+        while peer.recv(2**16) if not rest else True:
+            peer.sendall(rest)
+
+    return behave
+
+
+def challenge(text: str) -> bytes:
+    return struct.pack(">hhi", 0, -1, len(text)) + text.encode()
+
+
+TAKEN = struct.pack(">hi", 0, 0)
+LOGINS: dict[str, tuple[bytes, ...]] = {
+    "nothing": (b"",),
+    "a byte": (b"\0",),
+    "a challenge that is cut": (TAKEN, b"\0\0"),
+    "a challenge that is no text": (TAKEN, struct.pack(">hhi", 0, -1, 2) + b"\xff\xfe"),
+    "a length below zero": (TAKEN, struct.pack(">hhi", 0, -1, -9)),
+    "another login": (TAKEN, challenge("r=yours,s=AA==,i=4096")),
+    "rounds without end": (TAKEN, challenge("r=yours,s=AA==,i=2147483647")),
+    "a refusal": (struct.pack(">hi", 33, 0),),
+}
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("what", LOGINS)
+def test_a_server_that_means_harm_at_the_login_is_named_in_a_line(what: str, mechanism: str) -> None:
+    with Server(saying(*LOGINS[what])) as server:
+        said = login(server.address, mechanism)
+    assert server.address in said or (mechanism == "PLAIN" and not said)
+    assert "s3cret" not in said
+
+
+def login(address: str, mechanism: str) -> str:
+    """What is said of it; nothing where it succeeds."""
+    host, _, port = address.rpartition(":")
+    try:
+        Link(host, int(port), Access(1.0, None, mechanism, "ann", "s3cret")).close()
+    except BrokerError as error:
+        return str(error)
+    return ""
+
+
+def test_a_server_that_does_not_know_the_password_is_not_taken_for_the_broker() -> None:
+    def behave(peer: socket.socket) -> None:
+        peer.recv(2**16)
+        peer.sendall(struct.pack(">ii", 4 + len(TAKEN), 1) + TAKEN)
+        nonce = peer.recv(2**16).rpartition(b"r=")[2].decode()
+        for said in (f"r={nonce}x,s=AAAA,i=4096", "v=AAAA"):
+            peer.sendall(struct.pack(">ii", 4 + len(challenge(said)), 1) + challenge(said))
+            peer.recv(2**16)
+
+    with Server(behave) as server:
+        host, _, port = server.address.rpartition(":")
+        with pytest.raises(AccessDenied, match="does not know the password"):
+            Link(host, int(port), Access(1.0, None, "SCRAM-SHA-256", "ann", "s3cret"))
+
+
+@pytest.mark.parametrize("rest", [struct.pack(">i", 2**31 - 1), struct.pack(">i", -1), b"HTTP/1.1 400"])
+def test_an_answer_that_is_too_long_is_refused_before_it_is_read(rest: bytes) -> None:
+    with Server(saying(rest=rest)) as server:
+        host, _, port = server.address.rpartition(":")
+        link = Link(host, int(port), Access(1.0))
+        with pytest.raises(BrokerError, match=r"an answer of -?\d+ bytes"):
+            link.ask(1, 4, b"")
+        link.close()
+
+
+def test_an_answer_that_drips_comes_to_an_end() -> None:
+    def drip(peer: socket.socket) -> None:
+        peer.sendall(struct.pack(">i", 2**20))
+        while True:
+            peer.sendall(b"x")
+            time.sleep(0.05)
+
+    with Server(drip) as server:
+        host, _, port = server.address.rpartition(":")
+        link, began = Link(host, int(port), Access(0.2)), time.monotonic()
+        with pytest.raises(BrokerError, match="does not come to an end"):
+            link.ask(1, 4, b"")
+        assert time.monotonic() - began < 5
+        link.close()
+
+
+def batch(records: bytes, count: int = 2**31 - 1, codec: int = 0) -> bytes:
+    fields = (0, 49 + len(records), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, count)
+    return answer(struct.pack(">qiibIhiqqqhii", *fields) + records)
+
+
+ENDLESS: dict[str, bytes] = {
+    "numbers without end": b"\xff" * 2**20,
+    "records of no length": b"\0" * 2**20,
+    "a length that leads back": b"\x05" + bytes(2**20),
+    "lengths below zero": b"\1" * 2**20,
+    "headers without end": b"\x28" + b"\0\0\0\0\0" + b"\xfe\xff\xff\xff\x0f" + bytes(2**20),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_batch_costs_what_its_length_allows(what: str) -> None:
+    for packed, codec in ((ENDLESS[what], 0), (zlib.compress(ENDLESS[what], wbits=31), 1)):
+        began = time.process_time()
+        with pytest.raises(Unreadable):
+            headers_in(batch(packed, codec=codec))
+        assert time.process_time() - began < 5
+
+
+def test_who_answers_another_login_gets_no_proof() -> None:
+    with pytest.raises(ValueError, match="another login"):
+        scram_proof("sha256", "pencil", "n=user,r=mine", "r=yours,s=AA==,i=1")
+
+
+def answer(records: bytes) -> bytes:
+    head = struct.pack(">ii", 0, 1) + text("t") + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
+    return head + struct.pack(">i", len(records)) + records
+
+
+@pytest.mark.parametrize("attributes", range(8))
+@pytest.mark.parametrize("records", [b"", b"\xff" * 40, b"\x7f" * 40, b"\x82SNAPPY\0" + b"\x7f" * 40])
+def test_what_is_no_batch_is_no_crash(attributes: int, records: bytes) -> None:
+    head = struct.pack(">qiibIhiqqqhii", 0, 49 + len(records), 0, 2, 0, attributes, 0, 0, 0, -1, -1, -1, 3)
+    with pytest.raises(Unreadable):
+        headers_in(answer(head + records))
+
+
+def test_a_batch_that_is_cut_is_none() -> None:
+    assert headers_in(answer(b"\0" * 61)) == {}
+    with pytest.raises(Unreadable):
+        headers_in(b"\0" * 5)

@@ -1,0 +1,173 @@
+"""A RabbitMQ that means harm while letters are sent to it: each letter is answered once, and nobody waits for
+ever."""
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+
+import pytest
+from pika import spec
+from support.analyzers.letters import record
+from support.brokers.hostile import Harm, amqp, amqp_delivery, flood, once
+from support.servers.hostile import Server
+
+from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.rabbitmq.amqp.frames import encoded
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.publisher import RabbitPublisher
+from dlq.core.errors import ConnectionLost, DlqError
+
+LETTERS = 5
+Publish = Callable[..., tuple[list[Sent], DlqError | None]]
+
+
+def letters(body: bytes = b"x") -> Iterator[Outgoing]:
+    for number in range(LETTERS):
+        yield Outgoing(number, record(body=body), Target("queue", "q"), {"dlq_replay_id": f"k{number}"})
+
+
+@pytest.fixture
+def publish(monkeypatch: pytest.MonkeyPatch) -> Publish:
+    monkeypatch.setitem(os.environ, "HOSTILE", "s3cret")
+    monkeypatch.setattr(RabbitPublisher, "silent_seconds", 1.0)
+
+    def run(harm: Harm, body: bytes = b"x") -> tuple[list[Sent], DlqError | None]:
+        sent: list[Sent] = []
+        with Server(amqp(harm, "Basic.Publish")) as server:
+            url = f"amqp://u@{server.address}"
+            broker = RabbitBroker("b", "rabbitmq", url, password_env="HOSTILE", timeout="200ms")
+            publisher = RabbitPublisher(broker, "plan", 100, blocked_seconds=0.5)
+            try:
+                sent += publisher.publish(letters(body))
+            except DlqError as error:
+                return sent, error
+            finally:
+                publisher.close()
+        return sent, None
+
+    return run
+
+
+def ack(tag: int, multiple: bool = False) -> bytes:
+    return encoded(1, spec.Basic.Ack(tag, multiple))
+
+
+BLOCKED = encoded(0, spec.Connection.Blocked("memory"))
+UNBLOCKED = encoded(0, spec.Connection.Unblocked())
+
+
+def now_and_then(*said: bytes) -> Harm:
+    def harm(peer: socket.socket) -> None:
+        while True:
+            for data in said:
+                peer.sendall(data)
+                time.sleep(0.2)
+
+    return harm
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (now_and_then(BLOCKED), "blocks publishers for more than"),
+        (now_and_then(BLOCKED, UNBLOCKED), "no answer to"),
+        (now_and_then(ack(99)), "no answer to"),
+        (once(ack(0, multiple=True)), "no answer to"),
+        (once(ack(2**63)), "no answer to"),
+    ],
+    ids=["an alarm again and again", "alarms without end", "confirms for nothing", "for all", "for 2^63"],
+)
+def test_what_answers_no_letter_is_not_waited_for_without_end(
+    harm: Harm, words: str, publish: Publish
+) -> None:
+    began = time.monotonic()
+    sent, error = publish(harm)
+    assert isinstance(error, ConnectionLost)
+    assert words in str(error)
+    assert {one.outcome for one in sent} == {"in_doubt"}
+    assert len(sent) <= LETTERS
+    assert time.monotonic() - began < 10
+
+
+ODD: Mapping[str, bytes] = {
+    "each twice": b"".join(ack(tag) * 2 for tag in range(1, LETTERS + 1)),
+    "all, and all again": ack(LETTERS, multiple=True) * 3,
+    "far beyond the last": ack(2**62, multiple=True),
+    "nacked behind its ack": ack(LETTERS, multiple=True) + encoded(1, spec.Basic.Nack(LETTERS, True)),
+    "returns of nobody's": amqp_delivery(b"x") + ack(LETTERS, multiple=True),
+}
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_letter_is_answered_once_however_often_it_is_confirmed(odd: str, publish: Publish) -> None:
+    def harm(peer: socket.socket) -> None:
+        time.sleep(0.2)  # all of them are on their way
+        once(ODD[odd])(peer)
+
+    sent, error = publish(harm)
+    assert error is None
+    assert sorted((one.number, one.outcome) for one in sent) == [(n, "confirmed") for n in range(LETTERS)]
+
+
+def closed(code: int, connection: bool) -> bytes:
+    method = spec.Connection.Close if connection else spec.Channel.Close
+    return encoded(int(not connection), method(code, "it says why", 60, 40))
+
+
+@pytest.mark.parametrize(
+    ("code", "connection", "outcome"),
+    [
+        (501, True, "refused"),
+        (502, True, "refused"),
+        (505, True, "refused"),
+        (406, False, "refused"),
+        (541, False, "in_doubt"),
+    ],
+)
+def test_what_ends_its_channel_or_connection_alone_is_refused_where_nothing_of_it_was_routed(
+    code: int, connection: bool, outcome: str, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
+    sent, error = publish(lambda peer: peer.sendall(closed(code, connection)))
+    assert error is None
+    assert [(*one,) for one in sent] == [(n, outcome, "it says why") for n in range(LETTERS)]
+
+
+def test_what_comes_behind_the_end_of_a_connection_is_not_heard(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of very many ends in a row led to a connection of its own."""
+    made, connected = count(), RabbitPublisher._connected
+    monkeypatch.setattr(RabbitPublisher, "_connected", lambda *of: (next(made), connected(*of))[1])
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", -1)
+    sent, error = publish(lambda peer: peer.sendall(closed(501, True) * 30))
+    assert (len(sent), error, next(made)) == (LETTERS, None, 1 + LETTERS)
+
+
+@pytest.mark.parametrize(("code", "heavy"), [(541, -1), (320, -1), (403, -1), (530, -1), (501, 2**30)])
+def test_what_may_have_been_routed_when_the_connection_ends_is_in_doubt(
+    code: int, heavy: int, publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker says no reason that proves it, or does not say which letter it means."""
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", heavy)
+    sent, error = publish(once(closed(code, True)))
+    assert "it says why" in str(error)
+    assert {one.outcome for one in sent} == {"in_doubt"}
+
+
+def test_what_was_never_asked_for_ends_the_sending(publish: Publish) -> None:
+    _, error = publish(flood(b"", ack(99) * 9999))
+    assert isinstance(error, ConnectionLost)
+
+
+def test_a_confirm_of_what_was_not_written_yet_is_none(
+    publish: Publish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker reads nothing of what is sent, and confirms all of it."""
+    monkeypatch.setattr("dlq.connectors.rabbitmq.publisher._UNSENT_BYTES", 2**30)
+    monkeypatch.setattr(RabbitPublisher, "heavy_bytes", 2**30)
+    sent, error = publish(now_and_then(ack(LETTERS, multiple=True)), bytes(2**24))
+    assert isinstance(error, ConnectionLost)
+    assert [one.outcome for one in sent if one.number >= LETTERS - 2] == ["in_doubt", "in_doubt"]

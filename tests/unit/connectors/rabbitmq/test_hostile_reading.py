@@ -1,0 +1,79 @@
+"""A RabbitMQ that never stops speaking, nor gives the letter that it began, and whose exchanges never end."""
+
+import time
+from collections.abc import Mapping
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dlq.connectors import queue
+from dlq.connectors.base import ReadRequest, Target
+from dlq.connectors.rabbitmq import consumer, consumers
+from dlq.connectors.rabbitmq.consumer import RabbitReading
+from dlq.connectors.rabbitmq.description import RabbitBroker
+from dlq.connectors.rabbitmq.discovery import places
+from dlq.connectors.rabbitmq.management import Management
+from dlq.core.settings import Source
+
+REQUEST = ReadRequest(Source("s", "b", queue="q"), "drain", "p")
+
+
+@pytest.mark.parametrize("unfinished", [0, None], ids=["says what is no letter", "drips one"])
+def test_who_never_ends_a_letter_is_left(unfinished: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(queue, "_LETTER_SECONDS", 0.1)
+
+    class Link(SimpleNamespace):
+        pieces = count()
+
+        @property
+        def unfinished_bytes(self) -> int:
+            return next(self.pieces) if unfinished is None else unfinished
+
+    def receive(_seconds: float) -> bool:
+        time.sleep(0.01)
+        return True
+
+    link: Any = Link(
+        server_version="4.1.0",
+        dead=False,
+        call=lambda *_: None,
+        send=lambda *_: None,
+        receive=receive,
+        take_deliveries=lambda _most: [],
+    )
+    reading = RabbitReading(link, REQUEST, 5, {}, ())
+    began = time.monotonic()
+    for _ in reading.batches():
+        assert time.monotonic() - began < 10, "for ever"
+    assert not reading.complete
+
+
+def test_an_exchange_that_leads_to_another_for_ever_tells_no_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = count()
+
+    class Endless(Management):
+        def get(self, *_path: str) -> Mapping[str, Any]:
+            return {"type": "fanout"}
+
+        def get_all(self, *_path: str, **_query: str) -> list[Mapping[str, Any]]:
+            return [{"destination_type": "exchange", "destination": str(next(names))}]
+
+    monkeypatch.setattr(consumers, "Management", Endless)
+    monkeypatch.setattr(consumers, "_SECONDS", 0.1)
+    broker = RabbitBroker("b", "rabbitmq", "amqp://h", management_url="http://h")
+    assert consumers.consumers_of(broker, [Target("exchange", "orders")]) == {}
+
+
+def test_exchanges_in_a_long_row_are_looked_through_once() -> None:
+    most = 20_000
+    row = [
+        {"source": f"e{n}", "destination": f"e{n + 1}", "destination_type": "exchange"} for n in range(most)
+    ]
+    row.append({"source": f"e{most}", "destination": "strays", "destination_type": "queue"})
+    began = time.process_time()
+    [found] = places([{"name": "strays"}], row, {f"e{n}": "shop" for n in range(most)})
+    assert (found.name, found.because) == ("strays", "what shop cannot route goes there")
+    assert time.process_time() - began < 5

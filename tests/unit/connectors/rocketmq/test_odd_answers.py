@@ -1,0 +1,113 @@
+"""What a name server or a broker of RocketMQ says, and cannot be true: one line, soon, and nothing archived
+that could not be read again."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from support.brokers.hostile import remoting
+from support.servers.hostile import Server
+
+from dlq.connectors.base import Target
+from dlq.connectors.rocketmq import bounds, reading
+from dlq.connectors.rocketmq.cluster import Cluster
+from dlq.connectors.rocketmq.description import RocketBroker
+from dlq.connectors.rocketmq.inspection import broker_facts
+from dlq.connectors.rocketmq.message import BATCH, StoredMessage, expand
+from dlq.connectors.rocketmq.queue_scan import MessageQueue, Step
+from dlq.connectors.rocketmq.remoting import ProtocolError, long
+from dlq.connectors.rocketmq.routes import route_to
+from dlq.connectors.rocketmq.snapshot import offsets_of, unpulled_offsets
+from dlq.connectors.rocketmq.transaction_outcomes import finished_offsets
+from dlq.core.errors import BrokerError
+
+PLACE = MessageQueue("t", "broker-a", 0)
+TARGET = Target("topic", "t")
+UP = {"runtime": "[ 9 days, 1 hours, 1 minutes, 1 seconds ]", "dispatchBehindBytes": "0"}
+UP |= {"bootTimestamp": "1", "commitLogMaxOffset": "2", "commitLogMinOffset": "0"}
+Ask = Callable[[Cluster], object]
+
+
+def runtime(cluster: Cluster) -> object:
+    return bounds.runtime_of(cluster, "broker-a")
+
+
+def route(cluster: Cluster) -> object:
+    return route_to(cluster, TARGET, "t")
+
+
+def offsets(value: str) -> Mapping[int, Any]:
+    told = {"minOffset": "0", "maxOffset": value, "nextBeginOffset": "0", "offset": value}
+    return {11: (told, b""), 30: (told, b""), 31: (told, b"")}
+
+
+def queues(**numbers: Any) -> Mapping[int, Any]:
+    usual = {"brokerName": "broker-a", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6}
+    return {105: {"queueDatas": [usual | numbers]}}
+
+
+LARGE = str(2**63)
+ODD: Mapping[str, tuple[Mapping[int, Any], Ask]] = {
+    "an offset of 64 bits": (offsets(LARGE), lambda cluster: offsets_of(cluster, PLACE)),
+    "an offset of 5,000 digits": (offsets("9" * 5000), lambda cluster: unpulled_offsets(cluster, PLACE)),
+    "a billion queues to write to": (queues(writeQueueNums=10**9), route),
+    "queues of 1e300": (queues(writeQueueNums=1e300), route),
+    "a retention of 400 digits": ({26: b"fileReservedTime=" + b"9" * 400}, broker_facts),
+    "a start of 4,000 digits": ({28: {"table": UP | {"bootTimestamp": "9" * 4000}}}, runtime),
+    "5,000 masters": (
+        {106: {"brokerAddrTable": {f"b{n}": {"brokerAddrs": {"0": "h:1"}} for n in range(5000)}}},
+        lambda cluster: cluster.masters(),
+    ),
+}
+
+
+@pytest.fixture
+def asked() -> Iterator[Callable[[Mapping[int, Any], Ask], object]]:
+    def ask(answers: Mapping[int, Any], question: Ask) -> object:
+        address: list[str] = []
+        with Server(remoting(answers, address)) as server:
+            address.append(server.address)
+            return question(Cluster(RocketBroker("b", "rocketmq", f"rocketmq://{server.address}")))
+
+    return ask
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_what_cannot_be_true_is_said_in_a_line(odd: str, asked: Any) -> None:
+    with pytest.raises(BrokerError, match=r"cannot be (true|understood)") as said:
+        asked(*ODD[odd])
+    assert len(str(said.value)) < 400
+
+
+def test_offsets_below_zero_are_none(asked: Any) -> None:
+    found = asked(offsets("-5"), lambda cluster: offsets_of(cluster, PLACE))
+    assert (found.lowest, found.highest) == (0, 0)
+
+
+def test_a_time_of_too_many_digits_is_no_time(asked: Any) -> None:
+    told = b'{"offsetTable":{{"a":1}:{"lastUpdateTimestamp":' + b"9" * 5000 + b"}}}"
+    assert [*asked({202: told}, lambda cluster: [*bounds._last_shown(cluster, "broker-a", "t")])] == []
+
+
+def test_an_op_record_of_too_many_digits_ends_nothing() -> None:
+    assert finished_offsets(b"7," + b"9" * 5000 + b",12") == [7, 12]
+
+
+@pytest.mark.parametrize("odd", ["", "1e3", "٣", "0x1", True, 1.5, None, [1], 2**63, -(2**63) - 1])
+def test_a_long_is_one_of_java(odd: object) -> None:
+    with pytest.raises(ValueError, match="number"):
+        long(odd)
+    assert (long("-1"), long(2**63 - 1)) == (-1, 2**63 - 1)
+
+
+def test_a_batch_at_the_last_offset_of_all_is_damaged() -> None:
+    batch = StoredMessage("t", 0, 2**63 - 1, 0, BATCH, 0, 0, b"", 0, b"", 0, 0, 0, b"", b"")
+    with pytest.raises(ProtocolError, match="a batch at offset"):
+        expand(batch)
+
+
+def test_offsets_that_hold_nothing_for_ever_pass_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_YIELD_SECONDS", -1.0)
+    gap = reading.Gap(str(PLACE), 0, 32)
+    steps = (Step((), n, [gap._replace(first=n, end=n + 1)]) for n in range(3))
+    assert len([*reading._gathered(steps, 99, 99)]) == 3

@@ -1,0 +1,159 @@
+"""What operations do is what the command line does, in the name of who sits at the desk."""
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from dlq.connectors.memory import broker_at
+from dlq.core.errors import Busy, UsageError
+from dlq.operations.applying import apply_plan, reconcile_plan, stop_plan
+from dlq.operations.books import list_audit, verify_books
+from dlq.operations.desk import Desk, Notes
+from dlq.operations.dismissing import dismiss_letters, reopen_letters, why_not_dismiss
+from dlq.operations.failures import (
+    assign_failure,
+    list_failures,
+    resolve_failure,
+    show_failure,
+    snooze_failure,
+)
+from dlq.operations.interchange import export_letters, import_file
+from dlq.operations.letters import LettersWanted, list_letters
+from dlq.operations.outcome import ExitCode
+from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_replay_status, why_not_apply
+from dlq.operations.pulling import PullWanted, pull_sources
+from dlq.operations.ramping import ramp_plan
+from dlq.operations.selecting import EVERY, Selection
+
+ANY = PlanWanted(any_advice=True, reason="the gateway is back")
+
+
+@pytest.fixture
+def pulled(desk: Desk) -> Desk:
+    """The letters are in the archive, and judged."""
+    assert pull_sources(desk, PullWanted()).code is ExitCode.DONE
+    return desk
+
+
+def approved(desk: Desk) -> str:
+    plan = make_plan(replace(desk, name="ann"), ANY).header.plan
+    approve_plan(replace(desk, name="bob"), plan, "looked at it")
+    return plan
+
+
+def arrived(folder: Path) -> int:
+    return broker_at(f"memory://{folder}/broker.db").depth("orders")
+
+
+def test_a_pull_tells_of_each_source_and_what_its_letters_died_of(desk: Desk, notes: Notes) -> None:
+    done = pull_sources(desk, PullWanted())
+
+    (row,) = done.rows
+    assert (row["source"], row["captured"], row["mode"]) == ("orders", 5, "drain")
+    assert row["causes"] == {"poison_ack": 4, "expired": 1}
+    assert [str(line).partition(":")[0] for line in notes.lines] == ["orders"]
+    with pytest.raises(UsageError, match="unknown source"):
+        pull_sources(desk, PullWanted(("order",)))
+
+
+def test_letters_go_back_by_the_consent_of_another_and_once(pulled: Desk, folder: Path) -> None:
+    plan = approved(pulled)
+    done = apply_plan(replace(pulled, name="carl"), plan)
+    again = apply_plan(pulled, plan)
+
+    assert (done.code, done.document["sent"], done.document["states"]["confirmed"]) == (ExitCode.DONE, 5, 5)
+    assert (again.document["sent"], again.document["skipped"]) == (0, 5)
+    assert arrived(folder) == 5
+    assert read_replay_status(pulled, plan)["states"] == again.document["states"]
+    told = {(one["actor"], one["action"]) for one in list_audit(pulled, subject=plan)}
+    assert {("ann", "plan"), ("bob", "approve"), ("carl", "apply")} <= told
+    assert verify_books(pulled)["balanced"]
+
+
+def test_a_plan_is_applied_in_a_thread_of_a_server_too(pulled: Desk, folder: Path) -> None:
+    plan, codes = approved(pulled), []
+    thread = threading.Thread(target=lambda: codes.append(apply_plan(pulled, plan).code))
+    thread.start()
+    thread.join()
+    assert (codes, arrived(folder)) == ([ExitCode.DONE], 5)
+
+
+def test_a_ramp_sends_in_steps(pulled: Desk, folder: Path) -> None:
+    done = ramp_plan(pulled, approved(pulled), 0.1)
+    assert [step["sent"] for step in done.document["steps"]][:1] == [1]
+    assert done.document["left"] == 5 - arrived(folder)
+
+
+def test_what_nobody_consented_to_is_not_sent(pulled: Desk, folder: Path) -> None:
+    plan = make_plan(replace(pulled, name="ann"), ANY)
+    for act in (apply_plan, lambda desk, one: ramp_plan(desk, one, 0.1)):
+        with pytest.raises(UsageError, match="is not approved"):
+            act(pulled, plan.header.plan)
+    with pytest.raises(UsageError, match="not the one that was shown"):
+        approve_plan(replace(pulled, name="bob"), plan.header.plan, "", "another digest")
+    assert str(why_not_apply(pulled, plan.header.plan)).startswith(f"plan {plan.header.plan} is not approved")
+    assert arrived(folder) == 0
+
+
+def test_only_who_applies_is_asked_to_stop(pulled: Desk) -> None:
+    plan = approved(pulled)
+    assert stop_plan(pulled, plan[:15]) == {"plan": plan, "stopping": False}
+    with pulled.store.lock(f"plan-{plan}"):
+        assert stop_plan(pulled, plan)["stopping"] is True
+        with pytest.raises(Busy):
+            reconcile_plan(pulled, plan)
+
+
+def test_dismissals_are_in_the_name_of_who_dismissed(pulled: Desk) -> None:
+    page = list_letters(pulled, LettersWanted(limit=2, columns=("record_id",)))
+    ids = [row[0] for row in page.rows]
+    by_agent = replace(pulled, name="agent helper (beta) for ann")
+
+    assert dismiss_letters(by_agent, ids, EVERY, "sent anew") == {"dismissed": 2, "known": 0}
+    assert dismiss_letters(pulled, (), Selection(source_is("orders")), "all") == {"dismissed": 3, "known": 2}
+    assert str(why_not_dismiss("dismissed")) == "dismissed before, sent, or set aside"
+    assert why_not_dismiss(None) is None
+    told = [one for one in list_audit(pulled) if one["subject"] == ids[0]]
+    assert [(one["actor"], one["reason"]) for one in told] == [("agent helper  beta  for ann", "sent anew")]
+    assert reopen_letters(pulled, ids[:1], EVERY) == {"reopened": 1, "known": 0}
+
+
+def source_is(name: str) -> str:
+    return f"source = '{name}'"
+
+
+@pytest.mark.parametrize("reason", ["", " "])
+def test_a_dismissal_needs_letters_and_a_reason(pulled: Desk, reason: str) -> None:
+    with pytest.raises(UsageError, match="say why"):
+        dismiss_letters(pulled, (), Selection(where="true"), reason)
+    with pytest.raises(UsageError, match="which letters"):
+        dismiss_letters(pulled, (), EVERY, "sent anew")
+
+
+def test_what_people_say_of_a_failure_is_in_their_name(pulled: Desk) -> None:
+    name = list_failures(pulled)[0]["fingerprint"]
+    ann = replace(pulled, name="ann")
+
+    assert assign_failure(ann, name, "bob")["owner"] == "bob"
+    assert snooze_failure(ann, name, "3d", None, "on Monday")["state"] == "snoozed"
+    resolved = resolve_failure(ann, name[:8], "fixed in 2.4.1")
+    assert resolved == show_failure(pulled, name)
+    assert [(one["actor"], one["action"]) for one in resolved["history"]] == [
+        ("ann", "assign"), ("ann", "snooze"), ("ann", "resolve"),
+    ]  # fmt: skip
+    with pytest.raises(UsageError, match="Either --until TIME or --letters N"):
+        snooze_failure(ann, name, "3d", 4, "both")
+
+
+def test_a_file_goes_out_and_comes_in_again(pulled: Desk, tmp_path: Path, notes: Notes) -> None:
+    with (tmp_path / "out.jsonl").open("wb") as file:
+        assert export_letters(pulled, EVERY)(file) == 5
+    with (tmp_path / "out.jsonl").open("ab") as file:
+        file.write(b"no letter\n")
+    done = import_file(pulled, str(tmp_path / "out.jsonl"), "again")
+
+    assert (done.document["records"], done.document["refused"], done.twins) == (5, 1, 5)
+    assert done.code is ExitCode.PARTLY
+    assert any("line 6" in problem for problem in notes.problems)

@@ -1,0 +1,115 @@
+"""Letters page by page: each once, in the order of `dlq ls`, whatever comes or goes meanwhile."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import MINUTE, letter, write_segment
+
+from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
+from dlq.core.settings import Settings
+from dlq.operations.desk import Desk, Notes, open_desk
+from dlq.operations.letters import LettersWanted, list_letters, read_columns, run_query, show_letter
+from dlq.operations.selecting import Selection
+
+EVERY = [
+    letter(1),
+    letter(2, dead_at=MINUTE, captured_at=7),
+    letter(3, dead_at=MINUTE, captured_at=7),
+    letter(4, dead_at=None, captured_at=9),
+    letter(5, dead_at=None, captured_at=9),
+    letter(6, dead_at=None, captured_at=8),
+    letter(7, dead_at=MINUTE + 1),
+]
+
+
+@pytest.fixture
+def books(tmp_path: Path) -> Desk:
+    """Letters that died at the same time, of which nothing says when, and one that lies under two sources."""
+    store = LocalStore(str(tmp_path / "books"))
+    write_segment(store, "p-0", EVERY)
+    write_segment(store, "q-0", [letter(3, dead_at=MINUTE, captured_at=7, source="import")])
+    return open_desk(Settings(archive=str(tmp_path / "books")), Notes())
+
+
+def pages(desk: Desk, size: int, selection: Selection) -> list[list[tuple[Any, ...]]]:
+    found: list[list[tuple[Any, ...]]] = []
+    after = None
+    while True:
+        page = list_letters(desk, LettersWanted(selection, ("record_id", "source"), size, after))
+        found.append(list(page.rows))
+        if not page.is_more:
+            return found
+        after = page.last
+
+
+@pytest.mark.parametrize("selection", [Selection(), Selection(where="attempts = 1")])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 9])
+def test_pages_hold_every_letter_once_in_the_order_of_a_whole_list(
+    books: Desk, size: int, selection: Selection
+) -> None:
+    whole = list(list_letters(books, LettersWanted(selection, ("record_id", "source"))).rows)
+    found = pages(books, size, selection)
+
+    assert len(whole) == len(set(whole)) == 8
+    assert [row for page in found for row in page] == whole
+    assert {len(page) for page in found[:-1]} <= {size}
+
+
+def test_letters_that_come_in_between_shift_no_page(books: Desk) -> None:
+    columns = ("record_id", "source")
+    whole = [row for page in pages(books, 3, Selection()) for row in page]
+    first = list_letters(books, LettersWanted(columns=columns, limit=3))
+    assert list(first.rows) == whole[:3]
+    write_segment(books.store, "r-0", [letter(99), letter(98, dead_at=None, captured_at=99)])
+
+    rest = list_letters(books, LettersWanted(columns=columns, after=first.last))
+    assert [row for row in rest.rows if row[0] != letter(98).record_id] == whole[3:]
+
+
+@pytest.mark.parametrize("key", ["", "x", "~a~b", "now~1970-01-01T00:00:00Z~a~b", "~'; select 1~a~b"])
+def test_a_key_that_is_none_is_refused(books: Desk, key: str) -> None:
+    with pytest.raises(UsageError, match="no key of a page"):
+        list_letters(books, LettersWanted(after=key, limit=1))
+
+
+def test_a_key_holds_no_sql(books: Desk) -> None:
+    page = list_letters(books, LettersWanted(after="~1970-01-01T00:00:00Z~' or true --~'", limit=9))
+    assert list(page.rows) == []
+
+
+def test_a_count_is_of_all_pages(books: Desk) -> None:
+    page = list_letters(books, LettersWanted(limit=2))
+    assert len(list(page.rows)) == 2
+    assert (page.is_more, page.count()) == (True, 8)
+
+
+def test_an_empty_archive_has_an_empty_page(tmp_path: Path) -> None:
+    desk = open_desk(Settings(archive=str(tmp_path / "none")), Notes())
+    page = list_letters(desk, LettersWanted(limit=2))
+    assert (list(page.rows), page.is_more, page.last, page.count()) == ([], False, None, 0)
+
+
+def test_unknown_columns_are_refused_with_the_one_meant(books: Desk) -> None:
+    assert read_columns("body, source") == ["body", "source"]
+    with pytest.raises(UsageError, match="did you mean 'source'"):
+        read_columns("sorce")
+
+
+def test_one_letter_is_what_show_prints(dlq: Any, desk: Desk) -> None:
+    dlq("pull")
+    (first, *_) = [row[0] for row in list_letters(desk, LettersWanted(limit=1)).rows]
+    shown = dlq("show", first[:10], "--explain")
+    mine = show_letter(desk, first[:10], explained=True)
+
+    assert {"explain", "next", "replays"} <= mine.keys()
+    assert json.loads(json.dumps(mine["explain"])) == shown["explain"]
+    assert mine["record_id"] == shown["record_id"] == first
+
+
+def test_a_query_reads_the_views_and_nothing_else(books: Desk) -> None:
+    assert list(run_query(books, "select count(*) from letters").rows) == [(8,)]
+    with pytest.raises(UsageError, match="only one SELECT"):
+        run_query(books, "drop view letters")

@@ -1,0 +1,83 @@
+"""What a function is called says what it does: a verb, or the noun that it returns."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = "core connectors archive capture analyzers replay reports operations cli web"
+LEFT = Path(__file__).with_name("names_that_say_nothing.txt")
+"""Functions that are still called so. A line goes when its function gets a name; none is added."""
+
+PARTICIPLES = """
+begun bound broken built bought brought caught chosen dead done drawn driven fallen felt found frozen given
+gone got grown heard held hidden kept known laid lain led left lent lost made meant met paid said seen sent
+shown slept sold spent spoken stood stuck sunk taken taught thought thrown told torn understood won worn
+written forgotten"""
+"""Those that do not end in -ed, and are no verb as well (read, put, run)."""
+OTHER_WORDS = """
+i me my we us our you your he him his she her it its they them their this that these those who whom whose
+what which each every everything all any some none both either neither one other others another same such
+about above across after against along among around at before behind below beneath beside between beyond by
+despite down during except for from in inside into like near of off on onto out outside over past per since
+through throughout to toward under until up upon with within without via where when why how"""
+"""Pronouns, prepositions, and the questions that are asked with one."""
+NO_PARTICIPLES = {
+    "feed", "need", "seed", "speed", "embed", "exceed", "proceed", "succeed", "string", "mapping", "setting",
+    "greeting", "meaning", "packing", "ping", "bring", "sing", "ring",
+}  # fmt: skip
+VALUES = {"property", "cached_property", "contextmanager", "setter"}
+"""What a function is decorated with that stands for a value, or, as `contextlib.closing`, for a block."""
+
+
+def says_nothing(name: str) -> bool:
+    """Whether it is a bare participle, pronoun or preposition."""
+    word = name.strip("_")
+    listed = {*PARTICIPLES.split(), *OTHER_WORDS.split()}
+    is_listed = word in listed or (word.endswith(("ed", "ing")) and word not in NO_PARTICIPLES)
+    return "_" not in word and is_listed
+
+
+def public_functions(body: list[ast.stmt]) -> Iterator[str]:
+    """Of a module and its classes, but for those that stand for a value."""
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from public_functions(node.body)
+        elif isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+            decorators = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
+            if not decorators & VALUES:
+                yield node.name
+
+
+def found() -> set[str]:
+    return {
+        f"{path.relative_to(ROOT)}:{name}"
+        for room in ROOMS.split()
+        for path in (ROOT / room).rglob("*.py")
+        for name in public_functions(ast.parse(path.read_text("utf-8")).body)
+        if says_nothing(name)
+    }
+
+
+def test_no_function_is_called_by_a_bare_participle_pronoun_or_preposition() -> None:
+    assert sorted(found() - set(LEFT.read_text().split())) == []
+
+
+def test_the_list_of_functions_without_a_name_only_shrinks() -> None:
+    listed = LEFT.read_text().split()
+    assert listed == sorted(set(listed))
+    assert sorted(set(listed) - found()) == []
+
+
+@pytest.mark.parametrize("name", ["told", "shown", "of", "every", "asked", "sending", "where", "in_", "seen"])
+def test_words_that_say_nothing_are_known(name: str) -> None:
+    assert says_nothing(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["read", "run", "put", "cut", "cause_of", "is_left", "ping", "feed", "mapping", "tell_sent"]
+)
+def test_verbs_and_nouns_are_names(name: str) -> None:
+    assert not says_nothing(name)

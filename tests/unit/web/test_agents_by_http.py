@@ -1,0 +1,80 @@
+"""Agents at the page's server: who asks is proven without a cookie, and roles say what they may propose."""
+
+import json
+from typing import Any
+
+import pytest
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.replay import ledger
+from dlq.web.agents import PROPOSING, READING
+
+FAILURE = "aa" * 16
+PROXY = {"serve": {"proxies": ["10.0.0.1"], "roles": {"read": ["*"], "triage": ["ann"]}}}
+
+
+def ask(browser: Browser, method: str, params: dict[str, Any] | None = None, **headers: str) -> Any:
+    """The answer to one JSON-RPC request of an agent."""
+    told = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18", **headers}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params or {}}
+    return browser.client.post("/mcp", json=asked, headers=told)
+
+
+def bearer(browser: Browser) -> dict[str, str]:
+    return {"authorization": f"Bearer {browser.console.sessions.token}"}
+
+
+def names(browser: Browser, **headers: str) -> set[str]:
+    return {tool["name"] for tool in ask(browser, "tools/list", **headers).json()["result"]["tools"]}
+
+
+def test_the_token_of_this_start_opens_all_that_its_owner_may(serve: Serve) -> None:
+    browser = serve(enter=False)
+    assert names(browser, **bearer(browser)) == {tool.__name__ for tool in (*READING, *PROPOSING)}
+    told = {"name": "letters", "arguments": {"failure": FAILURE}}
+    answer = ask(browser, "tools/call", told, **bearer(browser)).json()["result"]
+    assert not answer["isError"]
+    assert "jane.doe@example.com" not in json.dumps(answer)
+
+
+def test_a_page_that_may_only_be_read_lets_agents_propose_nothing(serve: Serve) -> None:
+    browser = serve(enter=False, serve={"roles": {"read": ["*"]}})
+    assert names(browser, **bearer(browser)) == {tool.__name__ for tool in READING}
+    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "x"}}
+    assert ask(browser, "tools/call", told, **bearer(browser)).json()["result"]["isError"]
+
+
+def test_a_proxy_says_for_whom_an_agent_proposes(serve: Serve) -> None:
+    browser = serve(client="10.0.0.1", enter=False, **PROXY)
+    ann, bob = {"x-forwarded-user": "ann"}, {"x-forwarded-user": "bob"}
+    assert names(browser, **ann) - names(browser, **bob) == {"propose_dismissal", "propose_note"}
+    told = {"name": "propose_note", "arguments": {"fingerprint": FAILURE, "text": "look"}}
+    assert not ask(browser, "tools/call", told, **ann).json()["result"]["isError"]
+    settings = browser.console.settings
+    [event] = ledger.events(settings.ledger, LocalStore(settings.archive))
+    assert event.actor == "agent unnamed for ann"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"authorization": "Bearer wrong"}, 401),
+        ({"authorization": "Basic dTpw"}, 401),
+        ({"x-forwarded-user": "ann"}, 401),
+        ({"origin": "https://evil.example"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"host": "evil.example"}, 421),
+    ],
+)
+def test_nobody_else_gets_in(serve: Serve, headers: dict[str, str], status: int) -> None:
+    browser = serve()  # its cookie, which any site makes a browser send, opens nothing here
+    assert ask(browser, "tools/list", **headers).status_code == status
+
+
+def test_what_is_too_large_or_no_request_is_refused(serve: Serve) -> None:
+    browser = serve(enter=False)
+    asked = {"name": "query", "arguments": {"sql": "x" * 70_000}}
+    assert ask(browser, "tools/call", asked, **bearer(browser)).status_code == 413
+    assert browser.client.get("/mcp", headers=bearer(browser)).status_code == 405

@@ -1,0 +1,134 @@
+"""One who asks for something long does not keep the others from looking, and nobody sees what is over."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from support.archives import letter, write_segment
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.operations.desk import Desk
+from dlq.web.look import _AT_ONCE, Look
+from dlq.web.pages import books
+
+OTHERS = ("/", "/failures", "/letters", "/incidents", "/plans", "/transactions", "/audit")
+_SECONDS = 20
+
+
+class Slow:
+    """Stands in the place of something long: begun, and not over before it may be."""
+
+    def __init__(self, result: Any) -> None:
+        self.begun, self.may_end, self.times, self._result = threading.Event(), threading.Event(), 0, result
+
+    def __call__(self, _desk: Desk) -> Any:
+        self.times += 1
+        self.begun.set()
+        assert self.may_end.wait(_SECONDS)
+        return self._result
+
+
+@contextmanager
+def meanwhile(slow: Slow, *asks: Callable[[], Any]) -> Iterator[list[Any]]:
+    """These are asked, each in a thread; the block runs while the first goes on."""
+    answers: list[Any] = []
+    threads = [threading.Thread(target=lambda ask=ask: answers.append(ask())) for ask in asks]
+    for one in threads:
+        one.start()
+    assert slow.begun.wait(_SECONDS)
+    try:
+        yield answers
+    finally:
+        slow.may_end.set()
+        for one in threads:
+            one.join(_SECONDS)
+
+
+@pytest.fixture
+def look(serve: Serve) -> Look:
+    return serve().console.look
+
+
+def test_pages_come_while_the_books_are_proven(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow({"balanced": True, "sources": []})
+    monkeypatch.setattr(books, "verify_books", slow)
+    browser: Browser = serve()
+    with meanwhile(slow, lambda: browser.get("/books").status_code) as answers:
+        assert [browser.get(path).status_code for path in OTHERS] == [200] * len(OTHERS)
+        assert answers == []
+    assert answers == [200]
+
+
+def test_who_asks_for_the_same_waits_for_the_one_answer(look: Look) -> None:
+    slow = Slow("found")
+    ask = lambda: look.keep("long", slow)  # noqa: E731
+    with meanwhile(slow, ask, ask, ask) as answers:
+        pass
+    assert (answers, slow.times) == (["found"] * 3, 1)
+
+
+def test_as_many_look_at_once_as_there_are_places(look: Look) -> None:
+    slow = [Slow(number) for number in range(_AT_ONCE - 1)]
+    asks = [lambda one=one: look.keep(one, one) for one in slow]
+    with meanwhile(slow[0], *asks) as answers:
+        assert all(one.begun.wait(_SECONDS) for one in slow)
+        assert look.keep("short", lambda _desk: "short") == "short"
+        for one in slow:
+            one.may_end.set()
+    assert sorted(answers) == list(range(_AT_ONCE - 1))
+
+
+def test_what_was_made_of_an_archive_that_has_changed_is_not_kept(look: Look, store: LocalStore) -> None:
+    slow = Slow("before")
+    with meanwhile(slow, lambda: look.keep("name", slow)) as answers:
+        write_segment(store, "p-9", [letter(9)])
+        look.forget()
+        assert look.keep("other", lambda _desk: 1) == 1
+    assert answers == ["before"]
+    assert look.keep("name", lambda _desk: "after") == "after"
+
+
+def test_what_was_made_is_kept_until_somebody_changes_something(look: Look) -> None:
+    made: list[int] = []
+
+    def make(_desk: Desk) -> int:
+        made.append(1)
+        return len(made)
+
+    assert [look.keep("n", make), look.keep("n", make)] == [1, 1]
+    look.forget()
+    assert look.keep("n", make) == 2
+
+
+def test_a_store_far_away_holds_up_only_who_looks_at_it(look: Look, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = look._read_moment
+    assert look.keep("n", lambda _desk: 1) == 1
+    slow = Slow(read())
+    monkeypatch.setattr(look, "_read_moment", lambda: slow(look._desk))
+    monkeypatch.setattr(look, "_looked_at", -_SECONDS)
+    with meanwhile(slow, lambda: look.keep("n", lambda _desk: 2)) as answers:
+        assert look.keep("n", lambda _desk: 3) == 1
+        assert answers == []
+    assert answers == [1]
+
+
+def test_what_is_changed_while_somebody_looks_is_looked_at_again(
+    look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = look._read_moment
+    before = Slow(read())
+    moments = iter([lambda: before(look._desk), read])
+    monkeypatch.setattr(look, "_read_moment", lambda: next(moments)())
+    with meanwhile(before, lambda: look.keep("n", lambda _desk: 1)):
+        look.forget()
+    assert next(moments, None) is None, "it was read twice"
+
+
+def test_a_look_within_a_look_is_a_mistake(look: Look) -> None:
+    with look.open(), pytest.raises(RuntimeError), look.open():
+        pass
+    with look.open() as desk:
+        assert desk.views is not None

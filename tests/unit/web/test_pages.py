@@ -1,0 +1,239 @@
+"""What pages show is what the command line says, and what people do by them stands in the ledger."""
+
+import html
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import letter, write_segment
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+
+CAPTURED = 10**15
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+TIMEOUT = "aa" * 16
+FAILURE, LETTER = f"/failures/{TIMEOUT}", f"/letters/{IDS[0]}"
+LISTS = ("/", "/failures", "/letters", "/plans", "/transactions", "/books", "/audit")
+
+
+@pytest.fixture
+def dlq(store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any) -> Any:
+    """A command, and the JSON that it prints."""
+    Path(tmp_path, "dlq.toml").write_text(f'archive = "{store.location}"\n')
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> Any:
+        capfdbinary.readouterr()
+        code = run([*words, "-o", "json"])
+        out, err = capfdbinary.readouterr()
+        assert code in (0, 6), err
+        return json.loads(out) if out.strip() else None
+
+    return call
+
+
+def commands_on(text: str) -> list[list[str]]:
+    """The commands that a page offers to be copied."""
+    found = re.findall(r'<div class="command"><code tabindex="0">(.*?)</code>', text, re.DOTALL)
+    return [shlex.split(html.unescape(one))[1:] for one in found]
+
+
+def ids_on(text: str) -> list[str]:
+    return list(dict.fromkeys(re.findall(r'href="/letters/([0-9a-f]{32})"', text)))
+
+
+@pytest.mark.parametrize("path", [*LISTS, FAILURE, LETTER, "/letters?cause=application_error&source=orders"])
+def test_every_page_names_commands_that_run_as_they_stand(serve: Serve, dlq: Any, path: str) -> None:
+    words = commands_on(serve().get(path).text)
+    assert words
+    for one in words:
+        if one[0] != "replay" and "--mode" not in one:
+            dlq(*one)
+
+
+FILTERS = [
+    "cause=application_error",
+    "cause=none",
+    "failure=" + "aaaaaaaa",
+    "text=NO+ANSWER",
+    "text=" + "22222222",
+    "source=orders&attempts=1",
+    "where=record_id+%3C+%273%27+or+record_id+%3E+%274%27&advice=replay",
+    "since=1970-01-01T00%3A02%3A00Z",
+    "replay_state=none&where=attempts+%3D+1",
+]
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_a_list_of_letters_is_that_of_the_command_it_shows(serve: Serve, dlq: Any, query: str) -> None:
+    text = serve().get(f"/letters?{query}").text
+    listed = dlq(*commands_on(text)[0])
+    assert ids_on(text) == [one["record_id"] for one in listed]
+    assert f"{len(listed)} letter" in text
+
+
+def test_pages_follow_each_other_by_key_whatever_comes_meanwhile(
+    serve: Serve, store: LocalStore, dlq: Any
+) -> None:
+    many = [letter(100 + n // 3, record_id=f"{n:032x}", captured_at=CAPTURED) for n in range(120)]
+    write_segment(store, "p-1", many)
+    browser, seen, path = serve(), [], "/letters"
+    while path:
+        text = browser.get(path).text
+        if not seen:
+            write_segment(store, "p-2", [letter(999, record_id="e" * 32, captured_at=CAPTURED)])
+        assert [one["record_id"] for one in dlq(*commands_on(text)[0])] == ids_on(text) or not seen
+        seen += ids_on(text)
+        following = re.search(r'rel="next" href="([^"]+)"', text)
+        path = html.unescape(following[1]) if following else ""
+    assert len(seen) == len(set(seen)) == 124
+
+
+REFUSED = ["where=nothing", "where=1%3D1)+or+(", "since=soon", "after=x", "failure=zzzz", "source=none"]
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_what_the_terminal_would_refuse_is_refused(serve: Serve, query: str) -> None:
+    answer = serve().get(f"/letters?{query}")
+    assert answer.status_code == 400
+    assert 'role="alert"' in answer.text
+
+
+def test_failures_are_those_of_the_command(serve: Serve, dlq: Any) -> None:
+    browser = serve()
+    browser.post(f"{FAILURE}/assign", {"owner": "ann", "reason": "mine"})
+    text = browser.get("/failures").text
+    assert re.findall(r'href="/failures/(\w{32})"', text) == [one["fingerprint"] for one in dlq("failures")]
+    assert re.findall(r'href="/failures/(\w{32})"', browser.get("/failures?state=open").text) == [TIMEOUT]
+    assert re.findall(r'href="/failures/(\w{32})"', browser.get("/failures?owner=ann").text) == [TIMEOUT]
+
+
+def test_the_first_page_is_the_report(serve: Serve, dlq: Any) -> None:
+    text, report = serve().get("/").text, dlq("report")
+    assert f"{report['letters']} dead letters in 1 source" in text
+    for step in report["next"]:
+        assert shlex.split(step["command"])[1:] in commands_on(text)
+
+
+def test_the_books_are_those_of_verify(serve: Serve, dlq: Any) -> None:
+    text, books = serve().get("/books").text, dlq("verify")
+    for name in ("captured", "replayed", "waiting", "lost"):
+        assert f'data-label="{name}">{books["sources"][0][name]}<' in text
+
+
+def said_of(dlq: Any) -> list[dict[str, Any]]:
+    return list(dlq("query", "select * from audit order by done_at"))
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "state"),
+    [
+        ("assign", {"owner": "ann", "reason": "mine"}, "open"),
+        ("note", {"text": "the gateway"}, "open"),
+        ("snooze", {"until": "3d", "reason": "monday"}, "snoozed"),
+        ("snooze", {"letters": "900", "reason": "few"}, "snoozed"),
+        ("resolve", {"reason": "2.4.1"}, "resolved"),
+        ("reopen", {"reason": "again"}, "open"),
+    ],
+)
+def test_what_is_said_of_a_failure_stands_in_the_ledger_under_a_proven_name(
+    serve: Serve, dlq: Any, action: str, fields: dict[str, str], state: str
+) -> None:
+    browser = serve(enter=False, serve={"proxies": ["127.0.0.1"], "roles": {"triage": ["ada"]}})
+    ada = {"x-forwarded-user": "ada"}
+    answer = browser.post(f"{FAILURE}/{action}", fields, FAILURE, **ada)
+    assert (answer.status_code, answer.headers["location"]) == (303, FAILURE)
+    row = said_of(dlq)[-1]
+    assert (row["actor"], row["action"], row["subject"]) == ("ada [proven]", action, TIMEOUT)
+    assert dlq("failures", "show", TIMEOUT)["state"] == state
+    assert state in browser.get(FAILURE, **ada).text
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [("note", {"text": " "}), ("snooze", {"reason": "x"}), ("snooze", {"until": "3d"}), ("resolve", {}),
+     ("snooze", {"letters": "-1", "reason": "x"}), ("snooze", {"until": "yesterday", "reason": "x"})],
+)  # fmt: skip
+def test_what_lacks_something_is_refused_and_nothing_is_written(
+    serve: Serve, dlq: Any, action: str, fields: dict[str, str]
+) -> None:
+    assert serve().post(f"{FAILURE}/{action}", fields).status_code == 409
+    assert said_of(dlq) == []
+
+
+def test_letters_are_dismissed_and_opened_again(serve: Serve, dlq: Any) -> None:
+    browser = serve()
+    browser.post("/letters/chosen", {"act": "dismiss", "id": IDS[:2], "reason": "sent anew"})
+    state = "select record_id from letters where replay_state = 'dismissed' order by 1"
+    assert [one["record_id"] for one in dlq("query", state)] == IDS[:2]
+    assert ids_on(browser.get("/letters?replay_state=dismissed").text) == IDS[1::-1]
+    browser.post("/letters/chosen", {"act": "undo", "source": "orders"})
+    assert dlq("query", state) == []
+
+
+def test_all_letters_are_never_dismissed_by_a_click(serve: Serve, dlq: Any) -> None:
+    assert serve().post("/letters/chosen", {"act": "dismiss", "reason": "oops"}).status_code == 409
+    assert said_of(dlq) == []
+
+
+CANARY = "jane.doe@example.com"
+
+
+@pytest.mark.parametrize("path", [*LISTS, FAILURE, LETTER, "/letters?text=jane"])
+def test_personal_data_is_masked_on_every_page(serve: Serve, path: str) -> None:
+    assert CANARY not in serve().get(path).text.replace('value="jane', "")
+
+
+def test_to_show_a_letter_as_it_is_is_a_right_of_its_own_that_the_audit_tells(serve: Serve, dlq: Any) -> None:
+    without = serve(serve={"roles": {"triage": ["*"], "apply": ["*"]}})
+    assert without.post(f"{LETTER}/plain").status_code == 403
+    assert said_of(dlq) == []
+
+    answer = serve().post(f"{LETTER}/plain", {"reason": "ticket 4711"})
+    assert answer.status_code == 200
+    assert CANARY in answer.text
+    row = said_of(dlq)[-1]
+    told = tuple(row[name] for name in ("about", "subject", "action", "reason"))
+    assert told == ("letter", IDS[0], "unmask", "ticket 4711")
+    assert row["actor"].endswith(" [proven]")
+
+
+def test_to_edit_a_letter_shows_it_as_it_is_so_it_needs_that_right_too(serve: Serve, dlq: Any) -> None:
+    assert serve(serve={"roles": {"plan": ["*"]}}).post(f"{LETTER}/draft").status_code == 403
+    assert CANARY in serve().post(f"{LETTER}/draft").text
+    assert said_of(dlq)[-1]["action"] == "unmask"
+
+
+def test_the_body_is_seen_as_json_as_text_and_as_bytes(serve: Serve) -> None:
+    text = serve().get(LETTER).text
+    for name in ("JSON", "As text", "As bytes"):
+        assert f"<summary>{name}</summary>" in text
+    assert "&#34;order&#34;: 1" in text
+
+
+@pytest.mark.parametrize(
+    "path", ["/letters/ffffffff", "/failures/ffffffff", "/incidents/none", "/plans/none", "/commands/none"]
+)
+def test_what_is_not_there_is_said_to_be_so(serve: Serve, path: str) -> None:
+    assert serve().get(f"/{path}").status_code == 404
+
+
+def test_an_empty_archive_says_what_to_do(serve: Serve, tmp_path: Path) -> None:
+    browser = serve(archive=str(tmp_path / "empty"))
+    answer = browser.get("/")
+    assert answer.status_code == 200
+    assert "Nothing is captured yet" in answer.text
+    for path in LISTS[1:]:
+        assert browser.get(path).status_code == 200, path
+
+
+def test_news_of_a_change_are_shown_once(serve: Serve) -> None:
+    browser: Browser = serve()
+    browser.post(f"{FAILURE}/note", {"text": "seen"})
+    assert "It is open now." in browser.get(FAILURE).text
+    assert "It is open now." not in browser.get(FAILURE).text

@@ -1,0 +1,139 @@
+"""Plans by the page: made, edited, approved by somebody else, and what is shown of them."""
+
+import html
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from support.consoles import Browser, Serve
+
+from dlq.connectors.memory import broker_at
+from dlq.replay import ledger, planfile
+
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+ADA, BOB = {"x-forwarded-user": "ada"}, {"x-forwarded-user": "bob@example.com"}
+LETTER = f"/letters/{IDS[0]}"
+
+
+@pytest.fixture
+def browser(serve: Serve, tmp_path: Path) -> Browser:
+    """Behind a proxy, with an embedded broker, where plans want another person's consent."""
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("orders", "orders.dlq"):
+        broker_at(url).declare(queue)
+    everybody = {right: ["*"] for right in ("triage", "plan", "approve", "apply", "unmask")}
+    return serve(
+        enter=False,
+        serve={"proxies": ["127.0.0.1"], "roles": everybody},
+        brokers={"shop": {"kind": "memory", "url": url}},
+        sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
+        replay={"approval": True},
+    )
+
+
+def make_plan(browser: Browser, fields: Mapping[str, str | list[str]], who: Mapping[str, str] = ADA) -> str:
+    answer = browser.post("/plans", fields, "/plans/new", **who)
+    assert answer.status_code == 303, answer.text
+    return str(answer.headers["location"]).removeprefix("/plans/")
+
+
+def digest_of(browser: Browser, plan: str, who: Mapping[str, str] = ADA) -> str:
+    return re.findall(r'name="digest" value="(\w+)"', browser.get(f"/plans/{plan}", **who).text)[0]
+
+
+def test_a_plan_of_the_page_says_who_made_it_and_what_it_leaves_out(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[:2], "reason": "mended in 2.4.1"})
+    header = planfile.load_checked(browser.console.look._desk.store, plan)
+    assert (header.actor, header.reason, header.letters) == ("ada [proven]", "mended in 2.4.1", 2)
+    text = browser.get(f"/plans/{plan}", **ADA).text
+    assert re.findall(r'href="/letters/(\w{32})"', text) == IDS[:2]
+    assert "queue:orders" in text
+    assert header.digest in text
+
+
+def test_the_same_filters_choose_the_same_letters_as_the_list(browser: Browser) -> None:
+    plan = make_plan(browser, {"failure": "bb" * 16})
+    assert re.findall(r'href="/letters/(\w{32})"', browser.get(f"/plans/{plan}", **ADA).text) == [IDS[3]]
+
+
+def test_who_made_a_plan_cannot_approve_it_and_sees_why(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[0]})
+    text = html.unescape(browser.get(f"/plans/{plan}", **ADA).text)
+    assert f"ada [proven] made plan {plan}: another person has to approve it" in text
+    for who in (ADA, {"x-forwarded-user": "ADA@elsewhere"}):
+        answer = browser.post(
+            f"/plans/{plan}/approve", {"digest": digest_of(browser, plan)}, "/plans/new", **who
+        )
+        assert answer.status_code == 409
+
+
+def test_a_plan_without_consent_is_not_applied_and_the_button_says_so(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[0]})
+    assert "is not approved, and [replay] approval wants it" in browser.get(f"/plans/{plan}", **BOB).text
+    answer = browser.post(f"/plans/{plan}/apply", {"digest": digest_of(browser, plan)}, "/plans/new", **BOB)
+    assert answer.status_code == 409
+    assert browser.console.jobs.list_all() == []
+
+
+def test_another_person_s_consent_is_bound_to_the_digest_that_was_shown(browser: Browser) -> None:
+    plan = make_plan(browser, {"id": IDS[0]})
+    wrong = browser.post(f"/plans/{plan}/approve", {"digest": "0" * 64}, "/plans/new", **BOB)
+    assert wrong.status_code == 409
+    digest = digest_of(browser, plan, BOB)
+    assert (
+        browser.post(
+            f"/plans/{plan}/approve", {"digest": digest, "reason": "seen"}, "/plans/new", **BOB
+        ).status_code
+        == 303
+    )
+    settings, store = browser.console.settings.ledger, browser.console.look._desk.store
+    given = ledger.events(settings, store)[-1]
+    assert (given.action, given.actor, given.value) == ("approve", "bob@example.com [proven]", digest)
+    assert "is not approved" not in browser.get(f"/plans/{plan}", **BOB).text
+
+
+def draft(browser: Browser) -> dict[str, str | list[str]]:
+    """What the form of a letter holds, as a browser would send it."""
+    text = browser.post(f"{LETTER}/draft", {}, "/plans/new", **ADA).text
+    names = [html.unescape(one) for one in re.findall(r'name="header_name" value="([^"]*)"', text)]
+    values = re.findall(r'<textarea name="header_value"[^>]*>\n?(.*?)</textarea>', text, re.DOTALL)
+    (body,) = re.findall(r'<textarea name="body"[^>]*>\n?(.*?)</textarea>', text, re.DOTALL)
+    return {
+        "header_name": names,
+        "header_value": [html.unescape(v) for v in values],
+        "body": html.unescape(body),
+    }
+
+
+def test_a_letter_is_edited_before_its_replay_and_the_plan_shows_the_difference(browser: Browser) -> None:
+    fields = draft(browser)
+    fields["body"] = str(fields["body"]).replace("jane.doe@example.com", "ann@example.com")
+    answer = browser.post(f"{LETTER}/edit", {**fields, "reason": "wrong mail"}, "/plans/new", **ADA)
+    assert answer.status_code == 303, answer.text
+    text = html.unescape(browser.get(answer.headers["location"], **ADA).text)
+    assert "1 letter, 1 of them edited" in text
+    assert "body: 44 -> 39 bytes" in text
+    assert "ann@example.com" not in text, "differences are masked, too"
+
+
+def test_a_form_that_changes_nothing_makes_no_plan(browser: Browser) -> None:
+    answer = browser.post(f"{LETTER}/edit", draft(browser), "/plans/new", **ADA)
+    assert answer.status_code == 409
+    assert "nothing is changed" in answer.text
+
+
+@pytest.mark.parametrize("rate", ["-1", "nan", "inf", "fast", "1e999"])
+def test_a_rate_that_cannot_be_is_refused(browser: Browser, rate: str) -> None:
+    assert browser.post("/plans", {"id": IDS[0], "rate": rate}, "/plans/new", **ADA).status_code == 409
+
+
+def test_a_broker_that_is_away_is_said_in_its_words(serve: Serve) -> None:
+    there = serve(
+        brokers={"shop": {"kind": "rabbitmq", "url": "amqp://127.0.0.1:1/", "timeout": "1s"}},
+        sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
+    )
+    answer = there.post("/plans", {"id": IDS[0]}, "/plans/new")
+    assert answer.status_code in (502, 303)
+    assert there.post("/depths").status_code == 303
+    assert "127.0.0.1:1" in there.get("/").text

@@ -1,0 +1,127 @@
+"""What an agent has proposed for a failure waits on its page until a person does it, in their own name."""
+
+import html
+import re
+from dataclasses import replace
+
+import pytest
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.core.clock import now
+from dlq.core.failures import make_event
+from dlq.operations.desk import Desk
+from dlq.operations.failures import note_failure
+from dlq.operations.proposals import propose_dismissal, propose_note
+from dlq.replay import ledger
+from dlq.replay.actor import name_agent
+
+FAILURE, OTHER = "aa" * 16, "bb" * 16
+PAGE = f"/failures/{FAILURE}"
+ADA, EVE = {"x-forwarded-user": "ada"}, {"x-forwarded-user": "eve"}
+AGENT = name_agent("claude", "ann@host")
+
+
+@pytest.fixture
+def browser(serve: Serve) -> Browser:
+    """Behind a proxy: ada may triage, eve may not."""
+    roles = {"read": ["*"], "triage": ["ada"]}
+    return serve(enter=False, serve={"proxies": ["127.0.0.1"], "roles": roles})
+
+
+@pytest.fixture
+def agent(browser: Browser) -> Desk:
+    return replace(browser.console.look._desk, name=AGENT)
+
+
+def said(desk: Desk) -> list[tuple[str, str, str, str]]:
+    events = ledger.events(desk.settings.ledger, desk.store)
+    return [(one.actor, one.action, one.value, one.reason) for one in events if one.action != "propose"]
+
+
+def carry_out(browser: Browser, proposal: str, page: str = PAGE) -> int:
+    return browser.post(f"{page}/proposals/{proposal}", {}, PAGE, **ADA).status_code
+
+
+@pytest.mark.parametrize(
+    ("owner", "told"),
+    [(None, ("ada [proven]", "note", "", "the gateway is down")),
+     ("bob", ("ada [proven]", "assign", "bob", "the gateway is down"))],
+)  # fmt: skip
+def test_a_note_is_written_by_who_carries_it_out_and_waits_no_more(
+    browser: Browser, agent: Desk, owner: str | None, told: tuple[str, ...]
+) -> None:
+    proposal = propose_note(agent, FAILURE, "the gateway is down", owner)
+    text = html.unescape(browser.get(PAGE, **ADA).text)
+    assert f"“the gateway is down” <small>{AGENT}," in text
+    assert proposal["command"] in text
+    assert carry_out(browser, proposal["proposal"]) == 303
+    assert said(agent) == [told]
+    assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
+    assert carry_out(browser, proposal["proposal"]) == 409
+    assert len(said(agent)) == 1
+
+
+def test_a_dismissal_closes_the_letters_of_its_failure_alone(browser: Browser, agent: Desk) -> None:
+    proposal = propose_dismissal(agent, FAILURE, "sent anew by hand")
+    assert carry_out(browser, proposal["proposal"]) == 303
+    text = browser.get("/audit", **ADA).text
+    assert len(re.findall(r">ada \[proven\]<.*?>dismiss<.*?sent anew by hand", text)) == 3
+    assert "Proposed by agents" not in browser.get(PAGE, **ADA).text
+    assert "0 <small>wait" in browser.get(PAGE, **ADA).text
+    assert "1 <small>wait" in browser.get(f"/failures/{OTHER}", **ADA).text
+
+
+def test_what_somebody_has_done_in_a_shell_waits_no_more(browser: Browser, agent: Desk) -> None:
+    propose_note(agent, FAILURE, "the gateway is down")
+    propose_note(agent, FAILURE, "and the mirror")
+    note_failure(replace(agent, name="bob"), FAILURE, "the gateway is down")
+    browser.console.look.forget()
+    text = browser.get(PAGE, **ADA).text
+    assert text.count(">Carry out<") == 1
+    assert "“and the mirror”" in text
+
+
+def test_who_may_not_triage_sees_it_switched_off_and_is_refused(browser: Browser, agent: Desk) -> None:
+    proposal = propose_note(agent, FAILURE, "the gateway is down")
+    text = browser.get(PAGE, **EVE).text
+    assert "<button disabled>Carry out</button>" in text
+    answer = browser.post(f"{PAGE}/proposals/{proposal['proposal']}", {}, PAGE, **EVE)
+    assert answer.status_code == 403
+    assert said(agent) == []
+
+
+def test_without_the_token_of_a_form_and_by_get_nothing_is_carried_out(browser: Browser, agent: Desk) -> None:
+    place = f"{PAGE}/proposals/{propose_note(agent, FAILURE, 'x')['proposal']}"
+    assert browser.get(place, **ADA).status_code == 404
+    assert browser.post(place, {"form_token": "0" * 64}, PAGE, **ADA).status_code == 403
+    assert said(agent) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dlq replay apply 20261125T194219-5ffb28",
+        f"dlq failures note {OTHER} text",
+        f"dlq dismiss --failure {OTHER} --reason x",
+        f"dlq dismiss --failure {FAILURE} --where true --reason x",
+        "rm -rf /",
+        "'",
+    ],
+)
+def test_no_other_command_of_a_ledger_is_ever_carried_out(
+    browser: Browser, agent: Desk, store: LocalStore, command: str
+) -> None:
+    event = make_event(now(), AGENT, FAILURE, "propose", command, "x")
+    with ledger.opened(agent.settings.ledger, store) as book:
+        book.append([event])
+    assert "<button disabled>Carry out</button>" in browser.get(PAGE, **ADA).text
+    assert carry_out(browser, event.id) == 409
+    assert said(agent) == []
+
+
+def test_a_proposal_of_another_failure_is_none_of_this(browser: Browser, agent: Desk) -> None:
+    proposal = propose_note(agent, OTHER, "x")
+    assert carry_out(browser, proposal["proposal"]) == 409
+    assert carry_out(browser, "no-such") == 409
+    assert said(agent) == []

@@ -1,0 +1,142 @@
+"""Every address against every right, and what somebody who sees letters masked can find out by asking."""
+
+import re
+from typing import NoReturn
+from urllib.parse import quote
+
+import pytest
+from support.archives import letter, write_analysis, write_segment
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.core.errors import UsageError
+from dlq.web import agents, agents_by_http
+from dlq.web.jobs import Jobs
+from dlq.web.pages import ROUTES, Route
+from dlq.web.people import RIGHTS
+
+FAILURE, LETTER = "aa" * 16, "1" * 32
+MASKED = {"roles": {right: ["*"] for right in RIGHTS if right != "unmask"}}
+SECRET = "jane.doe@example.com"
+
+
+def ask(browser: Browser, route: Route) -> int:
+    """The status of a request that is meant well, but for who sends it."""
+    address = re.sub(r"\{\w+\}", FAILURE, route.path)
+    if route.method == "GET":
+        return browser.get(address).status_code
+    return browser.post(address, {"text": "x", "reason": "x", "act": "undo"}, "/failures").status_code
+
+
+@pytest.mark.parametrize("right", RIGHTS)
+def test_an_address_answers_only_who_has_its_right(
+    serve: Serve, right: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Jobs, "start", begin_nothing)
+    others = {"read": ["*"] if right == "read" else ["nobody"]}
+    browser = serve(serve={"roles": {**others, right: ["*"]}})
+    for route in ROUTES:
+        may = route.right in (right, "read")
+        assert (ask(browser, route) == 403) is not may, route
+
+
+def begin_nothing(*_words: object) -> NoReturn:
+    """Whether somebody may begin a command is known before it begins."""
+    raise UsageError("a test begins no commands")
+
+
+def test_no_address_answers_who_has_no_name(serve: Serve) -> None:
+    browser = serve(enter=False, serve=MASKED)
+    for route in ROUTES:
+        address = re.sub(r"\{\w+\}", FAILURE, route.path)
+        answer = browser.client.request(route.method, address, follow_redirects=False)
+        assert answer.status_code == 401, route
+
+
+def test_every_tool_that_proposes_has_a_right_of_its_own() -> None:
+    assert {tool.__name__ for tool in agents.PROPOSING} == agents_by_http._CHANGES.keys()
+
+
+def count(browser: Browser, query: str) -> str:
+    """How many letters a filter finds, as the page says; the status where there is no answer."""
+    answer = browser.get(f"/letters?{query}")
+    found = re.search(r"with all ([\d,]+) where none is", answer.text)
+    return found[1] if found else str(answer.status_code)
+
+
+GUESSES = [
+    "text={}", "key={}", "message_id={}", "origin={}", "exception_class={}",
+    "where=exception_message like '%25{}%25'",
+    "where=key like '{}%25'", "where=try(decode(body)) like '%25{}%25'", "where=headers['x-customer'] = '{}'",
+    "where=letters::varchar like '%25{}%25'", "where=starts_with(to_json(letters)::varchar, '{}')",
+    "where=record_id in (select record_id from records where contains(key, '{}'))",
+    "where=exists(from records where contains(key, '{}'))", "where=contains(masked(key), '{}')",
+    "where=COLUMNS(*)::varchar like '%25{}%25'", "where=cast(key as int) = 1 or key = '{}'",
+]  # fmt: skip
+
+
+@pytest.fixture
+def keyed(store: LocalStore) -> LocalStore:
+    """A letter whose every text holds what is masked."""
+    one = "e" * 32
+    told = dict.fromkeys(("key", "message_id", "correlation_id", "origin", "failure_text"), SECRET)
+    write_segment(store, "p-2", [letter(9, record_id=one, body=SECRET.encode(), **told)])
+    said = {"cause": "application_error", "advice": "replay", "fingerprint": "ee" * 16, "rule": "framework"}
+    said |= {"exception_class": SECRET, "exception_message": SECRET, "origin": SECRET}
+    write_analysis(store, "20260103T000000", [{"record_id": one, **said}])
+    return store
+
+
+def test_no_condition_makes_long_texts_of_short_ones(serve: Serve) -> None:
+    browser = serve(serve={"roles": {"read": ["*"]}})
+    assert count(browser, "where=length(replace(cause, 'a', 'aaaa')) > 1") == "400"
+    assert count(browser, "where=length(upper(cause)) > 1") == "4"
+
+
+@pytest.mark.parametrize("guess", GUESSES)
+def test_a_filter_tells_nothing_of_what_is_masked(serve: Serve, keyed: LocalStore, guess: str) -> None:
+    browser = serve(serve=MASKED)
+    for right, wrong in ((SECRET, "jane.dox@example.com"), (SECRET[:7], "jane.dx"), (SECRET[:4], "jxne")):
+        answers = [count(browser, guess.format(each)) for each in (right, wrong)]
+        assert answers[0] == answers[1], right
+
+
+def test_who_sees_letters_as_they_are_may_ask_for_all_of_it(serve: Serve, keyed: LocalStore) -> None:
+    assert count(serve(), f"where=key = '{SECRET}'") == count(serve(), "text=jane.doe") == "1"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "text=no+answer+for",
+        "text=BOOM",
+        "text=1111",
+        "where=cause = 'application_error' and attempts is null",
+    ],
+)
+def test_what_is_shown_can_be_searched_for(serve: Serve, query: str) -> None:
+    assert count(serve(serve=MASKED), query) == count(serve(), query) != "0"
+
+
+@pytest.mark.parametrize("path", ["/plans", "/letters/chosen", "/letters/dismiss"])
+@pytest.mark.parametrize("fields", [{"where": f"key = '{SECRET}'"}, {"key": SECRET}, {"text": "jane"}])
+def test_what_is_done_to_letters_tells_nothing_either(
+    serve: Serve, keyed: LocalStore, path: str, fields: dict[str, str]
+) -> None:
+    sent = {**fields, "act": "dismiss", "reason": "x"}
+    assert serve(serve=MASKED).post(path, sent).status_code == 409
+    chosen = "&".join(f"{name}={quote(text)}" for name, text in fields.items())
+    assert serve(serve=MASKED).get(f"/plans/new?{chosen}").status_code == 400
+
+
+def test_who_may_not_see_a_letter_does_not_learn_by_editing_it(serve: Serve) -> None:
+    guess = {"header_name": ["x-customer", "trace"], "header_value": [SECRET, "t-1"]}
+    answer = serve(serve=MASKED).post(f"/letters/{LETTER}/edit", guess)
+    assert answer.status_code == 409
+    assert "nothing is changed" not in answer.text
+
+
+def test_an_error_is_masked_too(serve: Serve) -> None:
+    answer = serve().get(f"/letters?where={quote('cast(exception_message as int) = 1')}")
+    assert answer.status_code == 400
+    assert SECRET not in answer.text

@@ -1,0 +1,303 @@
+"""What a page shows, and does, a command shows and does: the same numbers, of the same moment."""
+
+import html
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.archives import write_analysis
+from support.consoles import Browser, Serve
+
+from dlq.archive.store import LocalStore
+from dlq.cli.app import run
+from dlq.connectors.memory import broker_at
+from dlq.replay.states import STATES
+from dlq.web.pages import ACTS, ROUTES
+
+IDS = [f"{number:x}" * 32 for number in range(1, 5)]
+FAILURE, OTHER, INCIDENT, KEY = "aa" * 16, "bb" * 16, "c" * 16, "7F0000010001"
+CONFIG = """\
+archive = "{archive}"
+[brokers.shop]
+kind = "memory"
+url = "{url}"
+[sources.orders]
+broker = "shop"
+queue = "orders.dlq"
+[replay]
+ramp_wait = "0.2s"
+"""
+
+
+@dataclass
+class Site:
+    """A browser and a shell beside each other."""
+
+    browser: Browser
+    dlq: Callable[..., Any]
+    plan: str
+
+    def page(self, path: str) -> str:
+        answer = self.browser.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+
+@pytest.fixture
+def site(
+    serve: Serve, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Any
+) -> Site:
+    """An archive with something of everything: an incident, a transaction, a plan of which one letter was
+    sent, a dismissal, a note."""
+    url = f"memory://{tmp_path}/broker.db"
+    for queue in ("orders", "orders.dlq"):
+        broker_at(url).declare(queue)
+    Path(tmp_path, "dlq.toml").write_text(CONFIG.format(archive=store.location, url=url))
+    monkeypatch.chdir(tmp_path)
+
+    def dlq(*words: str) -> Any:
+        capfdbinary.readouterr()
+        code = run([*words, "-o", "json"])
+        out, err = capfdbinary.readouterr()
+        assert code in (0, 3, 6), (words, err)
+        return json.loads(out) if out.strip() else None
+
+    _write_analysis(store)
+    dlq("dismiss", IDS[3], "--reason", "sent anew")
+    dlq("failures", "note", FAILURE, "the gateway")
+    dlq("replay", "apply", dlq("replay", "plan", IDS[0])["plan"])
+    browser = serve(
+        brokers={"shop": {"kind": "memory", "url": url}},
+        sources={"orders": {"broker": "shop", "queue": "orders.dlq"}},
+    )
+    made = browser.post("/plans", {"failure": FAILURE}, "/plans/new")
+    return Site(browser, dlq, str(made.headers["location"]).removeprefix("/plans/"))
+
+
+def _write_analysis(store: LocalStore) -> None:
+    said = {
+        "cause": "application_error",
+        "advice": "replay",
+        "exception_class": "java.lang.Boom",
+        "attempts": 3,
+        "rule": "framework",
+        "mechanism": "framework",
+        "origin": "orders",
+        "origin_kind": "queue",
+    }
+    named = dict.fromkeys(IDS[:3], FAILURE) | {IDS[3]: OTHER}
+    verdicts = [
+        {"record_id": one, "fingerprint": name, "incident_id": INCIDENT if one != IDS[1] else None, **said}
+        for one, name in named.items()
+    ]
+    incident = {
+        "incident_id": INCIDENT,
+        "size": 3,
+        "sources": ["orders"],
+        "causes": ["application_error"],
+        "fingerprint": FAILURE,
+        "first_record_id": IDS[0],
+        "ongoing": True,
+        "new": False,
+        "start": 60 * 10**6,
+        "peak": 120 * 10**6,
+        "end": 180 * 10**6,
+    }
+    transaction = {
+        "unique_key": KEY,
+        "state": "pending",
+        "checks": 1_234,
+        "topic": "t",
+        "record_ids": [IDS[0]],
+    }
+    write_analysis(store, "20260201T000000", verdicts, incidents=[incident], transactions=[transaction])
+
+
+def texts(page: str) -> str:
+    """What a person reads, in one line."""
+    main = page.partition("<main")[2].partition('aria-labelledby="shell"')[0]
+    return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", main)).split())
+
+
+def cells(page: str, label: str) -> list[int]:
+    """The numbers of a column, from the top."""
+    found = re.findall(rf'data-label="{re.escape(label)}">([\d,]+)[< ]', page)
+    return [int(text.replace(",", "")) for text in found]
+
+
+def section(page: str, name: str) -> str:
+    return page.partition(f'aria-labelledby="{name}"')[2].partition("</section>")[0]
+
+
+def column(rows: list[Mapping[str, Any]], name: str) -> list[int]:
+    return [row[name] or 0 for row in rows]
+
+
+def same_now(page: str, _site: Site, told: Any) -> None:
+    assert f"{told['letters']} dead letters in {len(told['sources'])} source" in texts(page)
+    assert cells(section(page, "sources"), "Letters") == column(told["sources"], "letters")
+    assert cells(section(page, "sources"), "Still queued") == column(told["sources"], "still_queued")
+    assert cells(section(page, "bursts"), "Letters") == column(told["incidents"], "size") == [3]
+    assert cells(section(page, "bursts"), "Wait") == column(told["incidents"], "waiting")
+
+
+def same_failures(page: str, _site: Site, told: Any) -> None:
+    assert cells(page, "Wait") == column(told, "waiting") == [2]
+    assert cells(page, "Letters") == column(told, "letters")
+    assert f"{len(told)} failure" in texts(page)
+
+
+def same_failure(page: str, _site: Site, told: Any) -> None:
+    assert f"{told['waiting']} wait {told['letters']} letters" in texts(page)
+    assert len(told["history"]) == section(page, "history").count('data-label="Who"') == 1
+
+
+def same_letters(page: str, _site: Site, told: Any) -> None:
+    assert f"{len(told)} letters." in texts(page)
+    assert cells(page, "Attempts") == column(told, "attempts") == [3] * 4
+
+
+def same_letter(page: str, _site: Site, told: Any) -> None:
+    silent = sum(not step["spoke"] for step in told["explain"])
+    assert f"{silent} rule" in texts(page)
+    assert f"{told['body_size']} B" in texts(page)
+    assert f"{told['attempts']} delivery attempts" in texts(page)
+    assert len(told["replays"]) == section(page, "replays").count('data-label="State"') == 1
+
+
+def same_incidents(page: str, _site: Site, told: Any) -> None:
+    assert cells(page, "Letters") == column(told["incidents"], "size") == [3]
+    assert cells(page, "Wait") == column(told["incidents"], "waiting") == [1]
+
+
+def same_incident(page: str, site: Site, told: Any) -> None:
+    (row,) = site.dlq("incidents")["incidents"]
+    assert f"{row['waiting']} wait {row['size']} letters" in texts(page)
+    by_failure = [sum(one["fingerprint"] == name for one in told) for name in (FAILURE, OTHER)]
+    assert cells(page, "Letters") == by_failure == [2, 1]
+
+
+def same_plans(page: str, _site: Site, told: Any) -> None:
+    assert cells(page, "Letters") == column(told[::-1], "letters") == [2, 1]
+    for row in told:
+        assert (
+            f"{row['confirmed'] or row['planned']} {'confirmed' if row['confirmed'] else 'planned'}"
+            in texts(page)
+        )
+
+
+def same_plan(page: str, site: Site, told: Any) -> None:
+    assert [f"{name.replace('_', ' ')} {told['states'][name]}" in texts(page) for name in ("planned",)] == [
+        True
+    ]
+    assert (
+        len(re.findall(r'href="/letters/\w{32}"', section(page, "letters")))
+        == sum(told["states"].values())
+        == 2
+    )
+    left_out = {"replayed": 1}
+    assert site.dlq("replay", "plan", "--failure", FAILURE)["left_out"] == left_out
+    assert re.search(r"replayed.*?<td class=\"n\">1<", page, re.DOTALL)
+
+
+def same_replay(page: str, _site: Site, told: Any) -> None:
+    found = re.findall(r'<span class="tag state-(\w+)">.*?<td class="n">([\d,]+)</td>', page)
+    assert {name: int(count) for name, count in found} == told["states"]
+    assert set(told["states"]) == {str(one) for one in STATES}
+    assert f"{told['states']['confirmed']} of {sum(told['states'].values())} confirmed" in texts(page)
+
+
+def same_transactions(page: str, _site: Site, told: Any) -> None:
+    assert cells(page, "Checks") == column(told, "checks") == [1_234]
+
+
+def same_books(page: str, _site: Site, told: Any) -> None:
+    for name in ("captured", "replayed", "held", "dismissed", "purged", "waiting", "lost"):
+        assert cells(page, name) == column(told["sources"], name)
+    (row,) = told["sources"]
+    assert (row["captured"], row["replayed"], row["dismissed"], row["waiting"]) == (4, 1, 1, 2)
+
+
+def same_audit(page: str, _site: Site, told: Any) -> None:
+    assert page.count('data-label="Who"') == len(told) > 3
+
+
+def same_new_plan(page: str, site: Site, told: Any) -> None:
+    assert told["selected"] + sum(told["left_out"].values()) == 3
+    assert "3 letters chosen" in texts(page)
+
+
+PAGES: Mapping[str, tuple[str, Callable[[str, Site, Any], None]]] = {
+    "/": ("/", same_now),
+    "/failures": ("/failures", same_failures),
+    "/failures/{fingerprint}": (f"/failures/{FAILURE}", same_failure),
+    "/letters": ("/letters", same_letters),
+    "/letters/{record_id}": (f"/letters/{IDS[0]}", same_letter),
+    "/incidents": ("/incidents", same_incidents),
+    "/incidents/{incident_id}": (f"/incidents/{INCIDENT}", same_incident),
+    "/plans": ("/plans", same_plans),
+    "/plans/new": (f"/plans/new?failure={FAILURE}", same_new_plan),
+    "/plans/{plan}": ("/plans/PLAN", same_plan),
+    "/replays/{plan}": ("/replays/PLAN", same_replay),
+    "/transactions": ("/transactions", same_transactions),
+    "/books": ("/books", same_books),
+    "/audit": ("/audit", same_audit),
+}
+"""Path of a route -> one of its pages, and what compares its numbers with those of its first command."""
+OF_COMMANDS = "/commands/{job}"
+"""What a command prints is that page."""
+
+
+def test_every_page_is_compared_here() -> None:
+    shown = {route.path for route in ROUTES if route.method == "GET" and not route.path.endswith("/events")}
+    assert shown == {*PAGES, OF_COMMANDS}
+
+
+def commands_on(page: str, kind: str = "") -> list[list[str]]:
+    found = re.findall(rf'<div class="command{kind}"><code tabindex="0">(.*?)</code>', page, re.DOTALL)
+    return [shlex.split(html.unescape(one))[1:] for one in found]
+
+
+@pytest.mark.parametrize("route", PAGES)
+def test_every_number_of_a_page_is_that_of_the_command_it_shows(site: Site, route: str) -> None:
+    path, compare = PAGES[route]
+    page = site.page(path.replace("PLAN", site.plan))
+    shown = section(page, "shell").partition("<details")[0]
+    compare(page, site, site.dlq(*commands_on(shown)[0]))
+
+
+def test_every_change_has_a_command_on_the_pages_that_offer_it() -> None:
+    for route in ROUTES:
+        if route.method == "POST":
+            assert route.commands, route.path
+            assert route.on, route.path
+            assert all(page in ACTS and set(route.commands) <= set(ACTS[page]) for page in route.on), (
+                route.path
+            )
+
+
+FILLED = {
+    "OWNER": "ann",
+    "WHY": "seen",
+    "HOW": "2.4.1",
+    "TEXT": "x",
+    "TIME": "3d",
+    "ID": IDS[1],
+    "FILE": "file.jsonl",
+}
+
+
+@pytest.mark.parametrize("route", [path for path, acts in ACTS.items() if acts])
+def test_what_a_page_does_its_commands_do_in_a_shell(site: Site, route: str) -> None:
+    path = PAGES[route][0].replace("PLAN", site.plan).replace(IDS[0], IDS[1])
+    shown = commands_on(site.page(path), " act")
+    assert len(shown) == len(ACTS[route])
+    for words in shown:
+        site.dlq(
+            *(FILLED.get(word, word) for word in words), *(("--as", "bob") if "approve" in words else ())
+        )
