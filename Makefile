@@ -1,6 +1,7 @@
-# make demo   all set-up, then the main job on an embedded broker
+# make demo   what it needs is set up, then the main job on an embedded broker
 # make check  lint, types, and the tests that need neither broker nor Spark: before each commit
 # make test   all set-up, then everything: lint, types, unit, real brokers, the installed command
+# make frameworks  real clients and frameworks: their letters die, are judged, go back, and are taken
 # make corpus what the rules make of real dead letters that others have shown, and every miss
 # make site   the documentation as pages, in site/
 # make dist   all that a release consists of, in dist/, from what is committed
@@ -10,24 +11,35 @@ BIN := .venv/bin
 # Where it is set, each of the thousand processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 STAMP := .venv/.set-up
+DEMO_STAMP := .venv/.demo
 
-.PHONY: setup brokers demo check test lint test-without-brokers test-all bench corpus site dist clean
+.PHONY: setup brokers demo check test lint test-without-brokers test-all bench frameworks corpus site dist clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml
+$(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
 		|| { echo "Python 3.11 to 3.13 is needed: install it, or call: make PYTHON=python3.11"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv .venv \
+	@$(PYTHON) -m venv .venv \
 		|| { echo "venv is missing: install it, on Debian with: sudo apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "Fetching the libraries of dlq and of its tests into .venv (1.5 GB there; kept in pip's cache) ..."
+	@$(BIN)/python tests/support/libraries.py dev
+	@touch $@
+
+# What `make demo` needs. Where all are installed already, it takes those.
+$(DEMO_STAMP): pyproject.toml | $(BIN)/python
+	@echo "Fetching the libraries of dlq and Spark into .venv (1 GB there, most of it Spark; kept in pip's cache) ..."
+	@$(BIN)/python tests/support/libraries.py demo
 	@touch $@
 
 brokers: setup
+	@test -e .brokers || echo "Fetching brokers, servers and other clients into .brokers (1.3 GB there) and by apt-get ..."
 	@$(BIN)/python tests/support/needs.py java jdk ip maven rabbitmq rabbitmq4 activemq rocketmq kafka \
-		postgres mariadb redis s3 worker-python chromium npm
+		postgres mariadb redis s3 worker-python chromium npm caddy frameworks
 
-demo: setup
+demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))
 	@$(BIN)/python tests/support/needs.py java
 	@$(BIN)/dlq demo
 
@@ -51,10 +63,14 @@ test-without-brokers: setup
 
 test-all: setup
 	$(BIN)/python -m pytest --quiet --numprocesses $(TEST_WORKERS) --dist loadscope --no-loadscope-reorder \
-		tests/services tests/e2e tests/unit
+		-m "not frameworks" tests/services tests/frameworks tests/e2e tests/unit
 
 bench: brokers
 	$(BIN)/python bench/run.py
+
+frameworks: brokers
+	$(BIN)/python tests/frameworks/clients.py
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --dist loadscope --no-loadscope-reorder tests/frameworks
 
 corpus: setup
 	@PYTHONPATH=tests $(BIN)/python -m corpus.report

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from dlq.cli.context import Context
-from dlq.cli.views import replays
+from dlq.operations.reporting import ReportWanted, make_report
 from dlq.reports import report, terminal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -31,7 +31,7 @@ def main(folder: str) -> None:
     """The report as a terminal draws it, and the beginning of the page in a browser."""
     os.chdir(folder)
     context = Context(config="dlq.toml")
-    document = report.make(context.store, replays(context), with_letters=True)
+    document = make_report(context.desk, ReportWanted(with_letters=True))
     _terminal(document)
     report.write(document, "html", "report.html")
     with chromium() as page:

@@ -19,7 +19,8 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _of(command: Any, words: tuple[str, ...], parent: Any) -> Iterator[tuple[str, str]]:
-    context = command.context_class(command, info_name=words[-1], parent=parent)
+    settings = command.context_settings
+    context = command.context_class(command, info_name=words[-1], parent=parent, **settings)
     yield f"{'-'.join(words)}.1", _page(command, words, context)
     for name, inner in getattr(command, "commands", {}).items():
         if not inner.hidden:
