@@ -113,6 +113,7 @@ def test_aborted_letters_never_died_and_an_open_transaction_holds_back_what_it_h
     assert any("an open transaction holds back" in note and "2 at most" in note for note in seen.notes)
     assert seen.gaps == []
     producer.commit_transaction()
+    driver.wait_for_markers(kafka.dead)
     rest = kafka.read(seen.checkpoint)
     assert [record.body for record in rest.records] == [b"open", b"behind"]
     assert rest.complete

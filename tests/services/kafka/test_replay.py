@@ -120,6 +120,7 @@ def test_a_copy_of_a_letter_in_an_aborted_transaction_is_not_the_letter(kafka: K
         producer.produce(kafka.topic, b"copy", headers=told)
         producer.flush()
         ends()
+    kafka.driver.wait_for_markers(kafka.topic)
     found = kafka.connector.find(Search(plan, letters, since, before)).shown
     assert found == {0: "not_sent", 1: "sent"}
 

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import (
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -117,6 +118,19 @@ class Driver:
         producer = Producer({**self.settings, "transactional.id": name})
         producer.init_transactions(_PATIENCE)
         return producer
+
+    def wait_for_markers(self, topic: str, partition: int = 0) -> None:
+        """Until no transaction is open: a producer's commit, or abort, is answered before its marker is in
+        the log."""
+        place = TopicPartition(topic, partition)
+
+        def stable() -> bool:
+            asked = self.admin.list_offsets(
+                {place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED
+            )
+            return bool(asked[place].result(_PATIENCE).offset == self.end(topic, partition))
+
+        eventually(stable)
 
     def end(self, topic: str, partition: int = 0) -> int:
         """The partition's end offset."""

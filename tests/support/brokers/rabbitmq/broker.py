@@ -194,6 +194,11 @@ class Node:
         self.process.wait()
         self._end_the_rest()
 
+    def revive(self) -> None:
+        """Start it where it was killed; what runs, runs on."""
+        if self.process is None or self.process.poll() is not None:
+            self.start()
+
     def shut_down(self) -> None:
         """End the node in order, as for an upgrade; `start` brings it back."""
         assert self.process is not None

@@ -257,4 +257,5 @@ def rabbit(rabbit_node: Node | None) -> Iterator[Rabbit]:
     with suppress(AMQPError):  # a test may have killed the node
         rabbit.channel.connection.close()
     if rabbit_node is not None:
+        rabbit_node.revive()
         rabbit_node.api("DELETE", "vhosts", vhost)
