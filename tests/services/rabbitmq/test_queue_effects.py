@@ -188,12 +188,12 @@ def test_what_is_given_back_too_old_dies_again(rabbit: Rabbit, end: Callable[...
 def test_each_use_of_a_queue_that_expires_starts_its_time_anew(
     rabbit: Rabbit, use: Callable[..., object]
 ) -> None:
-    queue = made(rabbit, x_expires=2500)
+    queue = made(rabbit, x_expires=4500)
     for _ in range(4):
-        time.sleep(1)
+        time.sleep(1.5)
         use(rabbit, queue)
-    assert "the queue itself goes, with its letters, when unused for 2s" in str(look(rabbit, queue).warnings)
-    assert is_gone(rabbit, queue, 5)
+    assert "the queue itself goes, with its letters, when unused for 4s" in str(look(rabbit, queue).warnings)
+    assert is_gone(rabbit, queue, 8)
 
 
 @each_kind
