@@ -108,6 +108,11 @@ _WHEN = re.compile(r" \(after \d+ms in state .*")
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
+_ODD = (RuntimeError, ValueError, TypeError, LookupError, AttributeError)
+"""What the library's Python part fails with where an answer is about something else than the question."""
+_ENDS = OffsetSpec.earliest(), OffsetSpec.latest()
+_UNTOLD = KafkaError(KafkaError._TRANSPORT, "it tells no offset")
+"""The library's answer about an end then is below zero, without an error; so is one of a busy broker."""
 
 
 def number_in(settings: Mapping[str, str], name: str) -> int | None:
@@ -358,6 +363,8 @@ class Cluster:
                 return future.result(_PAUSE)
             except TimeoutError:
                 self._admin.poll(0)
+            except _ODD as error:
+                raise BrokerError(f"{self.name} answers something that was not asked") from error
             if self._first is not None and self._first.code() in _DENIED:
                 raise self.trouble(self._first)
         raise self.silence()
@@ -466,6 +473,10 @@ class Cluster:
             )
         )
         told = [place for place in places if place not in untold]
+        for place in [one for one in told if starts[one].offset > ends[one].offset]:
+            said = f"it begins at {starts[place].offset} and ends at {ends[place].offset}"
+            untold[place] = BrokerError(f"{place}: {self.name} says that {said}: that cannot be true")
+            told.remove(place)
         return [
             Log(place, starts[place].offset, min(stable[place].offset, end.offset), end.offset, end.epoch)
             for place, end in ((place, ends[place]) for place in told)
@@ -515,9 +526,13 @@ class Cluster:
             place = Place(at.topic, at.partition)
             try:
                 told = self._answer(future)
-                found[place] = _Told(told.offset, -1 if told.leader_epoch is None else told.leader_epoch)
             except KafkaException as error:
                 failed[place] = error.args[0]
+                continue
+            if told.offset < 0 and which in _ENDS:
+                failed[place] = _UNTOLD
+                continue
+            found[place] = _Told(told.offset, -1 if told.leader_epoch is None else told.leader_epoch)
         return failed
 
     def offsets_since(self, places: Sequence[Place], moment: int) -> dict[Place, int]:
@@ -554,12 +569,17 @@ class Cluster:
             )
         except (AccessDenied, NotFound):
             return None
-        return {each.name: each.value for entries in found.values() for each in entries.values()}
+        return {
+            each.name: each.value
+            for entries in found.values()
+            for each in entries.values()
+            if each.value is not None
+        }
 
     def groups(self) -> list[str]:
-        """Consumer groups that the user may see."""
+        """Consumer groups that the user may see. The library asks about none whose name is empty."""
         ask = lambda admin: {"": admin.list_consumer_groups(request_timeout=self.timeout)}  # noqa: E731
-        return sorted(group.group_id for group in self.asked(ask)[""].valid)
+        return sorted({group.group_id for group in self.asked(ask)[""].valid} - {""})
 
     def other_groups(self) -> list[str]:
         """Share groups, and groups of protocols that nobody can be asked about; what they read is not
@@ -570,7 +590,7 @@ class Cluster:
                 told = self._admin.list_groups(timeout=self.timeout)
         except KafkaException:
             return []
-        return sorted({str(group.id) for group in told} - {*self.groups()})
+        return sorted({str(group.id) for group in told} - {*self.groups(), ""})
 
     def committed(self, groups: Sequence[str], topic: Topic) -> dict[str, dict[int, int]]:
         """Group -> partition -> the offset that it has committed for this topic."""

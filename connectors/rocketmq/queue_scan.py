@@ -27,7 +27,9 @@ _PER_ANSWER = 32
 _BYTES_PER_ANSWER = 2**18
 _DEPTH = 16
 _PAUSE = 0.2
-_ENTRIES = 64
+_ENTRIES, _FIRST_ENTRIES = 64, 8
+_ROOM = 2**24
+"""Bytes of messages that are asked for together where each has to be asked for by itself."""
 
 
 class MessageQueue(NamedTuple):
@@ -70,20 +72,29 @@ def pull_fields(place: MessageQueue, offset: int, count: int) -> dict[str, objec
 
 @dataclass
 class _Slice:
-    """Predicted offsets [at, stop): one request at a time, until all of it is known."""
+    """Predicted offsets [at, stop): one request at a time, until all of it is known. It has what came and was
+    not handed on yet."""
 
     at: int
     stop: int
     messages: list[bytes] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    size: int = 0
+    is_asked: bool = False
     stuck_since: float = 0.0
+
+    def hand_on(self) -> Step:
+        """What came, and how far it reaches."""
+        step = Step(self.messages, self.at, self.gaps)
+        self.messages, self.gaps, self.size = [], [], 0
+        return step
 
 
 class PullScan:
     """Reads [start, end) of a queue by PULL_MESSAGE. Iterate it once."""
 
     def __init__(self, link: Link, place: MessageQueue, start: int, end: int, room: int) -> None:
-        """`room` bounds the bytes that may be in flight."""
+        """`room`: bytes that may be in flight, or wait here for what comes before them."""
         self._link, self._place, self._next, self._end, self._room = link, place, start, end, room
         self._slices: deque[_Slice] = deque()
         self._asked: dict[int, _Slice] = {}
@@ -107,19 +118,32 @@ class PullScan:
                 self._take(answer)
             elif time.monotonic() - silent_since > self._link.timeout:
                 raise ConnectionLost(f"{self._link.address} answers only what was not asked")
-            if self._slices[0].stuck_since:
-                yield Step((), self._slices[0].at)
-            while self._slices and self._slices[0].at >= self._slices[0].stop:
-                done = self._slices.popleft()
-                yield Step(done.messages, done.stop, done.gaps)
+            yield from self._known()
+
+    def _known(self) -> Iterator[Step]:
+        """What came, as far as nothing is missing before it."""
+        while self._slices:
+            first = self._slices[0]
+            if first.messages or first.gaps:
+                yield first.hand_on()
+            elif first.stuck_since:
+                yield Step((), first.at)
+            if first.at < first.stop:
+                return
+            self._slices.popleft()
 
     def _predict(self) -> None:
+        """Ask for what is not known; behind the first only while what came of the others is not too much."""
         depth = max(1, min(_DEPTH, self._room // max(_BYTES_PER_ANSWER, self._largest)))
         while self._next < self._end and len(self._slices) < depth:
             found = _Slice(self._next, min(self._next + self._per_answer, self._end))
             self._next = found.stop
             self._slices.append(found)
-            self._ask(found)
+        held = sum(found.size for found in self._slices)
+        for number, found in enumerate(self._slices):
+            is_wanted = not found.is_asked and found.at < found.stop
+            if is_wanted and (number == 0 or held < self._room):
+                self._ask(found)
         if self._outgoing:
             self._link.send(b"".join(self._outgoing))
             self._outgoing.clear()
@@ -127,11 +151,12 @@ class PullScan:
     def _ask(self, found: _Slice) -> None:
         fields = pull_fields(self._place, found.at, found.stop - found.at)
         opaque, data = self._link.frame(RequestCode.PULL, fields)
-        self._asked[opaque] = found
+        self._asked[opaque], found.is_asked = found, True
         self._outgoing.append(data)
 
     def _take(self, answer: Frame) -> None:
         found = self._asked.pop(answer.opaque)
+        found.is_asked = False
         if answer.code not in _PROGRESS:
             raise refusal(self._place.node, answer)
         asked = found.at
@@ -145,13 +170,13 @@ class PullScan:
             found.stuck_since = 0.0
         if found.at < found.stop:
             self._learn(len(messages), found)
-            self._ask(found)
         else:
             self._per_answer = min(_PER_ANSWER, 2 * self._per_answer)
 
     def _fill(self, found: _Slice, messages: Sequence[bytes], reached: int) -> None:
         if reached < found.at:  # the broker has lost the end of its queue
             reached = found.stop
+        found.size += sum(map(len, messages))
         if _is_run(messages, found.at, found.stop):
             found.messages += messages
             found.at += len(messages)
@@ -227,15 +252,17 @@ def scan_queue(link: Link, place: MessageQueue, start: int, end: int) -> Iterato
 
     Neither looks at the topic's permission, and both work for topics that 4.x does not register.
     """
-    at = start
+    at, count = start, _FIRST_ENTRIES
     while at < end:
-        positions, first = _positions(link, place, at, min(_ENTRIES, end - at))
+        positions, first = _positions(link, place, at, min(count, end - at))
         gaps = [Gap(str(place), at, min(first, end))] if first > at else []
         at = min(first, end)
         if not positions:
             yield Step((), end, [*gaps, Gap(str(place), at, end)] if at < end else gaps)
             return
-        messages = _view(link, place, positions[: end - at])
+        messages = _view(link, place, positions[: min(count, end - at)])
+        largest = max(1, *(len(message or b"") for message in messages))
+        count = max(1, min(_ENTRIES, 2 * count, _ROOM // largest))
         found = [m for i, m in enumerate(messages) if m is not None and _is_at(m, place, at + i)]
         present = {*map(queue_offset, found)}
         end_of_step = at + len(messages)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from pika import spec
 from support import preloaded
+from support.brokers import hostile_kafka
 from support.brokers.hostile import (
     OPENWIRE_CONNECT,
     Harm,
@@ -278,6 +279,60 @@ def test_a_letter_that_is_a_zip_bomb_is_archived_as_it_is(tmp_path: Path) -> Non
         query = "select count(*) n, min(body_size) size from records"
         ended = run(tmp_path, "-o", "jsonl", "query", query)
         assert ended.printed.strip() == f'{{"n": 5, "size": {len(bomb)}}}', ended
+
+
+FIVE = [hostile_kafka.record(n) for n in range(5)]
+TWO_GIB = 2**31 - 1
+ENDS: Mapping[str, tuple[bytes, str]] = {
+    "offsets that stand still": (hostile_kafka.batch(0, FIVE[:1] * 99, last=0), "offset 1"),
+    "a batch that never ends": (hostile_kafka.batch(0, FIVE, last=-1), "offset 0"),
+    "a batch of 2 GiB": (hostile_kafka.batch(0, FIVE, size=TWO_GIB), "gave nothing"),
+    "a batch of no size": (hostile_kafka.batch(0, FIVE, size=0), "gave nothing"),
+    "offsets below zero": (hostile_kafka.batch(-9, FIVE), "offset 0"),
+}
+BELIEVED: Mapping[str, tuple[bytes, int]] = {
+    "offsets backwards": (hostile_kafka.batch(0, FIVE[::-1]), 1),
+    "2^31 records": (hostile_kafka.batch(0, FIVE, count=TWO_GIB), 5),
+    "2^31 headers": (hostile_kafka.batch(0, [hostile_kafka.record(n, count=TWO_GIB) for n in range(5)]), 5),
+    "a time beyond the calendar": (hostile_kafka.batch(0, FIVE, time=2**63 - 1), 5),
+}
+
+
+def pulled_from_kafka(folder: Path, answers: Mapping[int, hostile_kafka.Answer]) -> Ended:
+    with Server(hostile_kafka.kafka(answers)) as server:
+        configured(folder, "kafka", f"kafka://{server.address}", 'topic = "t"')
+        config = folder / "dlq.toml"
+        config.write_text(config.read_text().replace('password_env = "HOSTILE"\n', ""))
+        return run(folder, "-o", "json", "pull")
+
+
+def fetched(batch: bytes) -> Mapping[int, hostile_kafka.Answer]:
+    return {hostile_kafka.FETCH: hostile_kafka.fetched(batch)}
+
+
+@pytest.mark.parametrize("harm", ENDS)
+def test_a_kafka_that_means_harm(harm: str, tmp_path: Path) -> None:
+    batch, words = ENDS[harm]
+    check(pulled_from_kafka(tmp_path, fetched(batch)), words, (4,))
+
+
+@pytest.mark.parametrize("lie", BELIEVED)
+def test_a_kafka_that_lies_is_archived_as_far_as_it_can_be_read(lie: str, tmp_path: Path) -> None:
+    batch, letters = BELIEVED[lie]
+    ended = pulled_from_kafka(tmp_path, fetched(batch))
+    check(ended, "", (0,))
+    assert json.loads(ended.printed)["sources"][0]["captured"] == letters
+    check(run(tmp_path, "verify"), "", (0,))
+
+
+def test_a_kafka_that_ends_the_client_library_loses_nothing(tmp_path: Path) -> None:
+    """Null arrays where there are none end the library, and so the process."""
+    usual, nulls = fetched(hostile_kafka.batch(0, FIVE)), {hostile_kafka.METADATA: lambda *_: bytes(99)}
+    check(pulled_from_kafka(tmp_path, usual), "", (0,))
+    assert pulled_from_kafka(tmp_path, nulls).code != 0
+    check(run(tmp_path, "verify"), "", (0,))
+    again = pulled_from_kafka(tmp_path, usual)
+    assert json.loads(again.printed)["sources"][0]["recaptured"] == 5
 
 
 def test_letters_that_came_before_the_harm_are_not_acknowledged_unarchived_and_come_once(

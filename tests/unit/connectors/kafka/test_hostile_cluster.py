@@ -1,18 +1,42 @@
-"""A cluster of Kafka that means harm to a replay: settings that are none, and a log that never ends."""
+"""A cluster of Kafka that means harm: answers that cannot be true, settings that are none, a log that never
+ends."""
 
 import socket
 import struct
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.brokers.hostile_kafka import (
+    DESCRIBE_CONFIGS,
+    LIST_GROUPS,
+    LIST_OFFSETS,
+    METADATA,
+    OFFSET_FETCH,
+    Answer,
+    committed,
+    groups,
+    kafka,
+    many,
+    offsets,
+    settings,
+    text,
+    told,
+)
 from support.servers.hostile import Server
 
+from dlq.connectors.base import Target
 from dlq.connectors.kafka.cluster import Place, Topic, number_in
+from dlq.connectors.kafka.connector import KafkaConnector
+from dlq.connectors.kafka.description import KafkaBroker, KafkaSource
 from dlq.connectors.kafka.inspection import _left, _warnings
 from dlq.connectors.kafka.limits import taken_by
 from dlq.connectors.kafka.link import Access
+from dlq.connectors.kafka.snapshot import look
 from dlq.connectors.kafka.wholeness import is_compacted_between
+from dlq.core.errors import BrokerError
 
 ODD = ("", "much", "1e9", "9" * 5000, "١٢", "0x10", "-", " 1", "1_000")
 NAMES = (
@@ -25,13 +49,13 @@ NAMES = (
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd[:9])
 def test_a_setting_that_is_no_number_is_not_known(odd: str) -> None:
-    settings = dict.fromkeys(NAMES, odd)
+    known = dict.fromkeys(NAMES, odd)
     cluster: Any = SimpleNamespace(
-        topic=lambda name: Topic(name, "id", 1), configuration=lambda _: settings, longest_request=None
+        topic=lambda name: Topic(name, "id", 1), configuration=lambda _: known, longest_request=None
     )
     assert taken_by(cluster, "t") == (1, 0, 0, None, None, None)
-    assert _left(settings, [1]) is None
-    assert list(_warnings("t", settings, None)) == []
+    assert _left(known, [1]) is None
+    assert list(_warnings("t", known, None)) == []
     assert number_in({"a": "-1"}, "a") == -1
 
 
@@ -39,9 +63,9 @@ def the_same_batch_for_ever(peer: socket.socket) -> None:
     """Whatever is asked for, offset 0 is there, whole."""
     batch = struct.pack(">qiibIhiqqqhii", 0, 49, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
     head = struct.pack(">iih", 0, 1, 1) + b"t" + struct.pack(">iihqqi", 1, 0, 0, 9, 9, -1)
-    told = head + struct.pack(">i", len(batch)) + batch
+    answer = head + struct.pack(">i", len(batch)) + batch
     while asked := peer.recv(2**16):
-        peer.sendall(struct.pack(">i", 4 + len(told)) + asked[8:12] + told)
+        peer.sendall(struct.pack(">i", 4 + len(answer)) + asked[8:12] + answer)
 
 
 def test_a_log_that_shows_its_beginning_for_ever_is_not_followed() -> None:
@@ -50,3 +74,60 @@ def test_a_log_that_shows_its_beginning_for_ever_is_not_followed() -> None:
         cluster: Any = SimpleNamespace(leader=lambda _: (host, int(port)), access=Access(1.0))
         with pytest.raises(ValueError, match="nothing came from offset 1"):
             is_compacted_between(cluster, Place("t", 0), 0, 9)
+
+
+def connected(server: Server) -> KafkaConnector:
+    return KafkaConnector(KafkaBroker(name="b", kind="kafka", url=f"kafka://{server.address}", timeout="1s"))
+
+
+SOURCE = KafkaSource(name="s", broker="b", topic="t")
+ASK: Mapping[str, Callable[[KafkaConnector], object]] = {
+    "gauge": lambda kafka: kafka.gauge(SOURCE),
+    "inspect": lambda kafka: kafka.inspect(SOURCE),
+    "discover": lambda kafka: kafka.discover(),
+    "consumers": lambda kafka: kafka.consumers([TARGET]),
+    "consumption": lambda kafka: kafka.consumption([TARGET]),
+    "missing": lambda kafka: kafka.missing([TARGET]),
+    "bounds": lambda kafka: kafka.bounds([TARGET]),
+}
+TARGET = Target("topic", "t")
+NO_OFFSET = many(text("t") + many(struct.pack(">ihqqi", 7, 0, 0, 0, 0)))
+MOST = 2**63 - 1
+HOSTILE = "\x1b[2J" * 99
+LIES: Mapping[str, Mapping[int, Answer]] = {
+    "an end below zero": {LIST_OFFSETS: offsets(0, -1)},
+    "a beginning below zero": {LIST_OFFSETS: offsets(-5, 5)},
+    "a beginning behind the end": {LIST_OFFSETS: offsets(9, 5)},
+    "an end of 2^63": {LIST_OFFSETS: offsets(0, MOST)},
+    "times beyond the calendar": {LIST_OFFSETS: offsets(time=MOST)},
+    "times before the calendar": {LIST_OFFSETS: offsets(time=-MOST)},
+    "offsets of another partition": {LIST_OFFSETS: lambda *_: bytes(4) + NO_OFFSET},
+    "no offsets": {LIST_OFFSETS: lambda *_: bytes(4) + many()},
+    "2^31 offsets": {LIST_OFFSETS: lambda *_: bytes(4) + b"\x7f\xff\xff\xff"},
+    "nothing of the topic": {METADATA: told(topics=[])},
+    "another topic": {METADATA: told(topics=["u"])},
+    "a topic twice": {METADATA: told(topics=["t", "t"])},
+    "topics that steer": {METADATA: told(topics=["t", f"{HOSTILE}.dlq", "x" * 30_000])},
+    "settings that are null": {DESCRIBE_CONFIGS: settings(cleanup_policy=None, retention_ms=None)},
+    "settings that are none": {DESCRIBE_CONFIGS: settings(cleanup_policy=HOSTILE, retention_ms="9" * 5000)},
+    "no settings": {DESCRIBE_CONFIGS: lambda *_: bytes(4) + many()},
+    "groups that steer": {LIST_GROUPS: groups("", HOSTILE, "x" * 30_000)},
+    "a group a thousand times": {LIST_GROUPS: groups(*["g"] * 1000)},
+    "commits of 2^63": {OFFSET_FETCH: committed(MOST)},
+    "commits below zero": {OFFSET_FETCH: committed(-5)},
+    "no commits": {OFFSET_FETCH: lambda *_: bytes(4) + many() + b"\0\0"},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_cluster_that_lies_is_an_error_of_ours_or_believed(lie: str) -> None:
+    with Server(kafka(LIES[lie])) as server:
+        for ask in ASK.values():
+            with suppress(BrokerError):
+                ask(connected(server))
+
+
+@pytest.mark.parametrize("lie", [*LIES][:3])
+def test_ends_that_cannot_be_true_are_no_letters_that_are_lost(lie: str) -> None:
+    with Server(kafka(LIES[lie])) as server, pytest.raises(BrokerError, match=r"^t-0: "):
+        look(connected(server)._cluster, "t")

@@ -1,6 +1,7 @@
 """Scans of a queue: gaps are what the broker says is gone, never what it has no time to send."""
 
 import json
+import struct
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 
 from dlq.connectors.base import Gap
+from dlq.connectors.rocketmq.message import queue_offset
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, PullScan, Step, scan_queue
 from dlq.connectors.rocketmq.reading import _gathered
 from dlq.connectors.rocketmq.remoting import Frame, RequestCode, ResponseCode
@@ -78,3 +80,48 @@ def test_messages_that_an_index_names_and_the_store_has_lost_are_one_gap() -> No
     link: Any = Broker(reply)
     (step,) = _gathered(scan_queue(link, PLACE, 5, 205), 2_000, 2**20)
     assert (step.messages, step.reached, step.gaps) == ([], 205, [Gap(str(PLACE), 5, 205)])
+
+
+def stored(offset: int, size: int) -> bytes:
+    """A message as far as a scan looks: its length, magic and offset."""
+    head = struct.pack(">iIiiiq", size, 0xDAA320A7, 0, 0, 0, offset)
+    return head.ljust(size, b"\0")
+
+
+def test_no_more_large_letters_wait_for_those_before_them_than_there_is_room_for() -> None:
+    """One comes with each answer, and those of the first requests last."""
+    size, room, alive = 2**16, 2**20, deque[Frame]()
+
+    class Backwards(Broker):
+        def receive(self, wait: float | None = None) -> Frame | None:
+            return self._answers.pop() if self._answers else None
+
+    def reply(_: int, fields: Mapping[str, Any]) -> Frame:
+        at = fields["queueOffset"]
+        alive.append(answer(ResponseCode.OK, stored(at, size), nextBeginOffset=at + 1))
+        return alive[-1]
+
+    link: Any = Backwards(reply)
+    offsets: list[int] = []
+    most = 0
+    for step in PullScan(link, PLACE, 0, 600, room):
+        offsets += map(queue_offset, step.messages)
+        most = max(most, len(alive) - len(offsets))
+    assert offsets == [*range(600)]
+    assert most * size <= 3 * room
+
+
+def test_what_is_read_through_an_index_is_asked_for_by_few_at_first_and_never_by_more_than_fit() -> None:
+    together: list[int] = []
+
+    def reply(code: int, fields: Mapping[str, Any]) -> Frame:
+        if code == RequestCode.VIEW_MESSAGE:
+            together[-1] += 1
+            return answer(ResponseCode.OK, b"")
+        together.append(0)
+        entries = [{"physicOffset": n} for n in range(10_000)]  # more than was asked for
+        return answer(ResponseCode.OK, json.dumps({"queueData": entries, "minQueueIndex": 0}).encode())
+
+    link: Any = Broker(reply)
+    assert [step.reached for step in scan_queue(link, PLACE, 0, 100)] == [8, 24, 56, 100]
+    assert together == [8, 16, 32, 44]
