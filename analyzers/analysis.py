@@ -26,9 +26,10 @@ from typing import Any, Literal, NamedTuple
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done
 from dlq.analyzers.conditions import asks_for_time
+from dlq.analyzers.groups.client_log import counts as counts_of_states
 from dlq.analyzers.judging import JUDGED, Part, Terms
 from dlq.archive import analyses, manifests, parquet
-from dlq.archive.analyses import KEPT, TABLES, VERDICTS, Analysis, list_written
+from dlq.archive.analyses import KEPT, TABLES, Analysis, list_written
 from dlq.archive.housekeeping import steady_segments
 from dlq.archive.store import Store
 from dlq.archive.store_facts import Snapshot
@@ -43,19 +44,21 @@ _Run = Callable[[Asked, Terms, Sequence[Part]], Done]
 """An engine: what to analyze, under which terms, and the parts that are judged already."""
 
 
-def _count_values(store: Store, verdicts: Iterable[str], column: str) -> Counter[str | None]:
-    """How often each value of a column is in these files of verdicts; one batch is in memory at a time."""
+def _count_values(
+    store: Store, files: Iterable[str], column: str, table: str = "verdicts"
+) -> Counter[str | None]:
+    """How often each value of a column is in these files of a table; one batch is in memory at a time."""
     found: Counter[str | None] = Counter()
-    for values in _values(store, verdicts, column):
+    for values in _values(store, files, column, table):
         names, counts = (part.to_pylist() for part in values.value_counts().flatten())
         found.update(dict(zip(names, counts, strict=True)))
     return found
 
 
-def _values(store: Store, files: Iterable[str], column: str) -> Iterator[Any]:
+def _values(store: Store, files: Iterable[str], column: str, table: str) -> Iterator[Any]:
     for name in files:
         with parquet.readable(name):
-            file = analyses.open_table(store, name, VERDICTS, [column])
+            file = analyses.open_table(store, name, TABLES[table], [column])
             yield from (batch.column(0) for batch in file.iter_batches(columns=[column]))
 
 
@@ -269,10 +272,17 @@ def _summary(asked: Asked, last: Analysis | None, key: str, done: Done) -> Analy
             "changed": changed_since(store, last, causes, tables["verdicts"]),
             "incidents": _rows_of(store, tables["incidents"]),
             "nodes": topology.digests(store),
-            **({} if done.client_log is None else {"client_log": dict(done.client_log)}),
+            **_of_logs(asked, tables["client_log"]),
             **_evidence(asked.snapshots),
         },
     )
+
+
+def _of_logs(asked: Asked, files: Sequence[str]) -> dict[str, dict[str, int]]:
+    """How many letters and lines of clients' logs have each state; nothing where none was asked."""
+    if not asked.logs:
+        return {}
+    return {"client_log": counts_of_states(_count_values(asked.store, files, "state", "client_log"))}
 
 
 def _rows_of(store: Store, names: Sequence[str]) -> int:

@@ -1,9 +1,12 @@
 """What an analysis is about: handed to the engine that carries it out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
+from dlq.analyzers import topology
+from dlq.analyzers.groups import stores
+from dlq.analyzers.groups.contract import Context
 from dlq.analyzers.judging import Part
 from dlq.archive.manifests import Manifest
 from dlq.archive.store import Store
@@ -37,6 +40,21 @@ class Asked(NamedTuple):
         """The segments that may hold letters of its time."""
         return [m for m in self.segments if self.since is None or m.created_at >= clock.iso(self.since)]
 
+    def asked_stores(self) -> list[tuple[Snapshot, stores.Asked]]:
+        """Each store outside as it was asked, and what it gave."""
+        evidence = self.settings.evidence
+        return [(one, stores.describe_store(evidence[one.name], one.taken_at)) for one in self.snapshots]
+
+    def context(self, shared: Set[int]) -> Context:
+        """What is known beside the letters; `shared`: the keys that several of them have."""
+        return Context(
+            shared,
+            topology.node_facts(self.store),
+            self.settings.evidence,
+            [(of_store, one.error is None) for one, of_store in self.asked_stores()],
+            bool(self.logs),
+        )
+
     def fresh(self, kept: Sequence[Part]) -> list[Manifest]:
         """The segments that no kept part has."""
         known = {stem for part in kept for stem in part.stems}
@@ -47,8 +65,6 @@ class Done(NamedTuple):
     """What an engine has done, beside the tables that it wrote."""
 
     parts: Sequence[Part]
-    client_log: Mapping[str, int] | None = None
-    """How many letters and lines have each state; None: without logs."""
     taken_over: Mapping[str, Sequence[str]] = MappingProxyType({})
     """Table -> files of an analysis before that still hold."""
 

@@ -13,24 +13,14 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dlq.analyzers import topology, user_rules
+from dlq.analyzers import tables, topology, user_rules
 from dlq.analyzers.asked import Asked, Done, span_of
-from dlq.analyzers.groups import bursts, incidents, transactions
+from dlq.analyzers.groups import incidents, transactions
 from dlq.analyzers.groups.incidents import SLOT, Counted, Place, Slot
-from dlq.analyzers.groups.judged import Identity, Judged
-from dlq.analyzers.groups.relations import text_of
+from dlq.analyzers.groups.judged import Identity, Judged, number_of
 from dlq.analyzers.judging import JUDGED, ROW_GROUP, Part
-from dlq.analyzers.plain import (
-    Compared,
-    as_row,
-    compare,
-    make_table,
-    make_verdicts,
-    read_letters,
-    slots_table,
-    transaction_row,
-    write,
-)
+from dlq.analyzers.plain import Compared, compare, write
+from dlq.analyzers.tables import read_letters
 from dlq.archive import analyses, parquet
 from dlq.archive.analyses import BURSTS, INCIDENTS, KEPT, SLOTS, TABLES, TRANSACTIONS, VERDICTS, Analysis
 from dlq.archive.manifests import Manifest
@@ -46,8 +36,8 @@ class _TooMany(Exception):
 class _Group(NamedTuple):
     """The new letters and those that they touch, and what is said of them together."""
 
-    table: pa.Table
-    """As step 1 left them."""
+    changed: pa.Table
+    """Of `tables.change`."""
     found: Compared
     """Of the same letters, in the same order."""
     new: Set[Identity]
@@ -80,34 +70,34 @@ def run(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part
             group = _gather(asked, last, kept, fresh)
             parts = [*kept, *fresh]
             counts = _count(asked, last, group, parts, span_of(kept))
-            return Done(parts, None, {"verdicts": _write(asked, last, kept, group, counts)})
+            return Done(parts, {"verdicts": _write(asked, last, kept, group, counts)})
         except _TooMany:
             return None
 
 
 def _gather(asked: Asked, last: Analysis, kept: Sequence[Part], fresh: Sequence[Part]) -> _Group:
     new = pa.concat_tables([JUDGED.empty_table(), *(_table(asked, part.file, JUDGED) for part in fresh)])
-    new = user_rules.apply_rules(
-        new, asked, _segments(asked, {stem for part in fresh for stem in part.stems})
-    )
     letters = read_letters(new)
     touching = {*_keys_of(letters), *map(_key_of_transactions, _sources_seen(asked, last))}
-    touched = read_letters(_find(asked, kept, touching))
-    others = _find(asked, kept, touching.union(_keys_of(touched)))
+    touched = read_letters(_find(asked, kept, touching)[0])
+    others, stems = _find(asked, kept, touching.union(_keys_of(touched)))
     table = pa.concat_tables([new, others])
-    found = compare(asked, read_letters(table), {})
+    stems.update(stem for part in fresh for stem in part.stems)
+    rules = user_rules.find(table, asked, _segments(asked, stems))
+    found = compare(asked, read_letters(table), rules)
     concluded = {one.identity for one in (*letters, *touched)}
     if len(concluded) < len(letters) + len(touched):
         raise _TooMany
-    return _Group(table, found, {one.identity for one in letters}, concluded)
+    changed = tables.change(table, list(found.changes), list(found.changes.values()))
+    return _Group(changed, found, {one.identity for one in letters}, concluded)
 
 
-def _keys_of(letters: Iterable[Judged]) -> set[str]:
+def _keys_of(letters: Iterable[Judged]) -> set[int]:
     return {key for letter in letters for key in letter.keys}
 
 
-def _key_of_transactions(source: str) -> str:
-    return text_of(transactions.key_of(source))
+def _key_of_transactions(source: str) -> int:
+    return number_of(transactions.key_of(source))
 
 
 def _sources_seen(asked: Asked, last: Analysis) -> set[str]:
@@ -124,20 +114,19 @@ def _table(asked: Asked, name: str, schema: pa.Schema) -> pa.Table:
     return analyses.table(asked.store, name, schema)
 
 
-def _find(asked: Asked, kept: Sequence[Part], keys: Set[str]) -> pa.Table:
-    """Letters of the parts that have one of these keys, with what the user's rules say of them."""
+def _find(asked: Asked, kept: Sequence[Part], keys: Set[int]) -> tuple[pa.Table, set[str]]:
+    """Letters of the parts that have one of these keys; and the segments that they lie in, if rules ask."""
     most = asked.settings.analysis.spark_from
-    tables: list[pa.Table] = []
+    found: list[pa.Table] = [JUDGED.empty_table()]
     stems: set[str] = set()
     for part in kept:
         with parquet.readable(part.file):
-            for rows, table in _match(asked, part.file, _texts(keys)):
-                tables.append(table)
+            for rows, table in _match(asked, part.file, pa.array(sorted(keys), pa.int64())):
+                found.append(table)
                 stems.update(_find_stems(asked, part, rows) if asked.settings.rules else ())
-        if sum(map(len, tables)) > most:
+        if sum(map(len, found)) > most:
             raise _TooMany
-    table = pa.concat_tables([JUDGED.empty_table(), *tables])
-    return user_rules.apply_rules(table, asked, _segments(asked, stems))
+    return pa.concat_tables(found), stems
 
 
 def _match(asked: Asked, name: str, keys: pa.Array) -> Iterator[tuple[list[int], pa.Table]]:
@@ -177,11 +166,11 @@ def _count(asked: Asked, last: Analysis, group: _Group, parts: Sequence[Part], s
     before = _complete(_tables(asked, last, "slots"), SLOTS.names[:9])
     sources = {one.source for one in group.anew if one.role is not None}
     of_anew = pc.fill_null(pc.is_in(before["transactions_of"], value_set=_texts(sources)), False)
-    counted = incidents.count(
-        one
+    counts = [
+        one.identity in group.new if one.role is None else one.source in sources
         for one in group.found.letters
-        if (one.identity in group.new if one.role is None else one.source in sources)
-    )
+    ]
+    counted = tables.count(group.changed.filter(pa.array(counts, pa.bool_())))
     span = span_of(parts)
     kinds = {place[0] for place in map(incidents.place_of, group.anew) if place}
     kinds |= {place[0] for place, _ in counted} | set(pc.unique(before["kind"].filter(of_anew)).to_pylist())
@@ -194,7 +183,7 @@ def _count(asked: Asked, last: Analysis, group: _Group, parts: Sequence[Part], s
     }
     looked_at = topology.last_look(asked.store, asked.segments)
     incident_at, rows = incidents.find_all(every, span, looked_at)
-    slots = pa.concat_tables([before.filter(pc.invert(is_of_kinds)), slots_table(every, incident_at)])
+    slots = pa.concat_tables([before.filter(pc.invert(is_of_kinds)), tables.slots_table(every, incident_at)])
     moved = {at: (was[at], incident_at.get(at)) for at in was if was[at] != incident_at.get(at)}
     return _Counts(slots, incident_at, rows, kinds, moved)
 
@@ -232,7 +221,7 @@ def _tables(asked: Asked, last: Analysis, name: str) -> pa.Table:
 
 def _write(asked: Asked, last: Analysis, kept: Sequence[Part], group: _Group, counts: _Counts) -> list[str]:
     """All tables; returns the files of verdicts that are taken over."""
-    verdicts = make_verdicts(group.table, group.found, counts.incident_at)
+    verdicts = tables.verdicts(group.changed, counts.incident_at)
     is_anew = pa.array([one.identity in group.concluded for one in group.found.letters], pa.bool_())
     anew = [verdicts.filter(is_anew)]
     taken_over: list[str] = []
@@ -329,15 +318,14 @@ def _move(
 def _write_incidents(asked: Asked, last: Analysis, group: _Group, counts: _Counts) -> None:
     """Bursts, and incidents, which they are among."""
     connections = {(one.broker, one.connection_id) for one in group.anew if one.is_of_burst}
-    members = [
-        one for one in group.found.standing if (one.letter.broker, one.letter.connection_id) in connections
+    found = [
+        row for row in group.found.rows["bursts"] if (row["broker"], row["connection_id"]) in connections
     ]
-    found = bursts.bursts(members)
     before = _tables(asked, last, "bursts")
     every = _texts(before["incident_id"].to_pylist())
     places = zip(*(before[name].to_pylist() for name in ("broker", "connection_id")), strict=True)
     stay = before.filter(pa.array([place not in connections for place in places], pa.bool_()))
-    write(asked, "bursts", pa.concat_tables([stay, make_table(BURSTS, map(as_row, found))]))
+    write(asked, "bursts", pa.concat_tables([stay, tables.make(BURSTS, found)]))
     looked_at = topology.last_look(asked.store, asked.segments)
     rows = _tables(asked, last, "incidents")
     is_burst = pc.is_in(rows["incident_id"], value_set=every)
@@ -346,17 +334,17 @@ def _write_incidents(asked: Asked, last: Analysis, group: _Group, counts: _Count
         for row in _rows(_complete(rows.filter(pc.invert(is_burst)), ("incident_id", "end")))
         if incidents.kind_in(row["incident_id"]) not in counts.kinds
     ]
-    anew = [*of_slots, *map(as_row, counts.rows), *map(bursts.incident_of, found)]
+    anew = [*of_slots, *(one._asdict() for one in counts.rows), *found]
     kept = rows.filter(pc.is_in(rows["incident_id"], value_set=stay["incident_id"].combine_chunks()))
-    write(asked, "incidents", pa.concat_tables([kept, make_table(INCIDENTS, anew)]))
+    write(asked, "incidents", pa.concat_tables([kept, tables.make(INCIDENTS, anew)]))
 
 
 def _write_transactions(asked: Asked, last: Analysis, group: _Group) -> None:
     sources = {one.source for one in group.anew if one.role is not None}
     before = _tables(asked, last, "transactions")
     stay = before.filter(pc.invert(pc.is_in(before["source"], value_set=_texts(sources))))
-    anew = (transaction_row(one) for one in group.found.transactions if one[0] in sources)
-    write(asked, "transactions", pa.concat_tables([stay, make_table(TRANSACTIONS, anew)]))
+    anew = (row for row in group.found.rows["transactions"] if row["source"] in sources)
+    write(asked, "transactions", pa.concat_tables([stay, tables.make(TRANSACTIONS, anew)]))
 
 
 def _rows(table: pa.Table) -> list[dict[str, Any]]:

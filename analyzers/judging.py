@@ -62,7 +62,7 @@ _ADVICE = pa.schema([VERDICTS.field("advice"), VERDICTS.field("advice_reason")])
 _FURTHER = pa.schema(
     [("coordinator", _S), ("work", _S), ("role", _S), ("unique_key", _S), ("rocket", _STORED), ("said", _S)]
 )
-_KEYS = pa.field("keys", pa.list_(_S))
+_KEYS = pa.field("keys", pa.list_(pa.int64()))
 """What the comparison between letters wants to know beside. `said`: the text of the exception, for the
 user's rules."""
 _COPIED = (
@@ -76,7 +76,7 @@ JUDGED = pa.schema([*(SEGMENT.field(name) for name in _COPIED), *_BY_ITSELF, *_A
 class Files(Protocol):
     """How files of the archive are opened where letters are judged."""
 
-    def read(self, name: str) -> Any:
+    def parquet(self, name: str) -> Any:
         """`name` as pyarrow reads it: a path, or a stream."""
         ...
 
@@ -185,7 +185,7 @@ def judge_share(files: Files, terms: Terms, share: Sequence[Share], folder: str)
 
 def _groups(files: Files, share: Share) -> Iterator[Group]:
     try:
-        yield from read(files.read(share.segment), share.rows)
+        yield from read(files.parquet(share.segment), share.rows)
     except (OSError, pa.ArrowException) as error:
         raise _Damaged(f"{share.segment} in the archive cannot be read: {error}") from error
 
@@ -277,7 +277,7 @@ def _further(letter: Letter, text: str | None) -> _Further:
     return coordinator, work, part, unique_key(letter, facts) if part else None, facts, text
 
 
-def _keys(letter: Letter, verdict: Verdict, further: _Further) -> list[str]:
+def _keys(letter: Letter, verdict: Verdict, further: _Further) -> list[int]:
     _, work, part, _, facts, _ = further
     return keys_of(
         Sharing(

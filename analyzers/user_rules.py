@@ -9,42 +9,31 @@ import pyarrow as pa
 
 from dlq.analyzers.asked import Asked
 from dlq.analyzers.conditions import condition, parts_of
+from dlq.analyzers.groups.judged import Identity
 from dlq.analyzers.judging import JUDGED
 from dlq.archive import parquet, segments
 from dlq.archive.manifests import Manifest
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import Store
-from dlq.core.causes import proof_of
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
     import duckdb
 
-_IDENTITY = ("source", "record_id")
 _BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
 """Column of a record -> that of its verdict, which says the same and more."""
 
 
-def apply_rules(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> pa.Table:
-    """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause. `of`:
-    the segments that they lie in. Raises ConfigError naming the rule whose condition is none."""
+def find(letters: pa.Table, asked: Asked, of: Sequence[Manifest]) -> dict[Identity, Rule]:
+    """Of letters after step 1 the first of the user's rules that holds. `of`: the segments that they lie in.
+    Raises ConfigError naming the rule whose condition is none."""
     rules = asked.settings.rules
     if not rules:
-        return letters.append_column("user_rule", pa.nulls(len(letters), pa.string()))
+        return {}
     with closing(_connected(letters)) as connection:
         number_of = _conditions(connection, rules)
-        found = {
-            identity: rules[number] for identity, number in _held(connection, number_of, asked.store, of)
-        }
-    names = zip(*(letters[name].to_pylist() for name in _IDENTITY), strict=True)
-    mine = [found.get(name) for name in names]
-    for name, said in _SAID.items():
-        before = zip(mine, letters[name].to_pylist(), strict=True)
-        values = [said(rule) if rule and rule.cause else old for rule, old in before]
-        place = letters.column_names.index(name)
-        letters = letters.set_column(place, name, pa.array(values, letters.schema.field(name).type))
-    return letters.append_column("user_rule", pa.array([rule and rule.name for rule in mine], pa.string()))
+        return {identity: rules[number] for identity, number in _held(connection, number_of, asked.store, of)}
 
 
 def check_rules(rules: Sequence[Rule]) -> None:
@@ -52,15 +41,6 @@ def check_rules(rules: Sequence[Rule]) -> None:
     other one refuses it, too."""
     with closing(_connected(JUDGED.empty_table())) as connection:
         _conditions(connection, rules)
-
-
-_SAID: Mapping[str, Callable[[Rule], Any]] = {
-    "rule": lambda rule: rule.name,
-    "cause": lambda rule: rule.cause,
-    "proof": lambda rule: proof_of(rule.cause, ()),
-    "also_possible": lambda _rule: [],
-}
-"""What a rule that names a cause says of a verdict."""
 
 
 def _connected(letters: pa.Table) -> "duckdb.DuckDBPyConnection":
@@ -141,7 +121,7 @@ def _query(connection: "duckdb.DuckDBPyConnection", number: str) -> str:
 
 def _held(
     connection: "duckdb.DuckDBPyConnection", number_of: str, store: Store, of: Sequence[Manifest]
-) -> Iterator[tuple[tuple[str, str], int]]:
+) -> Iterator[tuple[Identity, int]]:
     """Of each letter of which a rule holds its identity and the rule's number; one row group at a time."""
     for manifest in of:
         with parquet.readable(manifest.segment):

@@ -7,7 +7,7 @@ The schemas are the contract between the Spark jobs that write and the views and
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -232,8 +232,16 @@ class Damaged(ArchiveError):
     """A file that an analysis has written cannot be read."""
 
 
+class Files(Protocol):
+    """Where files are read from: a `Store`, or what another process knows of one."""
+
+    def parquet(self, name: str) -> Any:
+        """What pyarrow reads `name` from; raises OSError when there is none."""
+        ...
+
+
 def open_table(
-    store: Store, name: str, schema: pa.Schema, columns: Collection[str] | None = None
+    store: Files, name: str, schema: pa.Schema, columns: Collection[str] | None = None
 ) -> pq.ParquetFile:
     """A file that an analysis has written, of which `columns` (None: all) are going to be read. Raises
     OSError, pa.ArrowException, also where it is another table: to be used inside `parquet.readable`."""

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from dlq.analyzers.groups import contract
+from dlq.analyzers.groups.contract import Come, Context, Relation, Said
 from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, join_known, lowest, millisecond
 
@@ -144,25 +146,46 @@ def keys(letter: Sharing) -> Iterator[Key]:
         yield "connection", letter.broker, letter.connection_id
 
 
-TOLD_BY = (
-    "source", "record_id", "broker", "published_at", "dead_at", "cause", "origin", "fingerprint",
-    "producer_id", "producer_seq", "consumer_id", "connection_id",
-)  # fmt: skip
-"""Columns of the letters that `find` and `bursts` look at."""
-
-
-def find(letters: Iterable[Judged], log: Mapping[str, LogLine]) -> list[Member]:
-    """The suppressed duplicates of known connections, each with its burst. `log`: record id -> its line."""
-    connections: dict[tuple[str, str], list[Judged]] = defaultdict(list)
+def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterator[contract.Member]:
     for one in letters:
-        if one.is_of_burst and one.connection_id is not None:
-            connections[one.broker, one.connection_id].append(one)
+        if one.is_of_burst:
+            line = said.get(key_of_line(one), {}).get(one.record_id, _NO_LINE)
+            yield contract.Member(_key_of(one), (), (one, line))
+
+
+def key_of_line(letter: Judged) -> Key:
+    """By which lines of clients' logs belong to a letter."""
+    return "line", letter.message_id or ""
+
+
+def _key_of(letter: Judged) -> Key:
+    return "connection", letter.broker, letter.connection_id or ""
+
+
+def _together(key: Key, told: Iterator[tuple[Judged, LogLine]], _context: Context) -> Come:
+    """All letters of a connection are in memory at once."""
+    lines = list(told)
+    members = find(str(key[1]), str(key[2]), lines)
+    rows = [(table, row) for row in map(incident_of, bursts(members)) for table in ("bursts", "incidents")]
+    return Come({one.letter.identity: (one.burst_id, one.standing) for one in members}, rows)
+
+
+def find(broker: str, connection: str, told: Sequence[tuple[Judged, LogLine]]) -> list[Member]:
+    """The suppressed duplicates of a connection, each with its line, and with its burst."""
+    log = {one.record_id: line for one, line in told}
     return [
         member
-        for (broker, connection), members in connections.items()
-        for cut, burst in _by_cut(members, log)
+        for cut, burst in _by_cut([one for one, _ in told], log)
         for member in _standings(burst_id(broker, connection, cut), connection, burst, log)
     ]
+
+
+def standing_of(letter: Judged, said: Said) -> tuple[str | None, Standing | None]:
+    """A letter's burst, and where it stands there."""
+    if not letter.is_of_burst:
+        return None, None
+    found: tuple[str, Standing] | None = said.get(_key_of(letter), {}).get(letter.identity)
+    return found or (None, None)
 
 
 def _by_cut(
@@ -306,3 +329,6 @@ def _texts(members: Iterable[Member]) -> Iterator[tuple[str, int, str]]:
 
 def _names(values: Iterable[str | None]) -> list[str]:
     return sorted({value for value in values if value is not None})
+
+
+BURSTS = Relation(("connection",), "connection_id", _members, _together)

@@ -12,12 +12,13 @@ of a message with nothing between them. The C++ client logs no suppression.
 """
 
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from dlq.analyzers.groups.bursts import LogLine
-from dlq.analyzers.groups.judged import Judged
+from dlq.analyzers.groups.bursts import LogLine, key_of_line
+from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order
 
 CUT_SHORT = "it can't be read to its end; is it still being written or packed?"
@@ -142,6 +143,30 @@ def _joined(letter: Judged | None, line: Line | None) -> Joined:
     )
 
 
+def members(lines: Iterable[Line]) -> Iterator[Member]:
+    """What logs say under the keys of their messages."""
+    return (Member(("line", line.message_id), (), line) for line in lines)
+
+
+def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
+    if context.has_logs:
+        for one in letters:
+            if one.cause == "suppressed_duplicate":
+                yield Member(key_of_line(one), (), one)
+
+
+def _together(_key: Key, told: Iterator[Judged | Line], _context: Context) -> Come:
+    letters: list[Judged] = []
+    lines: list[Line] = []
+    for one in told:
+        if isinstance(one, Line):
+            lines.append(one)
+        else:
+            letters.append(one)
+    joined = join(letters, lines)
+    return Come(of_letters(joined), [("client_log", one._asdict()) for one in joined])
+
+
 def of_letters(joined: Iterable[Joined]) -> dict[str, LogLine]:
     """Record id -> what the logs say of that letter."""
     found: dict[str, LogLine] = {}
@@ -156,7 +181,9 @@ def of_letters(joined: Iterable[Joined]) -> dict[str, LogLine]:
     return found
 
 
-def counts(joined: Iterable[Joined]) -> dict[str, int]:
+def counts(states: Mapping[str | None, int]) -> dict[str, int]:
     """How many letters and lines have each state."""
-    found = Counter(one.state for one in joined)
-    return {state: found[state] for state in STATES}
+    return {state: states.get(state, 0) for state in STATES}
+
+
+LINES = Relation(("line",), None, _members, _together)

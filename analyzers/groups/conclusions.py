@@ -30,6 +30,7 @@ class Change(NamedTuple):
 
     cause: str | None
     mechanism: str | None
+    rule: str | None
     evidence: str | None
     proof: str | None
     also_possible: Sequence[str]
@@ -69,6 +70,7 @@ def conclude(letter: Judged, found: Found, rules: Sequence[Rule], max_laps: int)
     return Change(
         letter.cause,
         letter.mechanism,
+        letter.rule,
         stores.with_told(letter.evidence, told.told if told else None),
         proof_of(letter.cause, also_possible),
         also_possible,
@@ -79,6 +81,13 @@ def conclude(letter: Judged, found: Found, rules: Sequence[Rule], max_laps: int)
         advice,
         reason,
     )
+
+
+def with_rule(letter: Judged, rule: Rule) -> Judged:
+    """A letter of which a rule of the user's speaks; what it says of the cause comes first."""
+    if rule.cause is None:
+        return letter._replace(user_rule=rule.name)
+    return letter._replace(user_rule=rule.name, rule=rule.name, cause=rule.cause, also_possible=())
 
 
 def _of_transaction(letter: Judged, made: transactions.Conclusion | None) -> Judged:

@@ -11,11 +11,12 @@ committed twice, whose time of birth both real messages keep. Consumers leave no
 be told from a rebalance.
 """
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple
+from functools import reduce
+from typing import NamedTuple, TypeVar
 
-from dlq.analyzers.groups.judged import Identity, Judged, Key, Sharing
+from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.judged import Judged, Key, Sharing, number_of
 from dlq.core.brokers import kind_of
 from dlq.core.rocketmq_topics import DEAD_LETTERS
 
@@ -31,6 +32,8 @@ _ELSEWHERE = ("several_groups", "of_message")
 
 _GROUPS = ("same_key", "same_message_id", "same_body")
 """The widest relation names the group: a business key spans resends under new message ids."""
+
+_V = TypeVar("_V", int, str)
 
 _OF_COORDINATED: Mapping[str, str] = {"same_message_id": "producer_resend", "same_key": "business_resend"}
 """What a coordinator does on purpose: it sends again under the same id until the broker confirms."""
@@ -54,7 +57,7 @@ class Shared(NamedTuple):
     body) has no such key."""
 
     key: str
-    """Of `relations.text_of`; its kind is one of MATCH_KEYS or ROCKETMQ_MATCH_KEYS."""
+    """Its kind, a blank, and the name of the letters that have it."""
     size: int
     first_record_id: str
     """Of the oldest letter."""
@@ -170,32 +173,7 @@ _ROCKETMQ_KINDS: tuple[tuple[str, Callable[[_Met, bool], bool]], ...] = (
 """The first line that holds."""
 
 
-def find(letters: Iterable[Judged]) -> dict[Identity, Duplicate | None]:
-    """What the letters that share a key with others are to them."""
-    groups: dict[str, list[Judged]] = defaultdict(list)
-    for letter in letters:
-        for key in letter.keys:
-            groups[key].append(letter)
-    shared: dict[Identity, list[Shared]] = defaultdict(list)
-    members: dict[Identity, Judged] = {}
-    for key, group in groups.items():
-        if len(group) > 1 and _is_of_duplicates(key):
-            come_to = total(key, group)
-            for letter in group:
-                shared[letter.identity].append(come_to)
-                members[letter.identity] = letter
-    return {identity: conclude(members[identity], found) for identity, found in shared.items()}
-
-
-def _is_of_duplicates(key: str) -> bool:
-    """Whether it is a key of `keys`."""
-    return key.startswith(_STARTS)
-
-
-_STARTS = tuple(f"{kind} " for kind in (*MATCH_KEYS, *ROCKETMQ_MATCH_KEYS))
-
-
-def keys(letter: Sharing) -> Iterator[Key]:
+def keys(letter: Sharing | Judged) -> Iterator[Key]:
     """What makes letters duplicates. A replayed message that died again is a new lap of its original, not a
     duplicate of it; a coordinated message is named by its work, whatever its producer calls the message."""
     if kind_of(letter.broker_kind).duplicates == "anywhere":
@@ -210,7 +188,7 @@ def keys(letter: Sharing) -> Iterator[Key]:
             yield "by_business", *queue, business, letter.body_sha256 or ""
 
 
-def _anywhere(letter: Sharing) -> Iterator[Key]:
+def _anywhere(letter: Sharing | Judged) -> Iterator[Key]:
     place = (letter.origin or "", letter.laps)
     key = letter.work if letter.work is not None else _own_key(letter)
     if letter.message_id:
@@ -223,90 +201,110 @@ def _anywhere(letter: Sharing) -> Iterator[Key]:
         yield "several_groups", letter.broker, letter.message_id
 
 
-def _own_key(letter: Sharing) -> str | None:
+def _own_key(letter: Sharing | Judged) -> str | None:
     return letter.key if letter.key and letter.key != letter.message_id else None
 
 
-TOLD_BY = (
-    "record_id", "dead_letter_queue", "message_id", "body_sha256", "published_at", "dead_at", "captured_at",
-    "origin", "rocket",
-)  # fmt: skip
-"""Columns of the letters that `total` looks at."""
+class Total(NamedTuple):
+    """What letters that share a key come to, however many they are: totals add up (`add`)."""
+
+    size: int
+    oldest: tuple[int, str, str, bool]
+    """When it died, its record_id and its body, and whether that is known."""
+    originals: int
+    committed: int
+    """Of the originals; so are times of birth, origins and fallbacks."""
+    births: frozenset[int]
+    """Of these sets two values are kept: they say that there are several."""
+    origin_ids: frozenset[str]
+    places: frozenset[str]
+    any_fallback: bool | None
 
 
-def total(key: str, group: Iterable[Judged]) -> Shared:
-    """What all the letters that have a key come to. They are taken in one by one, however many they are."""
-    letters = iter(group)
-    seen = _Seen(next(letters))
-    for letter in letters:
-        seen.take(letter)
-    return Shared(
-        key,
-        seen.size,
-        seen.first.record_id,
-        seen.first.body_sha256,
-        several_origins=seen.origin_ids.are_several,
-        one_birth=seen.births.is_one,
-        all_committed=seen.committed == seen.originals > 0,
-        any_fallback=seen.any_fallback,
-        several_places=seen.places.are_several,
-        originals=seen.originals,
+def _total(letter: Judged) -> Total:
+    rocket = letter.rocket
+    at = letter.captured_at if letter.dead_at is None else letter.dead_at
+    place = letter.origin if rocket is None else letter.dead_letter_queue
+    is_original = rocket is None or not rocket.replayed
+    facts = rocket if is_original else None
+    return Total(
+        1,
+        (at, letter.record_id, letter.body_sha256 or "", letter.body_sha256 is not None),
+        int(is_original),
+        int(facts is not None and (facts.flags or 0) & 12 == 8),
+        _known(letter.published_at) if is_original else frozenset(),
+        _known(facts.origin_id) if facts else frozenset(),
+        _known(place),
+        (facts.sent_back_by_client or facts.origin_id == letter.message_id) if facts else None,
     )
 
 
-class _Values:
-    """Whether values that are known are one or several: of all that were seen two say it."""
-
-    def __init__(self) -> None:
-        self._seen: set[str | int] = set()
-
-    def take(self, value: str | int | None) -> None:
-        if value is not None and len(self._seen) < 2:
-            self._seen.add(value)
-
-    @property
-    def is_one(self) -> bool:
-        return len(self._seen) == 1
-
-    @property
-    def are_several(self) -> bool:
-        return len(self._seen) > 1
+def _known(value: _V | None) -> frozenset[_V]:
+    return frozenset() if value is None else frozenset((value,))
 
 
-class _Seen:
-    """What was seen of the letters of a key so far."""
-
-    def __init__(self, first: Judged) -> None:
-        self.size = self.originals = self.committed = 0
-        self.first = first
-        self.origin_ids, self.births, self.places = _Values(), _Values(), _Values()
-        self.any_fallback: bool | None = None
-        self.take(first)
-
-    def take(self, letter: Judged) -> None:
-        self.size += 1
-        self.first = min(self.first, letter, key=_age)
-        rocket = letter.rocket
-        self.places.take(letter.origin if rocket is None else letter.dead_letter_queue)
-        if rocket is not None and rocket.replayed:
-            return
-        self.originals += 1
-        self.births.take(letter.published_at)
-        if rocket is not None:
-            self.origin_ids.take(rocket.origin_id)
-            self.committed += (rocket.flags or 0) & 12 == 8
-            is_fallback = rocket.sent_back_by_client or rocket.origin_id == letter.message_id
-            self.any_fallback = bool(self.any_fallback or is_fallback)
+def add(one: Total, other: Total) -> Total:
+    """What the letters of both come to."""
+    return Total(
+        one.size + other.size,
+        min(one.oldest, other.oldest),
+        one.originals + other.originals,
+        one.committed + other.committed,
+        _two_of(one.births | other.births),
+        _two_of(one.origin_ids | other.origin_ids),
+        _two_of(one.places | other.places),
+        other.any_fallback if one.any_fallback is None else one.any_fallback or bool(other.any_fallback),
+    )
 
 
-def _age(letter: Judged) -> tuple[int, str, str]:
-    at = letter.captured_at if letter.dead_at is None else letter.dead_at
-    return at, letter.record_id, letter.body_sha256 or ""
+def _two_of(values: frozenset[_V]) -> frozenset[_V]:
+    return values if len(values) < 3 else frozenset(list(values)[:2])
 
 
-def conclude(letter: Judged, shared: Iterable[Shared]) -> Duplicate | None:
-    """What a letter is to others, by the match keys that it shares with them."""
+def members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
+    """Of each key that several letters have, what these come to."""
+    totals: dict[Key, Total] = {}
+    for letter in letters:
+        if not context.shared.isdisjoint(letter.keys):
+            of_letter = _total(letter)
+            for key in keys(letter):
+                if number_of(key) in context.shared:
+                    totals[key] = add(totals[key], of_letter) if key in totals else of_letter
+    return (Member(key, (), total) for key, total in totals.items())
+
+
+def together(_key: Key, totals: Iterator[Total], _context: Context) -> Come:
+    """Totals of one key as one."""
+    return Come(reduce(add, totals))
+
+
+def conclude(letter: Judged, said: Said, context: Context) -> Duplicate | None:
+    """What a letter is to others, by the keys that it shares with them; None: it shares none."""
+    if context.shared.isdisjoint(letter.keys):
+        return None
+    shared = [_shared(key, said[key]) for key in keys(letter) if key in said]
+    if not shared:
+        return None
     if letter.rocket is not None:
         return of_rocketmq_letter(letter.record_id, letter.body_sha256, letter.rocket.replayed, shared)
     of_work = letter.coordinator is not None or letter.work is not None
     return of_letter(letter.record_id, letter.body_sha256, of_work, shared)
+
+
+def _shared(key: Key, total: Total) -> Shared:
+    _, record_id, body_sha256, is_known = total.oldest
+    return Shared(
+        f"{key[0]} {number_of(key) % 2**64:016x}",
+        total.size,
+        record_id,
+        body_sha256 if is_known else None,
+        several_origins=len(total.origin_ids) > 1,
+        one_birth=len(total.births) == 1,
+        all_committed=total.committed == total.originals > 0,
+        any_fallback=total.any_fallback,
+        several_places=len(total.places) > 1,
+        originals=total.originals,
+    )
+
+
+DUPLICATES = Relation((*MATCH_KEYS, *ROCKETMQ_MATCH_KEYS), None, members, together)

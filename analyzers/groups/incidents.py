@@ -276,19 +276,10 @@ counted apart adds up (`merge`)."""
 def place_of(letter: Judged) -> Place | None:
     """Where a letter counts; None: in no slot. One whose time of death is unknown counts where it was
     published; suppressed duplicates of a known connection are left to `bursts`."""
-    at = _counts_at(letter)
+    at = letter.published_at if letter.dead_at is None else letter.dead_at
     if at is None or letter.cause is None or letter.is_of_burst:
         return None
     return kind_of(letter.exception_family, letter.cause), letter.fingerprint, at // (SLOT * _SECOND)
-
-
-def count(letters: Iterable[Judged]) -> dict[tuple[Place, str | None], Slot]:
-    """The slots that letters count in."""
-    counted: dict[tuple[Place, str | None], list[Judged]] = defaultdict(list)
-    for letter in letters:
-        if place := place_of(letter):
-            counted[place, None if letter.role is None else letter.source].append(letter)
-    return {key: _slot_of(key[0], members) for key, members in counted.items()}
 
 
 def merge(slots: Sequence[Slot]) -> Slot:
@@ -319,19 +310,3 @@ def find_all(counted: Counted, span: int, looked_at: int) -> tuple[dict[Place, s
             incident_at.update({(kind, *one.slot[:2]): one.incident_id for one in found})
             rows.extend(incidents(found, looked_at))
     return incident_at, rows
-
-
-def _slot_of(place: Place, letters: Sequence[Judged]) -> Slot:
-    times = [(_counts_at(one) or 0, one.record_id) for one in letters]
-    return Slot(
-        *place[1:],
-        len(letters),
-        *min(times),
-        max(times)[0],
-        sorted({one.source for one in letters}),
-        sorted({one.cause for one in letters if one.cause is not None}),
-    )
-
-
-def _counts_at(letter: Judged) -> int | None:
-    return letter.published_at if letter.dead_at is None else letter.dead_at

@@ -1,6 +1,7 @@
 """A letter after the first step of an analysis: judged by itself, not yet compared with others."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from dlq.analyzers.rules.rocketmq import Stored
@@ -46,8 +47,8 @@ class Judged(NamedTuple):
     role: str | None
     unique_key: str | None
     rocket: Stored | None
-    keys: Sequence[str] = ()
-    """What it may share with others (`relations`)."""
+    keys: Sequence[int] = ()
+    """What it may share with others (`relations.keys_of`)."""
     user_rule: str | None = None
 
     @property
@@ -82,3 +83,8 @@ class Sharing(NamedTuple):
 
 Key = tuple[str | int, ...]
 """Its kind, and the values that letters have in common."""
+
+
+def number_of(key: Key) -> int:
+    """A number that no other key has, though letters are made to look alike."""
+    return int.from_bytes(sha256(repr(key).encode()).digest()[:8], signed=True)

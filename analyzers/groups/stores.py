@@ -6,15 +6,15 @@ DistributedTransAspect, MessageAdapterHandler and RedisCoordinator of 7le/shine-
 """
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from dlq.analyzers.groups.judged import Identity, Judged
+from dlq.analyzers.groups.contract import Come, Context, Member, Relation, Said
+from dlq.analyzers.groups.judged import Judged, Key
 from dlq.analyzers.groups.values import highest, in_order, join_known, second
 from dlq.core.rocketmq_topics import DEAD_LETTERS
-from dlq.core.settings import Evidence, Settings
+from dlq.core.settings import Evidence
 from dlq.core.store_facts import Fact
 from dlq.core.units import human_seconds, seconds
 
@@ -115,21 +115,41 @@ def _letter_of(one: Judged) -> Letter:
     )
 
 
-def find(
-    letters: Iterable[Judged], told: Mapping[Asked, Mapping[str, list[Fact]] | None], settings: Settings
-) -> dict[Identity, Answer]:
-    """What the stores say of the letters that they may know. `told`: each store's facts by key; None: it did
-    not answer."""
-    found: dict[Identity, list[Answer]] = defaultdict(list)
+def _key_of(asked: Asked, key: str) -> Key:
+    return "fact", asked.name, asked.asked_at, key
+
+
+def members(asked: Asked, facts: Iterable[Fact]) -> Iterator[Member]:
+    """What a store says under keys."""
+    return (Member(_key_of(asked, fact.key), (), fact) for fact in facts)
+
+
+def _members(letters: Iterable[Judged], context: Context, _said: Said) -> Iterator[Member]:
     for one in letters:
-        letter = _letter_of(one)
-        for asking, facts in told.items():
-            evidence = settings.evidence[asking.name]
-            if is_asked(evidence, one.source, letter):
-                keys = KINDS[evidence.kind].keys(letter, asking)
-                mine = None if facts is None else [fact for key in keys for fact in facts.get(key, ())]
-                found[one.identity].append(answer(evidence.kind, letter, asking, mine))
-    return {identity: together(answers) for identity, answers in found.items()}
+        for asked, keys in _questions(one, context):
+            yield from (Member(_key_of(asked, key), (), None) for key in keys or ())
+
+
+def _questions(one: Judged, context: Context) -> Iterator[tuple[Asked, list[str] | None]]:
+    """Each asking of a store that may know a letter, and by which keys; None: it did not answer."""
+    letter = _letter_of(one)
+    for asked, has_answered in context.asked:
+        settings = context.evidence[asked.name]
+        if is_asked(settings, one.source, letter):
+            yield asked, KINDS[settings.kind].keys(letter, asked) if has_answered else None
+
+
+def _together(_key: Key, told: Iterator[Fact | None], _context: Context) -> Come:
+    return Come([fact for fact in told if fact is not None] or None)
+
+
+def find(one: Judged, said: Said, context: Context) -> Answer | None:
+    """What the stores say of a letter; None: none may know it."""
+    answers = []
+    for asked, keys in _questions(one, context):
+        facts = None if keys is None else [fact for key in keys for fact in said.get(_key_of(asked, key), ())]
+        answers.append(answer(context.evidence[asked.name].kind, _letter_of(one), asked, facts))
+    return together(answers) if answers else None
 
 
 def describe_store(settings: Evidence, taken_at: int) -> Asked:
@@ -288,3 +308,6 @@ KINDS: Mapping[str, Kind] = {
     ),
 }
 """By `kind` of the configuration."""
+
+
+FACTS = Relation(("fact",), None, _members, _together)

@@ -8,14 +8,16 @@ only that a twin was committed on another node is told. Nor are sources: each ha
 
 import re
 from bisect import bisect_right
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from typing import NamedTuple
 
-from dlq.analyzers.groups.judged import Identity, Judged, Key, Sharing
+from dlq.analyzers.groups import contract
+from dlq.analyzers.groups.contract import Come, Context, Relation, Said
+from dlq.analyzers.groups.judged import Judged, Key, Sharing
 from dlq.analyzers.groups.values import highest, in_order, is_within, join_known, lowest, second
 from dlq.analyzers.rules.rocketmq import DEFAULT_RESERVED_HOURS
 
@@ -443,14 +445,6 @@ _EVIDENCE: tuple[Callable[[_Case], str | None], ...] = (
 """What a transaction's evidence says, in this order, where there is something to say."""
 
 
-class Resolved(NamedTuple):
-    """What the records of transactions come to."""
-
-    transactions: list[tuple[str, str, Transaction]]
-    """Each with its source and broker."""
-    conclusions: dict[Identity, Conclusion]
-
-
 def key_of(source: str) -> Key:
     """What all records of a source's transactions share: what pulls learn of its nodes decides on them."""
     return "transactions", source
@@ -462,33 +456,61 @@ def keys(letter: Sharing) -> Iterator[Key]:
         yield key_of(letter.source)
 
 
-def find(letters: Iterable[Judged], nodes: Mapping[str, Mapping[str, Node]]) -> Resolved:
-    """The transactions of the letters that are records of some, and what they make of them.
+def _members_at_places(
+    letters: Iterable[Judged], _context: Context, _said: Said
+) -> Iterator[contract.Member]:
+    """Half copies, and op records under each offset that they name."""
+    for one in letters:
+        if one.rocket is not None and one.role == "half":
+            yield contract.Member(_place(one, one.rocket.offset), (), (one.record_id, one.dead_at, None))
+        elif one.rocket is not None and one.role == "finished":
+            for offset in offsets(one.rocket.ended_offsets):
+                yield contract.Member(_place(one, offset), (), (None, one.dead_at, one.captured_at))
 
-    `nodes`: source -> node -> what pulls learned of it.
-    """
-    parts: dict[tuple[str, str], list[Judged]] = defaultdict(list)
-    for letter in letters:
-        if letter.role is not None:
-            parts[letter.source, letter.broker].append(letter)
-    found = Resolved([], {})
-    for (source, broker), records in parts.items():
-        of_key: dict[str, list[Member]] = defaultdict(list)
-        ended = _ends(records)
-        for one in records:
-            if one.role == "finished":
-                found.conclusions[one.identity] = conclude(None, one.record_id)
-            else:
-                of_key[one.unique_key or ""].append(_member(one, *ended.get(one.record_id, (None, None))))
-        for key, members in of_key.items():
-            resolved = resolve(key, sorted(members, key=_in_time), nodes.get(source, {}))
-            found.transactions.extend((source, broker, one) for one in resolved)
-            of_node = {one.broker_node: one for one in resolved}
-            found.conclusions.update(
-                ((source, one.record_id), conclude(of_node[one.broker_node], one.record_id))
-                for one in members
-            )
-    return found
+
+def _place(one: Judged, offset: int | None) -> Key:
+    return "ended", one.source, one.broker, one.broker_node or "", str(offset)
+
+
+def _ended_at_place(
+    _key: Key, members: Iterator[tuple[str | None, int | None, int]], _context: Context
+) -> Come:
+    copies: list[tuple[str, int | None]] = []
+    ends: list[tuple[int | None, int]] = []
+    for record_id, dead_at, captured_at in members:
+        if record_id is None:
+            ends.append((dead_at, captured_at))
+        else:
+            copies.append((record_id, dead_at))
+    found = {name: (at, seen_at) for name, at, seen_at in ended_copies(copies, ends)}
+    return Come(found or None)
+
+
+def _key_of(one: Judged) -> Key:
+    return "transaction", one.source, one.broker, one.unique_key or ""
+
+
+def _members(letters: Iterable[Judged], _context: Context, said: Said) -> Iterator[contract.Member]:
+    for one in letters:
+        if one.role is not None and one.role != "finished":
+            ended = said.get(_place(one, one.rocket.offset), {}) if one.rocket else {}
+            member = _member(one, *ended.get(one.record_id, (None, None)))
+            yield contract.Member(_key_of(one), _in_time(member), member)
+
+
+def _together(key: Key, members: Iterator[Member], context: Context) -> Come:
+    _, source, _, unique_key = key
+    resolved = resolve(str(unique_key), members, context.nodes.get(str(source), {}))
+    rows = [("transactions", {"source": source, **one._asdict()}) for one in resolved]
+    return Come({one.broker_node: one for one in resolved}, rows)
+
+
+def find(letter: Judged, said: Said) -> Conclusion | None:
+    """What its transaction makes of a letter; None: it is no record of one."""
+    if letter.role is None:
+        return None
+    of_node = said.get(_key_of(letter), {}) if letter.role != "finished" else {}
+    return conclude(of_node.get(letter.broker_node or ""), letter.record_id)
 
 
 def _in_time(one: Member) -> tuple[str, tuple[bool, int], tuple[bool, int], str]:
@@ -512,18 +534,7 @@ def _member(one: Judged, ended_at: int | None, end_seen_at: int | None) -> Membe
     )
 
 
-def _ends(records: Sequence[Judged]) -> dict[str, tuple[int | None, int]]:
-    """The half copies that have ended, by the op records that name their offset on their node."""
-    copies: dict[tuple[str, int | None], list[tuple[str, int | None]]] = defaultdict(list)
-    ends: dict[tuple[str, int | None], list[tuple[int | None, int]]] = defaultdict(list)
-    for one in records:
-        if one.rocket is not None and one.role == "half":
-            copies[one.broker_node or "", one.rocket.offset].append((one.record_id, one.dead_at))
-        elif one.rocket is not None and one.role == "finished":
-            for offset in offsets(one.rocket.ended_offsets):
-                ends[one.broker_node or "", offset].append((one.dead_at, one.captured_at))
-    return {
-        name: (at, seen_at)
-        for place in ends
-        for name, at, seen_at in ended_copies(copies.get(place, []), ends[place])
-    }
+ENDED = Relation(("ended",), "role", _members_at_places, _ended_at_place)
+"""The half copies that have ended, by the op records that name their offset on their node."""
+TRANSACTIONS = Relation(("transaction",), "role", _members, _together)
+"""The records of one unique key."""

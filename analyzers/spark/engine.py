@@ -1,48 +1,70 @@
-"""The engine of the many: Spark judges by `mapInArrow` over segments, and groups natively."""
+"""The engine of the many: Spark's Python workers judge letters, and look at them by shares; Spark brings
+together what members of groups say under one key, in order, however many there are.
 
+It knows neither brokers nor causes: `judging` says what is done with one letter, `groups.relations` by which
+keys letters belong together and what that means.
+"""
+
+import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import pyarrow as pa
 
 from dlq.analyzers import topology
 from dlq.analyzers.asked import Asked, Done, span_of
-from dlq.analyzers.judging import JUDGED, PART, Files, Part, Terms, judge_share, shares
-from dlq.analyzers.spark import (
-    bursts,
-    client_log,
-    duplicates,
-    incidents,
-    s3a,
-    stores,
-    transactions,
-    user_rules,
-    verdicts,
-)
-from dlq.analyzers.spark.files import files_of, kept_in_memory, lent, read_files, spark_schema, write_table
-from dlq.analyzers.spark.rows import rows
+from dlq.analyzers.groups import relations, stores
+from dlq.analyzers.groups.client_log import members
+from dlq.analyzers.groups.judged import number_of
+from dlq.analyzers.judging import LARGEST_SHARE, PART, Part, Terms, judge_share, shares
+from dlq.analyzers.spark import client_log, s3a, tasks, user_rules
+from dlq.analyzers.spark.files import Files, files_of, spark_schema
 from dlq.analyzers.spark.session import session
-from dlq.archive.analyses import BURSTS, INCIDENTS, SLOTS, VERDICTS, list_written
+from dlq.analyzers.spark.tasks import Item, Sent, Shares
+from dlq.archive import analyses
 from dlq.archive.manifests import Manifest
-from dlq.archive.schema import SEGMENT
 from dlq.core.errors import ArchiveError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark import RDD, SparkContext
+    from pyspark.sql import SparkSession
+
+_BUCKET = 2_000_000
+"""Letters whose keys a worker holds at once."""
+_FAULT = re.compile(r"(?:ArchiveError|NotOrdinaryError|OSError): (.*)")
+"""What ended a worker, in Python's words."""
 
 
 def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = None) -> Done:
     """All four steps, and all tables written. Raises UsageError when Spark cannot start, ConfigError for a
     bad user rule, ArchiveError for a segment that cannot be read."""
     settings = asked.settings.spark
-    with session(settings, master, asked.store.location) as spark, lent(spark, asked.store) as store:
-        asked = asked._replace(store=store)
-        files = files_of(
-            asked.store, {**s3a.configuration(asked.store.location, settings.conf), **settings.conf}
-        )
+    with session(settings, master, asked.store.location) as spark, _told():
+        stored = s3a.configuration(asked.store.location, settings.conf)
+        files = files_of(asked.store, {**stored, **settings.conf})
         fresh = _judge_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/judged")
         parts = [*kept, *fresh]
-        return Done(parts, _look_between(spark, asked, parts))
+        _look_between(spark, asked, files, parts)
+        return Done(parts)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Inside, what a worker could not read or write is an ArchiveError."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        fault = _FAULT.search(str(error))
+        if fault is None:
+            raise
+        kind = analyses.Damaged if fault[1].startswith("cannot read ") else ArchiveError
+        raise kind(fault[1]) from error
 
 
 def _judge_segments(
@@ -55,77 +77,124 @@ def _judge_segments(
         return []
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        parts = [judge_share(files, terms, parts_of[number], folder) for (number,) in rows(batches)]
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        parts = [judge_share(files, terms, parts_of[number], folder) for number in numbers]
         yield pa.RecordBatch.from_pylist([part._asdict() for part in parts], schema=PART)
 
     each = spark.range(0, len(parts_of), 1, len(parts_of))
-    found = each.mapInArrow(run, spark_schema(PART)).collect()
-    parts = [Part(*row) for row in found]
+    parts = [Part(*row) for row in each.mapInArrow(run, spark_schema(PART)).collect()]
     for part in parts:
         if part.damage:
             raise ArchiveError(f"{part.damage}; dlq verify looks through all segments")
     return parts
 
 
-def _look_between(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> dict[str, int] | None:
-    """Steps 2 to 4, and all tables written; what the clients' logs came to, where there are some."""
-    letters = _letters(spark, asked, parts)
-    log_counts = client_log.write(spark, asked.store, letters, asked.logs, f"{asked.folder}/client_log")
-    is_burst = sum(part.suppressed for part in parts) or any(
-        rule.cause == "suppressed_duplicate" for rule in asked.settings.rules
+def _look_between(spark: "SparkSession", asked: Asked, files: Files, parts: Sequence[Part]) -> None:
+    """Steps 2 to 4, and all tables written."""
+    from pyspark import StorageLevel
+
+    context, count = spark.sparkContext, sum(m.rows for m in asked.chosen)
+    groups = _grouped(asked, parts)
+    looked = _shares(asked, files, groups)
+    buckets = 1 << max(context.defaultParallelism - 1, count // _BUCKET).bit_length()
+    shared = _each(context, buckets).map(partial(tasks.find_shared, looked, buckets)).collect()
+    looked = looked._replace(shared=shared)
+    with client_log.readable():
+        items = _items(spark, asked, looked, groups)
+        concluded = _by_share(items, len(groups), partial(tasks.conclude_share, looked))
+        concluded.persist(StorageLevel.MEMORY_AND_DISK)
+        slots = _write_incidents(asked, looked, parts, concluded)
+    concluded.mapPartitionsWithIndex(partial(tasks.write_verdicts, looked, slots)).count()
+    for name in shared:
+        asked.store.delete(name)
+
+
+def _grouped(asked: Asked, parts: Sequence[Part]) -> list[list[Part]]:
+    """The files of each share: small ones together."""
+    rows = {m.stem: m.rows for m in asked.segments}
+    groups: list[list[Part]] = []
+    filled = LARGEST_SHARE
+    for part in parts:
+        size = sum(rows[stem] for stem in part.stems)
+        if filled + size > LARGEST_SHARE:
+            groups.append([])
+            filled = 0
+        groups[-1].append(part)
+        filled += size
+    return groups
+
+
+def _shares(asked: Asked, files: Files, groups: Sequence[Sequence[Part]]) -> Shares:
+    return Shares(
+        files,
+        asked.folder,
+        [[part.file for part in group] for group in groups],
+        asked.since,
+        asked.context(frozenset()),
+        asked.settings.rules,
+        asked.settings.replay.max_laps,
     )
-    standing = _standing(spark, asked, letters) if is_burst else None
-    found = verdicts.Found(
-        shared=kept_in_memory(duplicates.find_shared(letters)),
-        concluded=_transactions(spark, asked, letters) if sum(part.transactions for part in parts) else None,
-        told=stores.answers(spark, asked.store, letters, asked.settings, asked.snapshots)
-        if asked.snapshots
-        else None,
-        standing=None if standing is None else standing.drop("burst"),
-    )
-    changed = verdicts.changes(letters, found, asked.settings.rules, asked.settings.replay.max_laps)
-    judged = incidents.add_place(verdicts.apply_changes(letters, kept_in_memory(changed)))
+
+
+def _each(context: "SparkContext", number: int) -> "RDD[int]":
+    """Numbers from 0, each a task of its own."""
+    return context.parallelize(range(number), number)
+
+
+def _by_share(items: "RDD[Item]", number: int, work: Any) -> "RDD[Any]":
+    """What `work` makes of each share's number and the items that are said to it."""
+    return items.partitionBy(number, int).mapPartitionsWithIndex(work)
+
+
+def _items(
+    spark: "SparkSession", asked: Asked, looked: Shares, groups: Sequence[Sequence[Part]]
+) -> "RDD[Item]":
+    """All that is said to the letters of each share, after all rounds."""
+    from pyspark import StorageLevel
+
+    context = spark.sparkContext
+    outside = _outside(spark, asked, looked)
+    items: RDD[Item] = context.parallelize([], 1)
+    if asked.settings.rules:
+        segment_of = {m.stem: m.segment for m in asked.segments}
+        segments = [[segment_of[stem] for part in group for stem in part.stems] for group in groups]
+        items = user_rules.find(spark, looked, segments, asked.settings.rules)
+        items.persist(StorageLevel.MEMORY_AND_DISK)
+    for number in range(len(relations.ROUNDS)):
+        sent = _by_share(items, len(groups), partial(tasks.say, looked, number))
+        every = sent if outside is None or number else sent.union(outside)
+        in_order = every.repartitionAndSortWithinPartitions(partitionFunc=_of_key)
+        come = in_order.mapPartitionsWithIndex(partial(tasks.together, looked, number))
+        items = items.union(come.persist(StorageLevel.MEMORY_AND_DISK))
+    return items
+
+
+def _of_key(order: tuple[int, tuple[Any, ...]]) -> int:
+    return order[0]
+
+
+def _outside(spark: "SparkSession", asked: Asked, looked: Shares) -> "RDD[Sent] | None":
+    """What stores outside and clients' logs say under keys."""
+    context, found = spark.sparkContext, []
+    for snapshot, of_store in asked.asked_stores():
+        facts = context.parallelize(snapshot.files, max(1, len(snapshot.files)))
+        read = partial(tasks.read_facts, looked.files)
+        found.append(facts.flatMap(read).mapPartitions(partial(stores.members, of_store)))
+    if asked.logs:
+        found.append(client_log.lines(spark, asked.logs).mapPartitions(members))
+    if not found:
+        return None
+    return context.union(found).map(lambda one: ((number_of(one.key), one.order), (None, one.key, one.said)))
+
+
+def _write_incidents(asked: Asked, looked: Shares, parts: Sequence[Part], concluded: "RDD[Any]") -> list[str]:
+    """Letters that died together; the files of their slots."""
+    counted = concluded.filter(lambda one: not isinstance(one, tasks.Changed))
+    by_kind = counted.repartitionAndSortWithinPartitions(partitionFunc=_of_kind)
     looked_at = topology.last_look(asked.store, asked.segments)
-    slots = kept_in_memory(incidents.find_in(judged, span_of(parts), looked_at))
-    _write_incidents(asked, slots, standing)
-    write_table(asked.store, slots, SLOTS, f"{asked.folder}/slots")
-    write_table(asked.store, incidents.mark(judged, slots), VERDICTS, f"{asked.folder}/verdicts")
-    spark.catalog.clearCache()
-    return log_counts
+    work = partial(tasks.find_incidents, looked, span_of(parts), looked_at)
+    return by_kind.mapPartitionsWithIndex(work).collect()
 
 
-def _letters(spark: "SparkSession", asked: Asked, parts: Sequence[Part]) -> "DataFrame":
-    """All letters after step 1, and what the user's rules say of them."""
-    from pyspark.sql import functions as F
-
-    letters = read_files(spark, asked.store, [part.file for part in parts], JUDGED)
-    if asked.since is not None:
-        letters = letters.filter(F.col("captured_at") >= F.timestamp_micros(F.lit(asked.since)))
-    if not asked.settings.rules:
-        return letters.withColumn("user_rule", F.lit(None).cast("string"))
-    records = read_files(spark, asked.store, [m.segment for m in asked.chosen], SEGMENT)
-    return user_rules.apply_rules(letters, records, asked.settings.rules)
-
-
-def _transactions(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
-    """RocketMQ's transactions, written as a table of their own, and what they make of their records."""
-    folder = f"{asked.folder}/transactions"
-    resolved = transactions.resolve_transactions(letters, topology.node_facts(asked.store))
-    write_table(asked.store, resolved, transactions.RESOLVED, folder)
-    there = read_files(spark, asked.store, list_written(asked.store, f"{folder}/"), transactions.RESOLVED)
-    return transactions.concluded_letters(letters, there)
-
-
-def _standing(spark: "SparkSession", asked: Asked, letters: "DataFrame") -> "DataFrame":
-    """Suppressed duplicates of one reconnect are one burst; its letters are told what their place shows."""
-    log = client_log.read(spark, asked.store, f"{asked.folder}/client_log") if asked.logs else None
-    standing = kept_in_memory(bursts.place_in_bursts(letters, log))
-    write_table(asked.store, bursts.rows(standing), BURSTS, f"{asked.folder}/bursts")
-    return standing
-
-
-def _write_incidents(asked: Asked, slots: "DataFrame", standing: "DataFrame | None") -> None:
-    """Letters that died together, and bursts, in one table."""
-    table = incidents.table(slots)
-    every = table if standing is None else table.unionByName(bursts.rows(standing).select(*INCIDENTS.names))
-    write_table(asked.store, every, INCIDENTS, f"{asked.folder}/incidents")
+def _of_kind(place: tuple[Any, ...]) -> int:
+    return crc32(place[0].encode())

@@ -1,63 +1,56 @@
 """The rules of the user's configuration: Spark SQL over a record's columns and its verdict."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from dlq.analyzers.conditions import condition
-from dlq.analyzers.spark.rows import IDENTITY
+from dlq.analyzers.judging import JUDGED
+from dlq.analyzers.spark.files import spark_schema
+from dlq.analyzers.spark.tasks import Item, Shares, key_of_rule
 from dlq.analyzers.user_rules import check_rules
+from dlq.archive import parquet
+from dlq.archive.schema import SEGMENT
 from dlq.core.errors import ConfigError
 from dlq.core.settings import Rule
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark import RDD
+    from pyspark.sql import DataFrame, SparkSession
+
+_BETTER = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
+"""Column of a record -> that of its verdict, which says the same and more."""
+RECORDS = pa.schema(
+    [
+        pa.field("share", pa.int32()),
+        *SEGMENT,
+        *(field for field in JUDGED if field.name not in SEGMENT.names),
+        *(JUDGED.field(other).with_name(f"better_{name}") for name, other in _BETTER.items()),
+    ]
+)
+"""A record, and its verdict by itself."""
+_ALWAYS = ("share", "source", "record_id", "failure_text", *(f"better_{name}" for name in _BETTER), *_BETTER)
 
 
-def apply_rules(letters: "DataFrame", records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
-    """Letters after step 1, with `user_rule`, the first of the user's rules that holds, and its cause.
-
-    `records`: the same letters as they lie in the archive. Raises ConfigError naming the rule whose condition
-    is no Spark SQL over these columns.
-    """
+def apply_rules(records: "DataFrame", rules: Sequence[Rule]) -> "DataFrame":
+    """RECORDS -> share, source, record_id and number: of each letter the first rule that holds. Raises
+    ConfigError naming the rule whose condition is no Spark SQL over these columns."""
     from pyspark.sql import functions as F
 
     check_rules(rules)
-    asked = _asked(letters, records)
-    conditions = [_checked(asked, rule) for rule in rules]
-    holding = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))
-    held = asked.select(*IDENTITY, holding.alias("number")).filter(F.col("number").isNotNull())
-    names = F.array(*(F.lit(rule.name) for rule in rules))[F.col("number")]
-    causes = F.array(*(F.lit(rule.cause) for rule in rules))[F.col("number")].cast("string")
-    chosen = held.select(*IDENTITY, names.alias("user_rule"), causes.alias("user_cause"))
-    joined = letters.join(chosen, on=list(IDENTITY), how="left")
-    named = {
-        "rule": F.when(F.col("user_cause").isNotNull(), F.col("user_rule")).otherwise(F.col("rule")),
-        "proof": F.when(F.col("user_cause") == "unknown", F.lit(None))
-        .when(F.col("user_cause").isNotNull(), F.lit("proven"))
-        .otherwise(F.col("proof")),
-        "also_possible": F.when(F.col("user_cause").isNotNull(), F.array().cast("array<string>")).otherwise(
-            F.col("also_possible")
-        ),
-        "cause": F.coalesce("user_cause", "cause"),
+    better = {
+        "attempts": F.coalesce("better_attempts", "attempts"),
+        "origin": F.coalesce("better_origin", "origin"),
+        "failure_text": F.coalesce("failure_text", "better_failure_text"),
     }
-    return joined.withColumns(named).drop("user_cause")
-
-
-def _asked(letters: "DataFrame", records: "DataFrame") -> "DataFrame":
-    """A record's columns; where a verdict says the same and more, its word."""
-    from pyspark.sql import functions as F
-
-    said = [name for name in letters.columns if name not in records.columns]
-    better = {"attempts": "attempts", "origin": "origin", "failure_text": "said"}
-    both = letters.select(*IDENTITY, *said, *(F.col(b).alias(f"better_{n}") for n, b in better.items()))
-    return records.join(both, on=list(IDENTITY), how="inner").withColumns(
-        {
-            "attempts": F.coalesce("better_attempts", "attempts"),
-            "origin": F.coalesce("better_origin", "origin"),
-            "failure_text": F.coalesce("failure_text", "better_failure_text"),
-            "body_text": F.col("body").cast("string"),
-        }
-    )
+    text = {"body_text": F.col("body").cast("string")} if "body" in records.columns else {}
+    asked = records.withColumns({**better, **text})
+    conditions = [_checked(asked, rule) for rule in rules]
+    number = F.coalesce(*(F.when(F.expr(where), F.lit(n)) for n, where in enumerate(conditions)))
+    held = asked.select("share", "source", "record_id", number.alias("number"))
+    return held.filter(F.col("number").isNotNull())
 
 
 def _checked(asked: "DataFrame", rule: Rule) -> str:
@@ -72,3 +65,42 @@ def _checked(asked: "DataFrame", rule: Rule) -> str:
             f"rule {rule.name!r}: where = {rule.where!r} is no condition over a record's columns: {reason}"
         ) from error
     return where
+
+
+def find(
+    spark: "SparkSession", shares: Shares, segments: Sequence[Sequence[str]], rules: Sequence[Rule]
+) -> "RDD[Item]":
+    """Which of the rules holds of a letter, said to it. `segments`: of each share, in the order of its
+    letters."""
+    words = {word.lower() for rule in rules for word in re.findall(r"\w+", rule.where)}
+    wanted = {*_ALWAYS, *words, *(("body",) if "body_text" in words else ())}
+    schema = pa.schema([field for field in RECORDS if field.name in wanted])
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            yield from _records(shares, number, segments[number], schema)
+
+    each = spark.range(0, len(segments), 1, len(segments))
+    held = apply_rules(each.mapInArrow(run, spark_schema(schema)), rules)
+    return held.rdd.map(lambda row: (row[0], (key_of_rule((row[1], row[2])), row[3])))
+
+
+def _records(
+    shares: Shares, number: int, segments: Sequence[str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The records of a share beside their verdicts, row group by row group."""
+    of_record = [name for name in SEGMENT.names if name in schema.names]
+    of_verdict = [name for name in schema.names if name in JUDGED.names and name not in SEGMENT.names]
+    judged = shares._replace(since=None).read(number, [*of_verdict, *_BETTER.values()])
+    for name in segments:
+        with parquet.readable(name):
+            file = parquet.open_parquet(shares.files.parquet(name))
+            for group in range(file.num_row_groups):
+                table = file.read_row_group(group, columns=of_record)
+                mine, judged = judged[: len(table)], judged[len(table) :]
+                columns = {name: table[name] for name in of_record}
+                columns |= {name: mine[name] for name in of_verdict}
+                columns |= {f"better_{name}": mine[other] for name, other in _BETTER.items()}
+                columns["share"] = pa.repeat(number, len(table))
+                made = pa.table({name: columns[name] for name in schema.names}).cast(schema)
+                yield from made.to_batches()

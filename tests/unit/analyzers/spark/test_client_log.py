@@ -1,20 +1,20 @@
 """The client's own log beside bursts of suppressed duplicates."""
 
 import gzip
-from datetime import UTC
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.analyzers.suppressed import CONSUMER, PRODUCER, at, frame, suppressed
+from support.analyzers.suppressed import CONSUMER, PRODUCER, at, suppressed
 
 from dlq.analyzers import plain
 from dlq.analyzers.analysis import log_files
+from dlq.analyzers.groups import bursts
 from dlq.analyzers.groups import client_log as plain_log
+from dlq.analyzers.groups.contract import Context
 from dlq.analyzers.groups.judged import Judged
-from dlq.analyzers.spark import bursts, client_log
-from dlq.archive.store import LocalStore
+from dlq.analyzers.spark import client_log
 from dlq.core.clock import to_micros
 from dlq.core.errors import UsageError
 
@@ -94,10 +94,10 @@ def logs(tmp_path: Path) -> list[str]:
 
 
 def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[str]) -> None:
-    letters = frame(spark, [suppressed(n) for n in (1, 2, 3, 4, 6, 42, 32)])
+    letters = [judged(suppressed(n)) for n in (1, 2, 3, 4, 6, 42, 32)]
     joined = {
-        (row.state, row.message_id.rpartition(":")[2]): row
-        for row in client_log.join(letters, client_log.lines(spark, logs)).collect()
+        (row.state, (row.message_id or "").rpartition(":")[2]): row
+        for row in plain_log.join(letters, client_log.lines(spark, logs).collect())
     }
     assert sorted(joined) == [
         *(("explained", n) for n in ("1", "2", "3", "32", "42")),
@@ -106,63 +106,61 @@ def test_letters_and_lines_explain_each_other(spark: SparkSession, logs: list[st
     ]
     assert joined[("letters_without_line", "4")].record_id == "r4"
     assert joined[("lines_without_letter", "9")].destination == "queue://orders"
-    assert joined[("explained", "2")].time.timestamp() == 1795194809.002
+    assert joined[("explained", "2")].time == 1795194809_002_000
     of_net = joined[("explained", "42")]
-    assert (of_net.destination, of_net.time.timestamp()) == ("queue://orders", 1795194809.042)
+    assert (of_net.destination, of_net.time) == ("queue://orders", 1795194809_042_000)
     assert (of_net.failed_transport, of_net.reconnected_to) == ("tcp://a:61616/", "tcp://b:61616/")
     after = {n: joined[(state, n)].reconnected_to for state, n in joined if n in ("31", "32", "33")}
     assert after == {"31": "tcp://old:2", "32": "tcp://b:61616", "33": "tcp://b:61616"}
 
 
 def judged(row: dict[str, Any]) -> Judged:
-    return Judged(**{**dict.fromkeys(Judged._fields), "fingerprint": "f", **row})
+    return Judged(**{**dict.fromkeys(Judged._fields), **row})
 
 
 def test_plain_python_reads_the_same_of_logs(spark: SparkSession, logs: list[str]) -> None:
-    rows = [suppressed(n) for n in (1, 2, 3, 4, 6, 42, 32)]
-    by_spark = client_log.join(frame(spark, rows), client_log.lines(spark, logs)).collect()
-    by_plain = plain_log.join(map(judged, rows), plain._log_lines(logs))
-    assert sorted(map(repr, by_plain)) == sorted(
-        repr(
-            plain_log.Joined(**{**row.asDict(), "time": row.time and to_micros(row.time.replace(tzinfo=UTC))})
-        )
-        for row in by_spark
-    )
+    by_spark = client_log.lines(spark, logs).collect()
+    assert sorted(map(repr, by_spark)) == sorted(map(repr, plain._log_lines(logs)))
+    assert len(by_spark) == 12
 
 
-def test_the_log_tells_the_reconnects_of_a_connection_apart(spark: SparkSession) -> None:
-    rows = [suppressed(n, captured_at=at(30)) for n in (1, 2, 10_000)]
-    rows += [suppressed(5, cause="expired"), suppressed(6, connection_id=None)]
-    told = [
-        ("r1", at(1), "tcp://a:1", "tcp://b:1"),
-        ("r2", at(2), "tcp://a:1", "tcp://b:1"),
-        ("r10000", at(3).replace(hour=23), "tcp://b:1", None),
-    ]
-    log = spark.createDataFrame(
-        told, "record_id string, time timestamp, failed_transport string, reconnected_to string"
+def test_the_log_tells_the_reconnects_of_a_connection_apart() -> None:
+    letters = [judged(suppressed(n)) for n in (1, 2, 10_000)]
+    later = to_micros(at(3).replace(hour=23))
+    lines = (
+        bursts.LogLine(to_micros(at(1)), "tcp://a:1", "tcp://b:1"),
+        bursts.LogLine(to_micros(at(2)), "tcp://a:1", "tcp://b:1"),
+        bursts.LogLine(later, "tcp://b:1", None),
     )
-    standing = bursts.place_in_bursts(frame(spark, rows), log).cache()
-    placed = {row.record_id: row for row in standing.collect()}
-    assert set(placed) == {"r1", "r2", "r10000"}
+    members = bursts.find("amq", letters[0].connection_id or "", [*zip(letters, lines, strict=True)])
+    placed = {one.letter.record_id: one for one in members}
     assert placed["r1"].burst_id == placed["r2"].burst_id != placed["r10000"].burst_id
-    assert (placed["r2"].failed, placed["r2"].reconnected, placed["r2"].newest) == (
-        "tcp://a:1",
-        "tcp://b:1",
-        2,
-    )
-    assert placed["r2"].burst_from == to_micros(at(1))
-    incidents = {row.first_record_id: row for row in bursts.rows(standing).collect()}
+    second = placed["r2"].standing
+    assert (second.failed, second.reconnected, second.newest) == ("tcp://a:1", "tcp://b:1", 2)
+    assert second.burst_from == to_micros(at(1))
+    incidents = {burst.first_record_id: bursts.incident_of(burst) for burst in bursts.bursts(members)}
     one = incidents["r1"]
-    assert [one[name].astimezone(UTC) for name in ("start", "peak", "end")] == [at(1), at(1), at(2)]
+    assert [one[name] for name in ("start", "peak", "end")] == [*map(to_micros, (at(1), at(1), at(2)))]
     assert set(incidents) == {"r1", "r10000"}
+
+
+@pytest.mark.parametrize(("cause", "connection"), [("expired", "c"), ("suppressed_duplicate", None)])
+def test_other_letters_are_of_no_burst(cause: str, connection: str | None) -> None:
+    letter = judged(suppressed(5, cause=cause, connection_id=connection))
+    context = Context(frozenset(), {}, {}, (), has_logs=False)
+    assert list(bursts.BURSTS.members([letter], context, {})) == []
+    assert bursts.standing_of(letter, {}) == (None, None)
 
 
 def test_a_log_that_breaks_off_is_said(spark: SparkSession, tmp_path: Path) -> None:
     whole = gzip.compress("\n".join(line(n) for n in range(2000)).encode())
     (tmp_path / "broken.log.gz").write_bytes(whole[: len(whole) // 2])
-    letters, store = frame(spark, [suppressed(1)]), LocalStore(str(tmp_path / "archive"))
-    with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
-        client_log.write(spark, store, letters, [str(tmp_path / "broken.log.gz")], "log")
+    broken = client_log.lines(spark, [str(tmp_path / "broken.log.gz")])
+    with (
+        pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"),
+        client_log.readable(),
+    ):
+        broken.collect()
     with pytest.raises(UsageError, match=r"broken\.log\.gz: it can't be read to its end"):
         list(plain._log_lines([str(tmp_path / "broken.log.gz")]))
 

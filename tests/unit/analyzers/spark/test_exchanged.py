@@ -46,7 +46,7 @@ def test_what_spark_writes_goes_into_the_archive_alone(
     assert list(victim.iterdir()) == []
 
 
-def test_spark_reads_the_files_that_were_looked_at(
+def test_spark_reads_no_file_that_another_has_put_there(
     spark: SparkSession, store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_segment(store, "p-0", [letter(1)])
@@ -58,8 +58,9 @@ def test_spark_reads_the_files_that_were_looked_at(
             path.unlink()
             path.symlink_to(foreign)
 
-    before(monkeypatch, "kept_in_memory", exchange)
-    assert dict(analyze(store, Settings(), engine="spark").causes) == {"unknown": 1}
+    before(monkeypatch, "_look_between", exchange)
+    with pytest.raises(ArchiveError, match="it is a link, or lies behind one"):
+        analyze(store, Settings(), engine="spark")
 
 
 def test_a_segment_with_more_rows_than_its_manifest_says_is_named(

@@ -12,8 +12,9 @@ import pytest
 from support.analyzers import generated
 from support.archives import parquet
 
-from dlq.analyzers import further, plain
+from dlq.analyzers import further, judging, plain
 from dlq.analyzers.analysis import Engine, analyze, analyze_touched
+from dlq.analyzers.spark import engine as spark_engine
 from dlq.archive.analyses import KEPT, TABLES, Analysis
 from dlq.archive.store import LocalStore
 from dlq.core.settings import Analysis as Limits
@@ -57,6 +58,8 @@ def test_several_pulls_in_a_row_end_as_one_analysis_of_all(
     """With rules in every second archive, whose first letters nothing ever touches again."""
     if engine == "spark":
         request.getfixturevalue("spark")
+        for module in (judging, spark_engine):
+            monkeypatch.setattr(module, "LARGEST_SHARE", 100)
     monkeypatch.setattr(further, "ROW_GROUP", 100)
     settings = Settings(rules=RULES if seed % 2 else (), analysis=MANY.analysis)
     random, store = Random(seed), LocalStore(str(tmp_path / "archive"))

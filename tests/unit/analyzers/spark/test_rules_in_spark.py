@@ -5,10 +5,8 @@ from pyspark.sql import SparkSession
 from support.analyzers.conditions import LETTER, REFUSED, SAME, rule
 
 from dlq.analyzers.conditions import condition
-from dlq.analyzers.judging import JUDGED
 from dlq.analyzers.spark.files import spark_schema
-from dlq.analyzers.spark.user_rules import apply_rules
-from dlq.archive.schema import SEGMENT
+from dlq.analyzers.spark.user_rules import RECORDS, apply_rules
 from dlq.core.errors import ConfigError
 
 
@@ -19,10 +17,9 @@ def test_a_condition_means_the_same_in_spark(spark: SparkSession) -> None:
 
 
 def test_spark_understands_and_refuses_what_the_engine_in_the_process_does(spark: SparkSession) -> None:
-    letters = spark.createDataFrame([], spark_schema(JUDGED))
-    records = spark.createDataFrame([], spark_schema(SEGMENT))
+    records = spark.createDataFrame([], spark_schema(RECORDS))
     for where in SAME:
-        apply_rules(letters, records, [rule(where)])
+        apply_rules(records, [rule(where)])
     for where in REFUSED:
         with pytest.raises(ConfigError, match="rule 'mine'"):
-            apply_rules(letters, records, [rule(where)])
+            apply_rules(records, [rule(where)])

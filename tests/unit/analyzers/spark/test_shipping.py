@@ -8,7 +8,7 @@ import pytest
 
 from dlq.analyzers.spark.shipping import ROOMS, name_what_lacks, pack
 
-STEPS = ("spark.stores", "spark.transactions", "spark.verdicts", "judging")
+STEPS = ("spark.tasks", "spark.client_log", "spark.user_rules", "judging")
 SCRIPT = """
 import sys
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in str(finder)]
