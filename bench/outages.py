@@ -38,7 +38,7 @@ from support.sending_contract import new_plan, provenance, said
 from support.servers.outage import Outage
 
 from dlq.connectors.amqp10.message import split
-from dlq.connectors.base import Outgoing, Presence, Search, Target
+from dlq.connectors.base import Outgoing, Presence, Search, SendRequest, Target
 from dlq.connectors.kafka.raw_record import RawRecord, encode
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rocketmq.message import parse_properties
@@ -144,7 +144,7 @@ def measure(kind: str, place: Place, seconds: float) -> Counter[int]:
         seen = set(place.arrived())
         network.end()
         found = place.connector.find(Search(plan, letters, since, before)).shown
-        publisher = place.connector.publisher(plan, 1000, place.witness)
+        publisher = place.connector.publisher(SendRequest(plan, 1000, place.witness))
         again, _ = said(publisher, iter([one for one in letters if is_unsent(one, found, seen)]))
         publisher.close()
         time.sleep(LATE_SECONDS)
@@ -179,7 +179,7 @@ def interrupted(
                 began = time.monotonic()
             yield one
 
-    publisher = place.connector.publisher(plan, LETTERS, place.witness, UNSENT_SECONDS)
+    publisher = place.connector.publisher(SendRequest(plan, LETTERS, place.witness, UNSENT_SECONDS))
     result = said(publisher, given())
     publisher.close()
     print(f"given up after {time.monotonic() - began:.1f} s")

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dlq.core.failure_headers import Keep
+from dlq.core.errors import UsageError
+from dlq.core.failure_headers import Keep, strip_failure
 from dlq.core.keys import KeyReader, key_reader
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -274,6 +275,22 @@ class Sent(NamedTuple):
 
 UNSENT_SECONDS = 60.0
 """How long the kernel may hold what the other side does not acknowledge, unless somebody waits for less."""
+
+
+@dataclass(frozen=True)
+class SendRequest:
+    """How the way back is to be opened for a plan."""
+
+    plan: str
+    window: int = 1000
+    """Letters that may be open at once."""
+    witness: bool = False
+    """Leave proof (see `Connector.find`) where the broker can only prove by what is left beforehand."""
+    unsent_seconds: float = UNSENT_SECONDS
+    """What the broker's host has not acknowledged after so long must not reach the broker any more, nor what
+    it has not when the connection is closed or this process ends (`outbound.guard`)."""
+
+
 Writing = Callable[[Sequence[int]], None]
 """Told the numbers of letters that may reach the broker from now on; see `Publisher.publish`."""
 
@@ -284,6 +301,10 @@ def unmarked(_numbers: Sequence[int]) -> None:
 
 class Publisher(Protocol):
     """A pipelined way into a broker."""
+
+    anchor: Checkpoint
+    """What this run has left on the broker to be found by, as a part of the plan's bounds; empty where `find`
+    needs none."""
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
         """Send all of them, several in flight, and yield one `Sent` for each, in any order.
@@ -320,7 +341,8 @@ class Search(NamedTuple):
     since: int
     """When the first of them was sent (microseconds)."""
     before: Checkpoint = NO_CHECKPOINT
-    """What `Connector.bounds` said of the plan's targets before anything was sent; empty where it is lost."""
+    """What `Connector.bounds` said of the plan's targets before anything was sent, and the anchors of all its
+    runs; empty where that is lost."""
 
 
 @dataclass(frozen=True)
@@ -374,9 +396,12 @@ class Connector(Protocol):
     are in doubt when the replay is killed, all when its host goes down: many where `find` can prove each,
     fewer where a person may have to."""
 
+    changes: Mapping[str, str] = MappingProxyType({})
+    """Mode -> what a pull in it changes at a source, in one sentence; where `inspect` says no more."""
+
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
-        ...
+        return Inspection("", self.gauge(source).depth, {}, self.changes)
 
     def gauge(self, source: Source) -> Gauge:
         """How many letters a source has now; asked again and again, so it costs few questions."""
@@ -385,7 +410,7 @@ class Connector(Protocol):
     def discover(self) -> Sequence[DeadLetterPlace]:
         """What looks like a place of dead letters there, without changing anything. Raises UsageError where
         the configuration lacks what it takes to ask."""
-        ...
+        return []
 
     def read(self, request: ReadRequest) -> Reading:
         """Start a reading. Raises HarmRefused when `request.mode` would harm and `force` is not set."""
@@ -397,49 +422,44 @@ class Connector(Protocol):
         `record.origin` and `origin_kind` are the verdict's where there is one. Raises UsageError for
         a target that this broker does not have.
         """
-        ...
+        kind, _, name = to.partition(":")
+        if kind in ("queue", "topic") and name:
+            return Target(kind, name)
+        if to != "origin":
+            raise UsageError(f"--to {to}: write origin, queue:NAME or topic:NAME")
+        return Target(record.origin_kind, record.origin) if record.origin_kind and record.origin else None
 
     def preview(
         self, record: Record, target: Target, provenance: Mapping[str, str], keep_headers: Keep
     ) -> SendPreview:
-        """What publishing it would strip, warn of, or fail on. Needs no connection."""
-        ...
+        """What publishing it would strip, warn of, or fail on. It is asked for each letter, so the broker is
+        asked once for a target, if at all, and one that does not answer is no error."""
+        return SendPreview(strip_failure(record.headers, keep_headers)[1])
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Who would receive it, proven from bindings or subscriptions; targets not proven are absent."""
-        ...
+        return {}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
         """Target -> why nothing can be sent there; those that are there, or can come to be, are absent."""
-        del targets
         return {}
 
     def limits(self, targets: Sequence[Target]) -> Mapping[Target, Limits]:
         """What targets that are there would drop, end or take along; those of which nothing is known are
         absent."""
-        del targets
         return {}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         """How far the receivers of each target are; targets of which nothing can be told are absent."""
-        del targets
         return {}
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> Publisher:
-        """Open the way in for one plan. `witness`: leave proof (see `find`) where the broker can.
-
-        What the broker's host has not acknowledged after `unsent_seconds`, or when the connection is closed
-        or this process ends, must not reach the broker any more (`outbound.guard`).
-        """
+    def publisher(self, request: SendRequest) -> Publisher:
+        """Open the way in for one plan. Raises BrokerError."""
         ...
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """Where the targets end now, or what the run has left to be found by. It is asked when the plan's
-        publisher is open, before the first letter is sent to them, and kept for `find`; empty for a broker
-        that finds without."""
-        del targets
+        """Where the targets end now. It is asked before the first letter is sent to them, and kept for
+        `find`; empty for a broker that finds without."""
         return NO_CHECKPOINT
 
     def check_witness(self) -> Sequence[str] | None:
@@ -449,15 +469,12 @@ class Connector(Protocol):
 
     def find(self, search: Search) -> Proof:
         """For reconcile: what became of each letter of the search, and why that is not known of some."""
-        ...
+        return Proof({letter.number: "unknown" for letter in search.letters})
 
-    def forget(self, plan: str, witness: bool = False) -> None:
-        """Nothing of the plan is open any more: remove what its publisher left on the broker, a witness or
-        markers.
-
-        `witness` as the publisher was opened. Nothing may be there; a broker on which it leaves nothing is
-        not asked.
-        """
+    def forget(self, request: SendRequest) -> None:
+        """Nothing of the plan is open any more: remove what a publisher that was opened so left on the
+        broker, a witness or markers. Nothing may be there; a broker on which it leaves nothing is not
+        asked."""
 
     def close(self) -> None:
         """Let go of all connections. Never raises."""

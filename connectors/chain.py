@@ -1,6 +1,7 @@
 """Several queues read one after the other as one reading: a pattern over individual DLQs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dlq.connectors.base import Batch, Mode
@@ -74,6 +75,21 @@ class Scan(Protocol):
     def begin(self, limit: int | None) -> Part:
         """Connect and start reading at most `limit` letters. Raises BrokerError."""
         ...
+
+
+@dataclass(frozen=True)
+class QueueScan:
+    """See `Scan`; `open` connects for this queue, to read at most so many letters."""
+
+    queue: str
+    depth: int | None
+    topology: Mapping[str, Any]
+    open: Callable[[int | None], Part]
+    notes: Sequence[str] = ()
+
+    def begin(self, limit: int | None) -> Part:
+        """Connect."""
+        return self.open(limit)
 
 
 class ChainReading:

@@ -18,7 +18,7 @@ from dlq.connectors import given
 from dlq.connectors.base import Batch, Reading, ReadRequest, Skipped
 from dlq.connectors.interchange.format import checked, fit, parse_line, record_of
 from dlq.connectors.interchange.prints import Reader
-from dlq.core.clock import now
+from dlq.connectors.records import stamp
 from dlq.core.errors import UsageError
 from dlq.core.record import Record
 
@@ -116,7 +116,7 @@ class FileReading:
         document = checked(fit(letter)) if isinstance(letter, dict) else parse_line(letter)
         source = self._request.source
         record = record_of(document, source.name, source.broker, place, self._key)
-        captured = record._replace(captured_at=now(), pull_id=self._request.pull_id, mode=self._request.mode)
+        captured = stamp(record, self._request)
         return captured if "record" in document else captured._replace(offset=number)
 
     def acknowledge(self, position: int) -> None:

@@ -5,12 +5,13 @@ Nothing is acknowledged there: the checkpoint in the manifest is what "drained" 
 as settled.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from dlq.connectors.base import NO_CHECKPOINT, Batch, Checkpoint, Gap, Reading, ReadRequest
+from dlq.core.record import Record
 
 _Place = TypeVar("_Place")
 _LETTER, _DIGEST = "#letter", 2**24
@@ -35,6 +36,12 @@ class Words(NamedTuple):
     gone: str
 
 
+_WORDS = Words(
+    begun_anew="{place} ends at {end} and was read to {reached}: it is another one, read from its start",
+    gone="{place}: what came before offset {first} was gone before this pull",
+)
+
+
 @dataclass
 class Plan(Generic[_Place]):
     """All ranges of a reading, and what is to be said about them."""
@@ -50,6 +57,25 @@ class Plan(Generic[_Place]):
     def offsets(self) -> int:
         """How many there are; not each has a letter."""
         return sum(one.end - one.start for one in self.ranges)
+
+    def add(
+        self,
+        place: _Place,
+        name: str,
+        key: str,
+        bounds: tuple[int, int],
+        resume: Checkpoint,
+        words: Words = _WORDS,
+        *,
+        end: int | None = None,
+        anew: bool = False,
+    ) -> str:
+        """The range of a place that is called `name` and holds offsets [bounds), from where `find_start` says
+        to the end, or to an earlier `end`, before which letters may be read. Returns the key of its
+        checkpoint."""
+        key, start = self.find_start(name, key, *bounds, resume, words, anew)
+        self.ranges.append(OffsetRange(place, start, max(start, bounds[1] if end is None else end), key))
+        return key
 
     def find_start(
         self, place: str, key: str, first: int, end: int, resume: Checkpoint, words: Words, anew: bool = False
@@ -107,7 +133,8 @@ def _digest(told: str) -> int:
 
 
 class LogReading(Reading):
-    """See `Reading`; a broker's subclass overrides `scan`."""
+    """See `Reading`; a broker's subclass overrides `fetch`, or `scan` where places are not read one after the
+    other."""
 
     unique_ids = True
     settles_at_once = True
@@ -129,9 +156,21 @@ class LogReading(Reading):
         """What the first checkpoint says beside what was read."""
         self._position = self._acknowledged = 0
 
+    def fetch(self, place: Any, start: int, most: int) -> tuple[Sequence[Record], int]:
+        """Up to so many letters of a place from an offset on, and the offset behind them, waiting a second at
+        most. Raises BrokerError."""
+        raise NotImplementedError
+
     def scan(self) -> Iterator[Batch]:
         """The letters, without what the plan tells."""
-        raise NotImplementedError
+        limit, rows = self._request.limit, self._request.batch_rows
+        for place, start, end, key in self._plan.ranges:
+            at = start
+            while at < end and self._position != limit:
+                room = rows if limit is None else min(rows, limit - self._position)
+                records, at = self.fetch(place, at, min(room, end - at))
+                self._position += len(records)
+                yield Batch(records, self._position, {key: at})
 
     def batches(self) -> Iterator[Batch]:
         """The letters; what the plan tells comes with the first of them."""
@@ -149,3 +188,6 @@ class LogReading(Reading):
     def settled(self) -> int:
         """The checkpoint is durable with its manifest, and nothing else is needed."""
         return self._acknowledged
+
+    def close(self) -> None:
+        """See `Reading`."""

@@ -10,13 +10,11 @@ It proves nothing about a real broker.
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from dlq.connectors.base import (
-    UNSENT_SECONDS,
-    Batch,
     Connector,
     Consumption,
     DeadLetterPlace,
@@ -27,15 +25,18 @@ from dlq.connectors.base import (
     ReadRequest,
     Search,
     SendPreview,
+    SendRequest,
     Sent,
+    Skipped,
     Target,
 )
 from dlq.connectors.interchange.format import body_fields, record_of
+from dlq.connectors.queue import QueueReading
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.republishing import address_of, block_to_send, preview, target_of
+from dlq.connectors.records import stamp
 from dlq.connectors.sending import WindowedPublisher
 from dlq.core.brokers import Kind
-from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost, NotFound
 from dlq.core.failure_headers import Keep
 from dlq.core.provenance import REPLAY_ID
@@ -118,68 +119,56 @@ def broker_at(url: str) -> MemoryBroker:
     return _brokers[name]
 
 
-class MemoryReading:
-    """A reading over one queue; see `dlq.connectors.base.Reading`."""
+_Row = tuple[int, str, int]
+"""Its number, the letter, and whether it was delivered before."""
 
-    complete: bool = True
-    unique_ids: bool = False
-    settles_at_once: bool = False
+
+class MemoryReading(QueueReading[_Row, Record]):
+    """A reading over one queue."""
 
     def __init__(self, broker: MemoryBroker, request: ReadRequest) -> None:
-        self._broker, self._request, self._queue = broker, request, request.source.queue
-        self._key = request.key_reader()
-        self._numbers: list[int] = []
-        self._acknowledged = 0
-        self.snapshot: int | None = broker.depth(self._queue)
-        self.topology: Mapping[str, Any] = {"queue": self._queue, "queue_type": "memory"}
-        self.notes: Sequence[str] = ()
+        request = replace(request, batch_rows=min(request.batch_rows, _MOST_ROWS))
+        super().__init__(request, broker.depth(request.source.queue), request.limit)
+        self._broker, self._key, self._last = broker, request.key_reader(), 0
+        self._where, self._values = _in(request.source.queue)
+        self.topology = {**self.topology, "queue_type": "memory"}
 
-    def batches(self) -> Iterator[Batch]:
-        """The letters up to the snapshot or the limit."""
-        bounds = [n for n in (self.snapshot, self._request.limit) if n is not None]
-        where, values = _in(self._queue)
-        rows = self._broker.sql(
-            f"SELECT number, document, redelivered FROM letters WHERE {where} ORDER BY number LIMIT ?",
-            [*values, min(bounds)],
-        )
-        step = min(self._request.batch_rows, _MOST_ROWS)
-        for start in range(0, len(rows), step):
-            records = [self._record(*row) for row in rows[start : start + step]]
-            yield Batch(self._until_cut(records), len(self._numbers))
+    def receive(self, wait: float) -> list[_Row]:
+        """Those behind the last."""
+        ask = f"SELECT number, document, redelivered FROM letters WHERE number > ? AND {self._where}"
+        rows = self._broker.sql(f"{ask} ORDER BY number LIMIT {_MOST_ROWS}", [self._last, *self._values])
+        self._ended = not rows
+        return cast(list[_Row], rows)
 
-    def _until_cut(self, records: list[Record]) -> list[Record]:
-        cut = self._broker.faults.cut_reading_after
-        if cut is not None and len(self._numbers) >= cut:
-            self._broker.faults.cut_reading_after = None
-            raise ConnectionLost("the memory broker cut the connection")
-        return records
+    def size_of(self, arrived: _Row) -> int:
+        """Of its text."""
+        return len(arrived[1])
 
-    def _record(self, number: int, text: str, redelivered: int) -> Record:
-        self._numbers.append(number)
+    def sort(self, arrived: _Row, taken: list[Record], skipped: list[Skipped]) -> None:
+        """Every letter can be taken."""
+        self._last, text, redelivered = arrived
+        self.seen += 1
         source = self._request.source
         record = record_of(json.loads(text), source.name, source.broker, "", self._key)
-        return record._replace(
-            redelivered=bool(redelivered),
-            captured_at=now(),
-            pull_id=self._request.pull_id,
-            mode=self._request.mode,
-        )
+        self.take(taken, record._replace(redelivered=bool(redelivered)), self._last)
 
-    def acknowledge(self, position: int) -> None:
-        """Forget the letters up to `position`."""
-        gone = self._numbers[self._acknowledged : position]
-        for number in gone:
+    def make(self, taken: list[Record]) -> list[Record]:
+        """Unless the connection is to end before they are there."""
+        cut = self._broker.faults.cut_reading_after
+        if cut is not None and self.seen >= cut:
+            self._broker.faults.cut_reading_after = None
+            raise ConnectionLost("the memory broker cut the connection")
+        return [stamp(record, self._request) for record in taken]
+
+    def remove(self, numbers: Sequence[int]) -> None:
+        """Forget them, at once."""
+        for number in numbers:
             self._broker.sql("DELETE FROM letters WHERE number = ?", [number])
-        self._acknowledged = max(position, self._acknowledged)
-
-    def settled(self) -> int:
-        """Deleting is at once."""
-        return self._acknowledged
 
     def close(self) -> None:
-        """What was shown and not acknowledged is marked redelivered."""
-        for number in self._numbers[self._acknowledged :]:
-            self._broker.sql("UPDATE letters SET redelivered = 1 WHERE number = ?", [number])
+        """What was shown and is still there is marked redelivered."""
+        shown = [self._last, *self._values]
+        self._broker.sql(f"UPDATE letters SET redelivered = 1 WHERE number <= ? AND {self._where}", shown)
 
 
 class MemoryPublisher(WindowedPublisher):
@@ -274,9 +263,7 @@ class MemoryConnector(Connector):
         depths = {target: self._broker.depth(target.name) for target in targets if target.kind == "queue"}
         return {target: [Consumption(target.name, depth)] for target, depth in depths.items()}
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> MemoryPublisher:
+    def publisher(self, request: SendRequest) -> MemoryPublisher:
         """A publisher with a window of one, so no witness is needed."""
         return MemoryPublisher(self._broker)
 

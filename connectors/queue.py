@@ -2,12 +2,12 @@
 
 The broker gives letters as far as it was granted them, and waits for their acknowledgements, which are held
 back until the caller has made the letters durable. A protocol's reading is a `QueueReading` that says how
-letters are asked for, received and sorted, and how it acknowledges what its `Owed` gives out.
+letters are asked for, received and sorted, and how those that are durable are removed.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from dlq.connectors.base import Batch, ReadRequest, Skipped
@@ -88,12 +88,20 @@ def until_acknowledged(owes: Callable[[], object], position: int) -> Iterator[Ba
 
 
 class QueueReading(Generic[Arrived, Letter]):
-    """One scan of one queue, by the contract of `chain.Part`. Positions count from 1. A protocol's subclass
-    overrides what raises NotImplementedError, and what else differs there."""
+    """One scan of one queue, as a `Reading` and as a `chain.Part`. A protocol's subclass overrides what
+    raises NotImplementedError, and what else differs there."""
 
-    def __init__(self, request: ReadRequest, depth: int | None, limit: int | None, browse: bool) -> None:
+    unique_ids = False
+    settles_at_once = False
+
+    def __init__(
+        self, request: ReadRequest, depth: int | None, limit: int | None, browse: bool = False
+    ) -> None:
         """`browse`: letters are looked at, and the broker says when there are no more."""
         bounds = [bound for bound in (depth, limit) if bound is not None]
+        self.snapshot = depth
+        self.topology: Mapping[str, Any] = {"queue": request.source.queue}
+        self.notes: Sequence[str] = ()
         self._request, self._browse = request, browse
         self._goal = min(bounds) if bounds else None
         self._longest = IDLE_END if depth is None else STALLED_END
@@ -101,14 +109,14 @@ class QueueReading(Generic[Arrived, Letter]):
         self._owed = Owed[Any]()
         self._silence = Silence()
         self._ended = self.complete = False
-        self.seen = self.position = 0
+        self.seen = self.position = self._removed = 0
 
     def consume(self) -> None:
-        """Ask for letters, no more of them unacknowledged than the window."""
-        raise NotImplementedError
+        """Ask for letters, no more of them unacknowledged than the window; nothing where each `receive`
+        asks."""
 
     def receive(self, wait: float) -> Iterable[Arrived]:
-        """What has come, waiting at most so many seconds for it."""
+        """What has come, waiting at most so many seconds for it. With `_ended` nothing more is asked for."""
         raise NotImplementedError
 
     def size_of(self, arrived: Arrived) -> int:
@@ -116,16 +124,30 @@ class QueueReading(Generic[Arrived, Letter]):
         raise NotImplementedError
 
     def sort(self, arrived: Arrived, taken: list[Letter], skipped: list[Skipped]) -> None:
-        """Count what came in `seen`; what can be taken has the next `position`, and may be owed."""
+        """Count what came in `seen`; what can be taken goes to `take`, what has to stay to `skipped`."""
         raise NotImplementedError
+
+    def take(self, taken: list[Letter], letter: Letter, tag: object) -> None:
+        """A letter has the next position; in a drain it is owed, by its tag."""
+        self.position += 1
+        taken.append(letter)
+        if self._request.mode == "drain":
+            self._owed.add(self.position, tag)
 
     def unfinished_bytes(self) -> int:
         """Bytes of what has not come wholly."""
-        raise NotImplementedError
+        return 0
 
     def make(self, taken: list[Letter]) -> Sequence[Record]:
         """The records of some letters."""
         raise NotImplementedError
+
+    def remove(self, tags: Sequence[Any]) -> None:
+        """The letters of these tags, in their order, are durable: acknowledge them, without waiting."""
+        raise NotImplementedError
+
+    def await_removal(self) -> None:
+        """Until the broker has answered the last `remove`, where it answers later."""
 
     def wake(self) -> None:
         """Nothing came: make the broker look for more."""
@@ -141,6 +163,21 @@ class QueueReading(Generic[Arrived, Letter]):
     def hear(self) -> None:
         """The time of silence begins anew."""
         self._silence.hear()
+
+    def acknowledge(self, position: int) -> None:
+        """See `Reading`. Each letter once."""
+        if owed := self._owed.take(position):
+            self.remove([tag for _, tag in owed])
+            self._removed = owed[-1][0]
+            self.hear()
+
+    def settled(self) -> int:
+        """See `Reading`."""
+        self.await_removal()
+        return self._removed
+
+    def close(self) -> None:
+        """See `Reading`."""
 
     def batches(self) -> Iterator[Batch]:
         """See `Reading`."""

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlq.connectors.base import Outgoing, Sent, Writing, unmarked
+from dlq.connectors.base import NO_CHECKPOINT, Checkpoint, Outgoing, Sent, Writing, unmarked
 from dlq.connectors.links import LinkLostError
 from dlq.core.errors import ConnectionLost, DlqError
 
@@ -40,6 +40,8 @@ class WindowedPublisher:
     known to be its doing."""
     silent_seconds: float = math.inf
     """How long no answer may come while letters are in flight."""
+
+    anchor: Checkpoint = NO_CHECKPOINT
 
     def __init__(self, window: int, place: str = "") -> None:
         """`place` names the broker in errors."""

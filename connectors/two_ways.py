@@ -16,6 +16,7 @@ class TwoWayPublisher:
         self, first: Publisher, second: Callable[[], Publisher], goes_second: Callable[[Outgoing], bool]
     ) -> None:
         self._first, self._connect, self._goes_second = first, second, goes_second
+        self.anchor = first.anchor
         self._second: Publisher | None = None
         self._next: Outgoing | None = None
 

@@ -404,6 +404,17 @@ def _of_frameworks(names: tuple[str, ...], always_alone: bool, kept: tuple[str, 
     return Restart(frozenset(gone), mended)
 
 
+def strip_failure(headers: Mapping[str, str], keep: Keep = False) -> tuple[dict[str, str], list[str]]:
+    """These headers as a replay sends them again, and what it takes away of them, in words."""
+    what = restart(headers, keep)
+    kept = {
+        name: mend_text(value, what.mended[name]) if name in what.mended else value
+        for name, value in headers.items()
+        if name not in what.gone
+    }
+    return kept, taken_away(headers, what)
+
+
 def taken_away(headers: Mapping[str, str], what: Restart) -> list[str]:
     """What a replay takes away of these headers, in words, in their order."""
     return [told for name, value in headers.items() if (told := _told(name, value, what)) is not None]

@@ -10,7 +10,16 @@ from functools import partial
 from itertools import chain, islice
 
 from dlq.archive.store import Store
-from dlq.connectors.base import UNSENT_SECONDS, Checkpoint, Connector, Outgoing, Search, Sent, Target
+from dlq.connectors.base import (
+    UNSENT_SECONDS,
+    Checkpoint,
+    Connector,
+    Outgoing,
+    Search,
+    SendRequest,
+    Sent,
+    Target,
+)
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError, UsageError
 from dlq.core.interpreter import quick_thread_switches, rare_garbage_collection
@@ -177,7 +186,7 @@ def forget(header: Header, brokers: Brokers) -> list[str]:
     failed = []
     for broker in header.brokers:
         try:
-            brokers.get(broker).forget(header.plan, header.leaves_witness(broker))
+            brokers.get(broker).forget(SendRequest(header.plan, witness=header.leaves_witness(broker)))
         except BrokerError as error:
             failed.append(
                 f"what the plan left on {broker} could not be removed: {error}; "
@@ -241,8 +250,8 @@ class _Sender:
         """
         plan = self._header.plan
         own = (letter for letter in planfile.letters(store, plan) if letter.broker == broker)
-        letters = _with_bounds(own, lambda targets: self._keep_bounds(store, broker, connector, targets))
-        while lost := self._send_some(letters, broker, connector, progress):
+        letters = _with_bounds(own, lambda new: self._keep_bounds(store, broker, connector.bounds(new)))
+        while lost := self._send_some(letters, store, broker, connector, progress):
             again = self._not_kept(lost, planfile.bounds_of(store, plan, broker), broker, connector)
             if again is None:
                 self._run.lost.append(f"{broker}: {lost}")
@@ -250,9 +259,9 @@ class _Sender:
             letters = chain(again, self._claims.given_back, letters)
             self._claims = self._new_claims()
 
-    def _keep_bounds(self, store: Store, broker: str, connector: Connector, targets: set[Target]) -> None:
+    def _keep_bounds(self, store: Store, broker: str, bounds: Checkpoint) -> None:
         """Raises UsageError where letters that are in doubt were sent before these bounds."""
-        plan, bounds = self._header.plan, connector.bounds(targets)
+        plan = self._header.plan
         if bounds and not planfile.bounds_of(store, plan, broker):
             entries = chain.from_iterable(self._ledger.entries(plan, state) for state in _UNPROVEN)
             doubtful = {entry.number for entry in entries}
@@ -262,18 +271,23 @@ class _Sender:
         planfile.keep_bounds(store, plan, broker, bounds)
 
     def _send_some(
-        self, letters: Iterator[Letter], broker: str, connector: Connector, progress: Progress
+        self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: Progress
     ) -> BrokerError | None:
         """Over one connection; returns what ended it too early."""
         lost: BrokerError | None = None
-        witness = self._header.leaves_witness(broker)
+        header = self._header
+        witness = header.leaves_witness(broker)
         try:
-            publisher = connector.publisher(self._header.plan, self._in_flight, witness, self._unsent_seconds)
+            publisher = connector.publisher(
+                SendRequest(header.plan, self._in_flight, witness, self._unsent_seconds)
+            )
         except BrokerError as error:
             if self._answered_before < 0:
                 raise
             return error
         try:
+            if publisher.anchor:
+                self._keep_bounds(store, broker, publisher.anchor)
             for sent in publisher.publish(self._outgoing(letters, progress), self._claims.note_writing):
                 letter, state = self._answered(sent)
                 self._run.sent -= state == "planned"

@@ -19,7 +19,7 @@ from dlq.connectors.amqp10 import message
 from dlq.connectors.amqp10.message import Parts
 from dlq.connectors.amqp10.values import NOTHING, NULL, Value, as_text, plain, shown, string
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.records import common_fields
+from dlq.connectors.records import make_record
 from dlq.core.clock import datable
 from dlq.core.failure_headers import Keep, Restart, restart, taken_away
 from dlq.core.identity import content_id, frame
@@ -44,7 +44,6 @@ _DURABLE, _PRIORITY, _TTL, _FIRST_ACQUIRER, _FAILURES = range(5)
 
 def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record]:
     """A function that makes the record of a whole message. It raises ValueError."""
-    key_of = request.key_reader()
     first = frame(request.source.name.encode(), place.queue.encode())
 
     def make(encoded: bytes) -> Record:
@@ -58,31 +57,32 @@ def record_maker(request: ReadRequest, place: Place) -> Callable[[bytes], Record
         message_id = properties.get("message_id") or physical_id
         digest = sha256(body).hexdigest()
         stable = message.stable(block, lambda _name: False)
-        return Record(
-            record_id=content_id(physical_id.encode(), *stable, digest.encode(), after=first),
+        return make_record(
+            request,
+            place.kind,
+            content_id(physical_id.encode(), *stable, digest.encode(), after=first),
+            body,
+            headers,
+            properties,
+            version=place.version,
+            node=place.node,
+            digest=digest,
             dead_letter_queue=place.queue,
             message_id=message_id,
             physical_id=physical_id,
             correlation_id=properties.get("correlation_id"),
-            key=key_of(message_id, headers, properties, body),
             origin_kind=origin_kind,
             origin=origin,
             published_at=_time(parts.properties.get("creation_time")),
             dead_at=_micros(headers.get("_AMQ_ACTUAL_EXPIRY")),
             expires_at=_time(parts.properties.get("absolute_expiry_time")),
             redelivered=bool(_header(parts, _FAILURES)) or _header(parts, _FIRST_ACQUIRER) is False,
-            headers=headers,
             raw_properties=block,
-            properties=properties,
-            body=body,
-            body_size=len(body),
-            body_sha256=digest,
             content_type=properties.get("content_type"),
             content_encoding=properties.get("content_encoding"),
             persistent=_header(parts, _DURABLE) is True,
             priority=_header(parts, _PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
-            **common_fields(request, place.kind, place.version, place.node),
         )
 
     return make

@@ -182,7 +182,7 @@ class IsolatedReading:
             taken.append(frame)
             self._position += 1
             if self._scan.others.request.mode == "drain":
-                self._acks.owe(self.position, frame.head)
+                self._acks.owed.add(self.position, frame.head)
         records: Sequence[Record] = make(taken) if taken else ()
         yield Batch(records, self.position, skipped=skipped)
         yield from until_acknowledged(lambda: self._acks and self._acks.owed, self.position)

@@ -32,7 +32,6 @@ from dlq.connectors.activemq.stomp_connection import Link
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    UNSENT_SECONDS,
     Checkpoint,
     Connector,
     Consumption,
@@ -48,6 +47,7 @@ from dlq.connectors.base import (
     ReadRequest,
     Search,
     SendPreview,
+    SendRequest,
     Target,
     gauge_of,
 )
@@ -81,7 +81,6 @@ class ActiveMQConnector(Connector):
         self.kind, self.version = (_by_greeting if is_openwire(broker) else _by_stomp)(broker)
         self._queues = Queues(broker, self.kind, self.version)
         self._routing = Routing(self._queues.management) if self._queues.management else None
-        self._anchor: Checkpoint = NO_CHECKPOINT
         self._amqp = Amqp10(broker) if self.kind == "artemis" else None
 
     def inspect(self, source: Source) -> Inspection:
@@ -239,28 +238,22 @@ class ActiveMQConnector(Connector):
         known = self._queues.facts(queue)
         return None if known is None else Consumption(queue, known.depth, known.consumers, known.acknowledged)
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> Publisher:
+    def publisher(self, request: SendRequest) -> Publisher:
         """Transactions with markers, by OpenWire where it is configured, else by STOMP; what came to Artemis
         by AMQP 1.0 by that, in a run of its own."""
-        del witness  # the markers are one, always
         routing = Routing(self._queues.management) if self._queues.management else None
-        publisher = TransactionPublisher(self._sender, plan, window, routing, unsent_seconds)
-        self._anchor = {f"{marker_queue(plan)} {publisher.anchor}": 0}
+        publisher = TransactionPublisher(self._sender, request, routing)
         if self._amqp is None:
             return publisher
-        sender = partial(Amqp10Sender, self._broker)
-        by_amqp = partial(TransactionPublisher, sender, plan, window, routing, unsent_seconds)
+        by_amqp = partial(TransactionPublisher, partial(Amqp10Sender, self._broker), request, routing)
         return TwoWayPublisher(publisher, by_amqp, lambda letter: amqp10_records.is_of_amqp(letter.record))
 
     def _sender(self) -> Sender:
         return (OpenWireSender if self._by_openwire else StompSender)(self._broker)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
-        """The anchor of the run that the last publisher began, and what Artemis has counted at the targets: a
-        marker proves a commit, and not that a queue got it."""
-        return {**self._anchor, **(self._routing.counts(targets) if self._routing else {})}
+        """What Artemis has counted at the targets: a marker proves a commit, and not that a queue got it."""
+        return self._routing.counts(targets) if self._routing else NO_CHECKPOINT
 
     def find(self, search: Search) -> Proof:
         """By the markers in the plan's queue: a transaction is committed with its marker, or not at all. What
@@ -304,12 +297,11 @@ class ActiveMQConnector(Connector):
             time.sleep(POLL)
         return None
 
-    def forget(self, plan: str, witness: bool = False) -> None:
+    def forget(self, request: SendRequest) -> None:
         """Take the markers out, and delete their empty queue where management may."""
-        del witness  # the markers are one, always
         with closing(self._sender()) as sender:
-            sender.forget(plan)
-        self._queues.remove_empty(marker_queue(plan))
+            sender.forget(request.plan)
+        self._queues.remove_empty(marker_queue(request.plan))
 
     def close(self) -> None:
         """Close the connection on which management is asked."""

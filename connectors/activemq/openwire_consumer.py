@@ -57,9 +57,9 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
         self._connection, self._window, self._make = scan.start(self._goal)
         self._owed = Owed[bytes | None]()
         """By their ids; none where a letter between them stays."""
-        self._awaited: tuple[str, int] | None = None
-        self._settled = self._of_others = 0
-        self._acknowledged = False
+        self._awaited: str | None = None
+        """The receipt of the last acknowledgement."""
+        self._of_others = 0
 
     def consume(self) -> None:
         """By one consumer with a window."""
@@ -102,42 +102,33 @@ class OpenWireReading(QueueReading[Dispatch, tuple[Dispatch, Frame]]):
                 raise ConnectionLost(f"{self._connection.place}: the broker sends more than it was asked for")
             return
         self.seen += 1
-        if self.seen % PAGE == 0 and not self._acknowledged:
+        if self.seen % PAGE == 0 and not self._removed:
             self.wake()
         try:
-            taken.append((letter, frame_of(letter, self._modified)))
+            self.take(taken, (letter, frame_of(letter, self._modified)), letter.name)
         except UnreadableError as error:
             skipped.append(Skipped(message_id(letter.message_id), str(error)))
             self._owed.add(self.position, None)
-            return
-        self.position += 1
-        if self._request.mode == "drain":
-            self._owed.add(self.position, letter.name)
 
-    def acknowledge(self, position: int) -> None:
-        """Send what is owed up to there. The last letter's goes alone and is answered: Classic syncs the disk
-        for every letter that an answered acknowledgement covers (KahaDBStore#removeMessage)."""
-        names = [name for _, name in self._owed.take(position)]
+    def remove(self, names: Sequence[bytes | None]) -> None:
+        """The last letter's goes alone and is answered: Classic syncs the disk for every letter that an
+        answered acknowledgement covers (KahaDBStore#removeMessage)."""
         if not any(names):
             return
         writer, receipt = self._connection.writer, self._connection.new_receipt()
+        self._awaited = receipt
         last = next(n for n in range(len(names) - 1, -1, -1) if names[n] is not None)
         commands = [writer.acknowledge(_CONSUMER, self._queue, some) for some in ranges(names[:last])]
         commands += [
             writer.acknowledge(_CONSUMER, self._queue, some, int(receipt)) for some in ranges(names[last:])
         ]
         self._connection.send(b"".join(commands))
-        self._awaited = receipt, position
-        self._acknowledged = True
-        self.hear()
 
-    def settled(self) -> int:
-        """Wait for the answer to the last acknowledgement; the position that it covers."""
+    def await_removal(self) -> None:
+        """The answer to the last acknowledgement."""
         if self._awaited is not None:
-            receipt, position = self._awaited
-            self._connection.wait_for(receipt)
-            self._settled, self._awaited = position, None
-        return self._settled
+            self._connection.wait_for(self._awaited)
+            self._awaited = None
 
     def close(self) -> None:
         """Give back what was not acknowledged, and disconnect."""

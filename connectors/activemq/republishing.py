@@ -15,7 +15,7 @@ from dlq.connectors.activemq.openwire_messages import PACKED
 from dlq.connectors.activemq.stomp import encode, text_of
 from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
+from dlq.core.failure_headers import Keep, strip_failure
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import FLAG_INNER_NUL, Record
 
@@ -165,16 +165,8 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     """The letter's headers as they are sent again, and what is taken away of them."""
     owned = _broker_owned(tuple(record.headers), record.broker_kind == "artemis")
     headers = {name: value for name, value in record.headers.items() if name not in owned}
-    taken = restart(headers, keep_headers)
-    kept = {
-        name: mend_text(value, taken.mended[name]) if name in taken.mended else value
-        for name, value in headers.items()
-        if name not in taken.gone
-    }
-    return kept, [
-        *(name for name in owned if (name, record.headers[name]) != _NO_EXPIRY),
-        *taken_away(headers, taken),
-    ]
+    kept, taken = strip_failure(headers, keep_headers)
+    return kept, [*(name for name in owned if (name, record.headers[name]) != _NO_EXPIRY), *taken]
 
 
 def preview(

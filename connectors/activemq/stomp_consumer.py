@@ -48,10 +48,6 @@ class Acks:
         self._settled = 0
         self.begun = False
 
-    def owe(self, position: int, head: bytes) -> None:
-        """A letter that is to be acknowledged once it is durable."""
-        self.owed.add(position, head)
-
     def acknowledge(self, position: int) -> bool:
         """Send what is owed up to there; whether that was anything."""
         ids, reached = self._durable(position)
@@ -328,10 +324,7 @@ class StompReading(QueueReading[Frame, Frame]):
             self._stays += 1
             self._held.append(frame)
         else:
-            self.position += 1
-            taken.append(frame)
-            if self._request.mode == "drain":
-                self._acks.owe(self.position, frame.head)
+            self.take(taken, frame, frame.head)
 
     def _skipped(self, frame: Frame, reason: str) -> Skipped:
         [record] = self.make([frame])

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from dlq.connectors.activemq.artemis_routing import Routing
-from dlq.connectors.activemq.marker import marker_bodies, new_run
+from dlq.connectors.activemq.marker import marker_bodies, marker_queue, new_run
 from dlq.connectors.activemq.refusals import CommitFailed, RolledBack
 from dlq.connectors.activemq.senders import Sender
 from dlq.connectors.activemq.stomp_connection import Unanswered
-from dlq.connectors.base import UNSENT_SECONDS, Outgoing, Sent, Writing, unmarked
+from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Writing, unmarked
 from dlq.core.errors import BrokerError, ConnectionLost, DlqError
 from dlq.core.provenance import REPLAY_ID
 
@@ -59,24 +59,23 @@ class TransactionPublisher:
     def __init__(
         self,
         connect: Callable[[], Sender],
-        plan: str,
-        window: int,
+        request: SendRequest,
         routing: Routing | None = None,
-        unsent_seconds: float = UNSENT_SECONDS,
     ) -> None:
         """Connects, and leaves the run's anchor. Raises BrokerError, also where that may not be written.
         `routing`: what Artemis tells of the targets."""
-        self._connect, self._plan, self._routing = connect, plan, routing
-        self._unsent_seconds = unsent_seconds
+        self._connect, self._plan, self._routing = connect, request.plan, routing
+        self._unsent_seconds = request.unsent_seconds
         self._writing: Writing = unmarked
-        self.anchor = new_run()
+        self._anchor = new_run()
         """What proves afterwards that the markers of this run are all there (see `marker`)."""
-        self._run = self.anchor.rpartition("/")[0]
+        self.anchor: Checkpoint = {f"{marker_queue(request.plan)} {self._anchor}": 0}
+        self._run = self._anchor.rpartition("/")[0]
         self._node = ""
         """Where the anchor is; a later connection must not lead elsewhere."""
         self._senders = deque([self._first()])
-        self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, window)
-        self._batch = max(1, min(_BATCH, window // self._under_way))
+        self._under_way = 1 if self._senders[0].artemis else min(_UNDER_WAY, request.window)
+        self._batch = max(1, min(_BATCH, request.window // self._under_way))
         self._open: deque[_Transaction] = deque()
         """In order; of the first COMMIT may have been sent, of the others it has not."""
         self._committing = False
@@ -296,7 +295,7 @@ class TransactionPublisher:
         sender = self._connect()
         try:
             if not self._node:
-                sender.begin_run(self._plan, self.anchor)
+                sender.begin_run(self._plan, self._anchor)
                 self._node = sender.node
             elif sender.node != self._node:
                 raise ConnectionLost(f"{self._node} is not there any more, and {sender.node} answers instead")

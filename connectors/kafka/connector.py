@@ -3,12 +3,11 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import cast
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    UNSENT_SECONDS,
     Checkpoint,
     Connector,
     Consumption,
@@ -19,6 +18,7 @@ from dlq.connectors.base import (
     ReadRequest,
     Search,
     SendPreview,
+    SendRequest,
     Target,
 )
 from dlq.connectors.kafka.cluster import Cluster, Topic
@@ -33,6 +33,7 @@ from dlq.connectors.kafka.republishing import preview, retry_topics, target_of
 from dlq.connectors.kafka.snapshot import cut_logs, facts_of, look, plan_of, unread_note
 from dlq.connectors.kafka.wholeness import end_of_epoch
 from dlq.core.clock import now
+from dlq.core.errors import BrokerError
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -51,8 +52,8 @@ class KafkaConnector(Connector):
     def __init__(self, broker: KafkaBroker) -> None:
         """Connects lazily. Raises ConfigError."""
         self._cluster = Cluster(broker)
-        self._compacted: dict[str, bool] = {}
-        self._retries: Mapping[str, Sequence[str]] = {}
+        self._targets: dict[str, tuple[bool | None, Sequence[str]]] = {}
+        self._is_silent = False
 
     def inspect(self, source: Source) -> Inspection:
         """Look without changing anything."""
@@ -109,8 +110,24 @@ class KafkaConnector(Connector):
     ) -> SendPreview:
         """What sending it would strip, warn of, or fail on."""
         del provenance
-        retries = self._retries.get(target.name, ())
-        return preview(record, target, keep_headers, self._compacted.get(target.name), retries)
+        is_compacted, retries = self._known_of(target.name)
+        return preview(record, target, keep_headers, is_compacted, retries)
+
+    def _known_of(self, topic: str) -> tuple[bool | None, Sequence[str]]:
+        """Whether a topic is compacted (None: nobody tells), and its retry topics. A cluster that does not
+        answer is asked once."""
+        if topic not in self._targets and not self._is_silent:
+            try:
+                settings = self._cluster.configuration(topic)
+                is_compacted = None if settings is None else "compact" in settings.get("cleanup.policy", "")
+                self._targets[topic] = is_compacted, self._retries.get(topic, ())
+            except BrokerError:
+                self._is_silent = True
+        return self._targets.get(topic, (None, ()))
+
+    @cached_property
+    def _retries(self) -> Mapping[str, Sequence[str]]:
+        return retry_topics(self._cluster.names())
 
     def consumers(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[str]]:
         """Every group that has read the topic, where the user may see all groups."""
@@ -119,13 +136,8 @@ class KafkaConnector(Connector):
         return {target: groups for target, groups in found.items() if groups is not None}
 
     def missing(self, targets: Sequence[Target]) -> Mapping[Target, str]:
-        """Topics that are not there: none is ever made. What `preview` tells of a topic is learned here."""
+        """Topics that are not there: none is ever made."""
         known = self._known(targets)
-        self._retries = retry_topics(self._cluster.names())
-        for topic in known.values():
-            settings = self._cluster.configuration(topic.name)
-            if settings is not None:
-                self._compacted[topic.name] = "compact" in settings.get("cleanup.policy", "")
         return {target: f"there is no topic {target.name}" for target in targets if target not in known}
 
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
@@ -134,12 +146,9 @@ class KafkaConnector(Connector):
         found = {target: consumption(self._cluster, topic) for target, topic in known.items()}
         return {target: groups for target, groups in found.items() if groups}
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> KafkaPublisher:
+    def publisher(self, request: SendRequest) -> KafkaPublisher:
         """Open the way in. Kafka needs no witness: what was sent stays, and is found by its replay id."""
-        del plan, witness
-        return KafkaPublisher(self._cluster, window, unsent_seconds)
+        return KafkaPublisher(self._cluster, request.window, request.unsent_seconds)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the topics end before anything is sent."""

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from dlq.connectors.base import Checkpoint, Gap
 from dlq.connectors.kafka.cluster import Cluster, Log, Place, Topic
 from dlq.connectors.kafka.description import is_pattern
-from dlq.connectors.log import OffsetRange, Plan, Words, find_generation
+from dlq.connectors.log import Plan, Words, find_generation
 from dlq.core.errors import AccessDenied, BrokerError, NotFound
 from dlq.core.text import for_terminal
 
@@ -101,10 +101,10 @@ def plan_of(
     for log in logs:
         key = checkpoint_key(cluster, known[log.place.topic], log.place.partition)
         is_cut = log.place in cut
-        key, start = plan.find_start(str(log.place), key, log.start, log.end, resume, _WORDS, is_cut)
+        bounds = log.start, log.end
+        key = plan.add(log.place, str(log.place), key, bounds, resume, _WORDS, end=log.stable, anew=is_cut)
         if log.epoch >= 0:
             plan.marks[f"{key}{EPOCH}"] = log.epoch
-        plan.ranges.append(OffsetRange(log.place, start, max(start, log.stable), key))
         if log.end > log.stable:
             plan.complete = False
             plan.notes.append(

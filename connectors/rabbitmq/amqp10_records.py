@@ -16,7 +16,7 @@ from dlq.connectors.amqp10.values import NOTHING, Value, as_text, plain, shown
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq import x_death
 from dlq.connectors.rabbitmq.interchange import death_columns
-from dlq.connectors.records import common_fields
+from dlq.connectors.records import make_record
 from dlq.core.clock import datable
 from dlq.core.identity import content_id, frame
 from dlq.core.message_ids import logged_id
@@ -80,7 +80,6 @@ def _is_short(value: Value) -> bool:
 def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes], Record]:
     """A function that makes the record of a whole message. It raises ValueError."""
     source, queue = request.source, request.source.queue or ""
-    key_of = request.key_reader()
     place = frame(source.name.encode(), queue.encode())
 
     def make(encoded: bytes) -> Record:
@@ -93,28 +92,28 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[bytes],
         stable = message.stable(block, _OF_A_DELIVERY.__contains__)
         died = annotations.get(_DEATHS, NOTHING)
         columns = death_columns(deaths(died), headers)
-        return Record(
-            record_id=content_id(*stable, digest.encode(), after=place),
+        return make_record(
+            request,
+            "rabbitmq",
+            content_id(*stable, digest.encode(), after=place),
+            body,
+            headers,
+            properties,
+            version=broker_version,
+            digest=digest,
             dead_letter_queue=queue,
             message_id=message_id,
             correlation_id=properties.get("correlation_id"),
-            key=key_of(message_id, headers, properties, body),
             exchange=_text(annotations.get(_EXCHANGE)),
             routing_key=_text(annotations.get(_ROUTING_KEY)),
             published_at=_time(plain(parts.properties.get("creation_time", NOTHING))),
             redelivered=_is_redelivered(parts),
-            headers=headers,
             raw_properties=block,
-            properties=properties,
-            body=body,
-            body_size=len(body),
-            body_sha256=digest,
             content_type=properties.get("content_type"),
             content_encoding=properties.get("content_encoding"),
             persistent=properties.get("delivery_mode") == "2",
             priority=_header(parts, _PRIORITY),
             flags=FLAG_AMQP10_BODY if is_encoded else None,
-            **common_fields(request, "rabbitmq", broker_version),
             **{**columns, "dead_at": _last_death(died) or columns["dead_at"]},
         )
 

@@ -9,7 +9,6 @@ import pika
 from pika import spec
 
 from dlq.connectors.base import (
-    UNSENT_SECONDS,
     Connector,
     Consumption,
     DeadLetterPlace,
@@ -22,9 +21,10 @@ from dlq.connectors.base import (
     ReadRequest,
     Search,
     SendPreview,
+    SendRequest,
     Target,
 )
-from dlq.connectors.chain import ChainReading
+from dlq.connectors.chain import ChainReading, QueueScan
 from dlq.connectors.links import LinkLostError, close_on_failure
 from dlq.connectors.rabbitmq import consumers, discovery, inspection, queue_pattern, republishing
 from dlq.connectors.rabbitmq import consumption as rabbitmq_consumption
@@ -104,7 +104,7 @@ class RabbitConnector(Connector):
             return self._read_one(request)
         names, notes, host = queue_pattern.resolve(self._broker, pattern)
         started = time.monotonic()
-        scans: list[queue_pattern.QueueScan] = []
+        scans: list[QueueScan] = []
         unread: dict[str, DlqError] = {}
         for name in names:
             try:
@@ -116,9 +116,7 @@ class RabbitConnector(Connector):
         reading.notes = [*reading.notes, *notes]
         return reading
 
-    def _scan(
-        self, request: ReadRequest, queue: str, host: VirtualHost, started: float
-    ) -> queue_pattern.QueueScan:
+    def _scan(self, request: ReadRequest, queue: str, host: VirtualHost, started: float) -> QueueScan:
         """One queue of a pattern. It is looked at now, so that the snapshot is of one moment, and connected
         to again when its turn comes: hundreds of queues must not be hundreds of connections."""
         alone = replace(request, source=replace(request.source, queue=queue))
@@ -130,7 +128,7 @@ class RabbitConnector(Connector):
             wanted = replace(alone, limit=limit)
             return self._scanning(self._link(), wanted, depth, seen.topology, seen.notes)
 
-        return queue_pattern.QueueScan(queue, depth, {"queue": queue, **seen.topology}, seen.notes, begin)
+        return QueueScan(queue, depth, {"queue": queue, **seen.topology}, begin, seen.notes)
 
     def _read_one(
         self, request: ReadRequest, host: VirtualHost | None = None, since: float | None = None
@@ -252,13 +250,11 @@ class RabbitConnector(Connector):
         """Of each queue that a target reaches; the queues of an exchange only by the management API."""
         return rabbitmq_consumption.consumption(self._broker, targets)
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> Publisher:
-        """Confirms and the mandatory flag, always; a `witness` adds a queue that proves what arrived. What
-        only AMQP 1.0 carries goes by that, with its outcome as the confirm."""
-        made_as = rabbitmq_witness.WitnessedPublisher if witness else two_ways
-        return made_as(self._broker, plan, window, unsent_seconds=unsent_seconds)
+    def publisher(self, request: SendRequest) -> Publisher:
+        """Confirms and the mandatory flag, always; a witness is a queue that proves what arrived. What only
+        AMQP 1.0 carries goes by that, with its outcome as the confirm."""
+        made_as = rabbitmq_witness.WitnessedPublisher if request.witness else two_ways
+        return made_as(self._broker, request.plan, request.window, unsent_seconds=request.unsent_seconds)
 
     def check_witness(self) -> Sequence[str]:
         """There is no management API, or no right to leave a witness."""
@@ -268,10 +264,10 @@ class RabbitConnector(Connector):
         """By the witness alone: RabbitMQ cannot be asked what it took."""
         return rabbitmq_witness.find(self._broker, search.plan, search.letters)
 
-    def forget(self, plan: str, witness: bool = False) -> None:
+    def forget(self, request: SendRequest) -> None:
         """Delete the plan's exchange and its witness queue, if there was one."""
-        if witness:
-            rabbitmq_witness.forget(self._broker, plan)
+        if request.witness:
+            rabbitmq_witness.forget(self._broker, request.plan)
 
 
 def _state(link: Link, queue: str) -> spec.Queue.DeclareOk:

@@ -2,14 +2,13 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pika.exceptions import AMQPError
 
 from dlq.connectors.base import Inspection
-from dlq.connectors.chain import Part
+from dlq.connectors.chain import QueueScan
 from dlq.connectors.rabbitmq import inspection
 from dlq.connectors.rabbitmq.connection import as_our_error, open_connection
 from dlq.connectors.rabbitmq.description import RabbitBroker
@@ -30,21 +29,6 @@ class Found(NamedTuple):
     names: Sequence[str]
     notes: Sequence[str]
     host: VirtualHost
-
-
-@dataclass(frozen=True)
-class QueueScan:
-    """See `dlq.connectors.chain.Scan`; `open` connects anew."""
-
-    queue: str
-    depth: int | None
-    topology: Mapping[str, Any]
-    notes: Sequence[str]
-    open: Callable[[int | None], Part]
-
-    def begin(self, limit: int | None) -> Part:
-        """Connect anew for this queue, and read at most `limit` letters."""
-        return self.open(limit)
 
 
 def resolve(broker: RabbitBroker, pattern: str) -> Found:

@@ -30,6 +30,7 @@ from pika import exceptions, spec
 from dlq.connectors.amqp10 import frames, message
 from dlq.connectors.amqp10.session import Session
 from dlq.connectors.base import (
+    NO_CHECKPOINT,
     PROOF_SECONDS,
     UNSENT_SECONDS,
     Outgoing,
@@ -89,6 +90,8 @@ def queue_of(plan: str) -> str:
 
 class WitnessedPublisher:
     """What `two_ways` gives, whose letters for queues leave proof."""
+
+    anchor = NO_CHECKPOINT
 
     def __init__(
         self, broker: RabbitBroker, plan: str, window: int, unsent_seconds: float = UNSENT_SECONDS

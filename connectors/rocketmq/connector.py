@@ -7,7 +7,6 @@ from typing import Any
 
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    UNSENT_SECONDS,
     Checkpoint,
     Connector,
     Consumption,
@@ -19,6 +18,7 @@ from dlq.connectors.base import (
     ReadRequest,
     Search,
     SendPreview,
+    SendRequest,
     Target,
 )
 from dlq.connectors.rocketmq.bounds import bounds
@@ -159,12 +159,9 @@ class RocketConnector(Connector):
         found = {target: consumption(self._cluster, target) for target in targets}
         return {target: groups for target, groups in found.items() if groups}
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> RocketPublisher:
+    def publisher(self, request: SendRequest) -> RocketPublisher:
         """Open the way in. RocketMQ needs no witness: what was sent stays, and is found by its key."""
-        del plan, witness
-        return RocketPublisher(self._cluster, window, unsent_seconds)
+        return RocketPublisher(self._cluster, request.window, request.unsent_seconds)
 
     def bounds(self, targets: Iterable[Target]) -> Checkpoint:
         """Where the queues that may be written to end, and what their brokers tell of themselves."""

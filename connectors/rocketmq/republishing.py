@@ -13,7 +13,7 @@ from dlq.connectors.base import Outgoing, SendPreview, Target
 from dlq.connectors.rocketmq.bodies import COMPRESSED
 from dlq.connectors.rocketmq.message import BATCH, COMPRESSION, encode_properties, parse_properties
 from dlq.core.errors import UsageError
-from dlq.core.failure_headers import Keep, mend_text, restart, taken_away
+from dlq.core.failure_headers import Keep, strip_failure
 from dlq.core.provenance import REPLAY_ID, REPLAY_PREFIX
 from dlq.core.record import Record
 from dlq.core.rocketmq_topics import DEAD_LETTERS, DISCARDED, HALF, OP_TOPIC, RETRY
@@ -106,13 +106,8 @@ def _own(record: Record, keep_headers: Keep) -> tuple[dict[str, str], list[str]]
     """The letter's properties as they are sent again, and what is taken away of them."""
     properties = _properties_of(record)
     own = {name: value for name, value in properties.items() if not is_brokers_own(name)}
-    taken = restart(own, keep_headers)
-    kept = {
-        name: mend_text(value, taken.mended[name]) if name in taken.mended else value
-        for name, value in own.items()
-        if name not in taken.gone
-    }
-    return kept, sorted([*(name for name in properties if is_brokers_own(name)), *taken_away(own, taken)])
+    kept, taken = strip_failure(own, keep_headers)
+    return kept, sorted([*(name for name in properties if is_brokers_own(name)), *taken])
 
 
 def message_of(outgoing: Outgoing) -> Message:

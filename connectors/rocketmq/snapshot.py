@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from dlq.connectors import lenient_json
 from dlq.connectors.base import Checkpoint
-from dlq.connectors.log import OffsetRange, Plan, Words, is_another, mark_letter
+from dlq.connectors.log import Plan, Words, is_another, mark_letter
 from dlq.connectors.rocketmq.cluster import Cluster, refusal
 from dlq.connectors.rocketmq.message import StoredMessage, parse, queue_offset, split
 from dlq.connectors.rocketmq.queue_scan import MessageQueue, pull_fields, scan_queue
@@ -152,8 +152,8 @@ def plan_of(
     plan = Plan[QueueOffsets]()
     for offsets in found:
         place, lowest, highest, pullable = offsets
-        key, start = plan.find_start(str(place), str(place), lowest, highest, resume, _WORDS, place in anew)
-        plan.ranges.append(OffsetRange(offsets, start, max(start, highest), key))
+        name, bounds = str(place), (lowest, highest)
+        plan.add(offsets, name, name, bounds, resume, _WORDS, anew=place in anew)
         if not pullable:
             plan.notes.append(f"{place} may not be pulled: {_why_not(place)}; it is read through its index")
     return plan

@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs" / "adding-a-connector.md").read_text(encoding="utf-8")
 STEPS = re.findall(
     r"^```(?:python|text)\n# (\S+?)(: a line of REGISTRY)?\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE
 )
+MOST_LINES = 200
 CONFIG = """
 archive = "archive"
 [brokers.shop]
@@ -93,6 +94,11 @@ def test_the_new_broker_makes_the_whole_trip(program: Path, tmp_path: Path) -> N
 def test_it_keeps_the_contract(program: Path, tmp_path: Path) -> None:
     done = run(program, tmp_path, "pytest", "-q", "-p", "no:cacheprovider", f"{program}/tests/test_spool.py")
     assert done.returncode == 0, done.stdout
+
+
+def test_a_driver_of_a_queue_is_a_page_or_two() -> None:
+    own = [text for name, is_line, text in STEPS if not (is_line or name.startswith("tests/"))]
+    assert sum(len(text.splitlines()) for text in own) <= MOST_LINES
 
 
 def test_its_own_settings_are_checked(program: Path, tmp_path: Path) -> None:

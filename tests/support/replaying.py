@@ -20,7 +20,6 @@ from dlq.archive import segments
 from dlq.archive.store import LocalStore
 from dlq.connectors.base import (
     NO_CHECKPOINT,
-    UNSENT_SECONDS,
     Checkpoint,
     Connector,
     Consumption,
@@ -33,6 +32,7 @@ from dlq.connectors.base import (
     Proof,
     Search,
     SendPreview,
+    SendRequest,
     Sent,
     Target,
     Writing,
@@ -73,6 +73,7 @@ class QueueFile:
     """`dlq.connectors.base.Connector`, as far as replay needs it."""
 
     window = 1000
+    anchor = NO_CHECKPOINT
 
     def __init__(
         self,
@@ -135,12 +136,10 @@ class QueueFile:
     def consumption(self, targets: Sequence[Target]) -> Mapping[Target, Sequence[Consumption]]:
         return {}
 
-    def publisher(
-        self, plan: str, window: int, witness: bool = False, unsent_seconds: float = UNSENT_SECONDS
-    ) -> "QueueFile":
-        self.most = window
-        if witness:
-            self.witnesses.append(plan)
+    def publisher(self, request: SendRequest) -> "QueueFile":
+        self.most = request.window
+        if request.witness:
+            self.witnesses.append(request.plan)
         return self
 
     def publish(self, outgoing: Iterator[Outgoing], writing: Writing = unmarked) -> Iterator[Sent]:
@@ -201,10 +200,10 @@ class QueueFile:
             }
         )
 
-    def forget(self, plan: str, witness: bool = False) -> None:
+    def forget(self, request: SendRequest) -> None:
         if self.keeps_what_was_left:
             raise ConnectionLost("the broker is gone")
-        self.forgotten.append((plan, witness))
+        self.forgotten.append((request.plan, request.witness))
 
     def close(self) -> None:
         pass

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support.servers import outage
 
-from dlq.connectors.base import Outgoing, Publisher, Search, Sent, Target, Writing, unmarked
+from dlq.connectors.base import Outgoing, Publisher, Search, SendRequest, Sent, Target, Writing, unmarked
 from dlq.core.clock import now
 from dlq.core.errors import BrokerError, ConnectionLost
 from dlq.core.record import Record
@@ -74,7 +74,7 @@ class SendingPlace:
 
     def publisher(self, plan: str, connector: Any = None, window: int = WINDOW) -> Publisher:
         """The way in."""
-        opened: Publisher = (connector or self.connector).publisher(plan, window, self.witness)
+        opened: Publisher = (connector or self.connector).publisher(SendRequest(plan, window, self.witness))
         return opened
 
 
@@ -143,7 +143,7 @@ class Interrupted:
         self.given: list[Outgoing] = []
         with place.cutting() as (connector, cut):
             self.publisher = place.publisher(self.plan, connector)
-            self.before = connector.bounds([place.target])
+            self.before = {**self.publisher.anchor, **connector.bounds([place.target])}
             self.answers, self.error = said(self.publisher, self._letters(place, cut))
             self.after, self.error_after = (
                 said(self.publisher, iter([place.outgoing(9999, self.plan)])) if keep_open else ([], None)
@@ -342,7 +342,7 @@ class SendingContract:
         published(place, plan, letters)
         assert set(place.connector.find(Search(plan, letters, since)).shown.values()) == {"sent"}
         for _ in range(2):  # the second time nothing is there, which is no error
-            place.connector.forget(plan, place.witness)
+            place.connector.forget(SendRequest(plan, witness=place.witness))
         assert "sent" not in place.connector.find(Search(plan, letters, since)).shown.values()
         assert sorted(place.arrived()) == sorted(ids_of(letters))
 

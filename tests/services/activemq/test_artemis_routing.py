@@ -11,7 +11,7 @@ from support.brokers.activemq.fixtures import Place, by_openwire, on_artemis
 from support.brokers.activemq.sending import outgoing, published
 
 from dlq.connectors.activemq.artemis import Management
-from dlq.connectors.base import Outgoing, Search, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.core.record import Record
 
 pytestmark = pytest.mark.activemq
@@ -161,7 +161,7 @@ def test_a_growing_count_of_unrouted_messages_confirms_nothing(stomp: Place) -> 
     make_queue(stomp, news, sub, "MULTICAST")
     target, letters = Target("topic", news), to(Target("topic", news))
     before = stomp.connector.bounds([target])
-    publisher = stomp.connector.publisher(news, 1000)
+    publisher = stomp.connector.publisher(SendRequest(news, 1000))
 
     def while_the_subscription_goes() -> Iterator[Outgoing]:
         yield letters[0]

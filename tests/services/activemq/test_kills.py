@@ -17,7 +17,7 @@ from dlq.archive import manifests
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
 from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.base import Outgoing, Search, Sent, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
 from dlq.core.errors import BrokerError, ConnectionLost
 
 pytestmark = [pytest.mark.activemq, on_all]
@@ -101,8 +101,8 @@ def test_a_broker_killed_in_mid_replay_leaves_nothing_unknown(here: Place) -> No
                 here.broker.kill()
             yield letter
 
-    publisher = here.connector.publisher(plan, 1000)
-    before = here.connector.bounds([Target("queue", back)])
+    publisher = here.connector.publisher(SendRequest(plan, 1000))
+    before = {**publisher.anchor, **here.connector.bounds([Target("queue", back)])}
     with pytest.raises(ConnectionLost):
         collections.deque(map(said.append, publisher.publish(given())), maxlen=0)
     publisher.close()

@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from support.brokers.activemq.broker import CLASSIC, ActiveMq, free_ports
 from support.brokers.activemq.fixtures import Place, by_openwire, certificate, on_artemis, on_classic
-from support.brokers.activemq.sending import outgoing, place_on, published
+from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.openwire_publisher import OpenWireSender
-from dlq.connectors.base import Search, Target
+from dlq.connectors.base import Search, SendRequest, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConfigError, Unreachable
 
 pytestmark = pytest.mark.activemq
@@ -51,11 +51,11 @@ def test_markers_by_openwire_prove_what_was_sent_until_they_are_forgotten(stomp:
     stomp.send(*[b"%d" % n for n in range(650)], tenant="a", timestamp="1700000000000")
     typed = by_openwire(stomp)
     letters = outgoing(typed.drain(), Target("queue", f"{stomp.queue}.back"))
-    assert [sent.number for sent in published(typed, stomp.queue, letters[:620])] == [*range(620)]
-    before = typed.connector.bounds([])
+    answers, before = run_of(typed, stomp.queue, letters[:620])
+    assert [sent.number for sent in answers] == [*range(620)]
     found = typed.connector.find(Search(stomp.queue, letters, 0, before)).shown
     assert [found[n] for n in range(650)] == ["sent"] * 620 + ["not_sent"] * 30
-    typed.connector.forget(stomp.queue)
+    typed.connector.forget(SendRequest(stomp.queue))
     assert set(typed.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}
     back = stomp.drain(f"{stomp.queue}.back")
     assert [r.body for r in back] == [letter.record.body for letter in letters[:620]]
@@ -98,12 +98,12 @@ def test_with_openwire_alone_letters_come_go_and_are_found(stomp: Place) -> None
     there = f"by OpenWire, to 127.0.0.1:{stomp.broker.openwire}"
     assert alone.connector.inspect(alone.request().source).facts["pulls and replays"] == there
     letters = outgoing(alone.drain(), Target("queue", f"{stomp.queue}.back"))
-    assert {sent.outcome for sent in published(alone, stomp.queue, letters[:420])} == {"confirmed"}
-    before = alone.connector.bounds([])
+    answers, before = run_of(alone, stomp.queue, letters[:420])
+    assert {sent.outcome for sent in answers} == {"confirmed"}
     for place in (alone, by_openwire(stomp), stomp):
         found = place.connector.find(Search(stomp.queue, letters, 0, before)).shown
         assert [found[n] for n in range(450)] == ["sent"] * 420 + ["not_sent"] * 30
-    alone.connector.forget(stomp.queue)
+    alone.connector.forget(SendRequest(stomp.queue))
     assert set(alone.connector.find(Search(stomp.queue, letters, 0, before)).shown.values()) == {"unknown"}
     assert len(stomp.drain(f"{stomp.queue}.back")) == 420
 
@@ -156,7 +156,7 @@ def test_a_user_without_the_right_to_write_markers_is_told_the_right() -> None:
     with ActiveMq(CLASSIC[-1], "users", "rights") as broker:
         place = by_openwire(place_on(broker))
         with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
-            place.connector.publisher("plan", 1000)
+            place.connector.publisher(SendRequest("plan", 1000))
 
 
 def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq) -> None:
@@ -169,7 +169,7 @@ def test_tls_takes_letters_and_an_unknown_authority_is_refused(guarded: ActiveMq
         s.outcome for s in published(replace(place, connector=ActiveMQConnector(trusting)), "tls", letters)
     ] == ["confirmed"]
     with pytest.raises(Unreachable, match=r"TLS failed: .*; is ca_file right"):
-        ActiveMQConnector(replace(trusting, ca_file=None)).publisher("tls", 10)
+        ActiveMQConnector(replace(trusting, ca_file=None)).publisher(SendRequest("tls", 10))
 
 
 def test_letters_are_read_by_tls_where_the_user_may_and_what_he_may_not_is_said(guarded: ActiveMq) -> None:
@@ -199,7 +199,7 @@ def test_an_address_of_another_broker_is_refused_before_anything_is_sent(stomp: 
     with ActiveMq(stomp.broker.version) as other:
         settings = replace(stomp.settings, openwire_url=f"tcp://127.0.0.1:{other.openwire}")
         with pytest.raises(ConfigError, match=r"openwire_url: .* is another broker than .* of url"):
-            ActiveMQConnector(settings).publisher("plan", 10)
+            ActiveMQConnector(settings).publisher(SendRequest("plan", 10))
 
 
 @on_classic

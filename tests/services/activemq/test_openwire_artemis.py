@@ -10,7 +10,7 @@ from support.brokers.activemq.sending import outgoing, published
 from dlq.connectors.activemq import artemis_browse
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.openwire_connection import OpenWireConnection
-from dlq.connectors.base import Target
+from dlq.connectors.base import SendRequest, Target
 from dlq.core.errors import AccessDenied, Unreachable
 
 pytestmark = pytest.mark.activemq
@@ -131,7 +131,7 @@ def test_a_password_that_is_wrong_from_now_on_is_said_and_nothing_is_lost(
         for refused in (
             lambda: OpenWireConnection(here.settings),
             lambda: here.drain(),
-            lambda: here.connector.publisher("plan", 10),
+            lambda: here.connector.publisher(SendRequest("plan", 10)),
         ):
             with pytest.raises(AccessDenied, match="check user and password") as caught:
                 refused()
@@ -152,7 +152,7 @@ def test_each_right_that_is_missing_is_named_and_nothing_is_lost(
     refusals = {
         r"'BROWSE' .*; with openwire_url it needs the permission browse": lambda: reader.drain(sealed),
         r"'SEND' .*; .* needs <security-setting match=\"dlq\.replay\.#\">": lambda: (
-            reader.connector.publisher("plan", 10)
+            reader.connector.publisher(SendRequest("plan", 10))
         ),
     }
     for said, refused in refusals.items():

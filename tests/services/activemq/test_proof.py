@@ -8,7 +8,7 @@ import pytest
 from support import shifted_clock
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis
-from support.brokers.activemq.sending import outgoing, place_on, published
+from support.brokers.activemq.sending import outgoing, place_on, run_of
 from support.waiting import eventually
 
 from dlq.connectors.activemq.artemis import Management
@@ -26,8 +26,7 @@ def sent_in_part(place: Place, sent: int = SENT) -> tuple[list[Outgoing], Checkp
     """Letters of which the first `sent` went, in several transactions, and what the run left before."""
     place.send(*[b"%d" % n for n in range(LETTERS)])
     letters = outgoing(place.drain(), Target("queue", f"{place.queue}.back"))
-    published(place, place.queue, letters[:sent])
-    return letters, place.connector.bounds([])
+    return letters, run_of(place, place.queue, letters[:sent])[1]
 
 
 def told(place: Place, letters: list[Outgoing], before: Checkpoint) -> tuple[set[str], set[str], list[str]]:
@@ -68,8 +67,8 @@ def test_markers_that_were_purged_prove_nothing(stomp: Place, way: str) -> None:
 def test_a_run_after_the_markers_were_purged_does_not_vouch_for_the_one_before(stomp: Place) -> None:
     letters, before = sent_in_part(stomp)
     stomp.drain(markers(stomp))
-    published(stomp, stomp.queue, letters[:1])
-    _, others, why = told(stomp, letters, {**before, **stomp.connector.bounds([])})
+    _, anchor = run_of(stomp, stomp.queue, letters[:1])
+    _, others, why = told(stomp, letters, {**before, **anchor})
     assert others == {"unknown"}
     assert "is not there any more" in why[0]
 
@@ -202,7 +201,7 @@ import json, sys
 from support.archives import letter
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.base import Outgoing, ReadRequest, Search, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.core.settings import Source
 
 settings, queue = json.loads(sys.argv[1]), sys.argv[2]
@@ -215,8 +214,8 @@ letters = [
     )
     for n in range(150)
 ]
-publisher = connector.publisher(queue, 1000)
-before = connector.bounds([Target("queue", queue)])
+publisher = connector.publisher(SendRequest(queue, 1000))
+before = {**publisher.anchor, **connector.bounds([Target("queue", queue)])}
 said = {sent.outcome for sent in publisher.publish(iter(letters[:120]))}
 publisher.close()
 found = connector.find(Search(queue, letters, 0, before)).shown

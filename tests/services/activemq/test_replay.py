@@ -11,14 +11,14 @@ from proton import Message
 from proton.utils import BlockingConnection
 from support.brokers.activemq.broker import CLASSIC, ActiveMq
 from support.brokers.activemq.fixtures import Place, by_openwire, on_all, on_artemis, on_classic, settings_of
-from support.brokers.activemq.sending import outgoing, place_on, published
+from support.brokers.activemq.sending import outgoing, place_on, published, run_of
 
 from dlq.connectors.activemq.bodies import readable
 from dlq.connectors.activemq.connector import ActiveMQConnector
 from dlq.connectors.activemq.jolokia import Jolokia
 from dlq.connectors.activemq.queues import Queues
 from dlq.connectors.activemq.stomp import encode, headers_of
-from dlq.connectors.base import Search, Target
+from dlq.connectors.base import Search, SendRequest, Target
 from dlq.core.errors import AccessDenied
 from dlq.core.record import Record
 
@@ -42,14 +42,13 @@ def test_letters_go_back_once_without_what_would_shadow_the_next_death(stomp: Pl
 def test_markers_prove_what_was_sent_until_they_are_forgotten(stomp: Place) -> None:
     stomp.send(*[b"%d" % n for n in range(150)])
     letters = outgoing(stomp.drain(), Target("queue", f"{stomp.queue}.back"))
-    published(stomp, stomp.queue, letters[:120])
-    before = stomp.connector.bounds([])
+    _, before = run_of(stomp, stomp.queue, letters[:120])
     found = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
     assert [found[n] for n in range(150)] == ["sent"] * 120 + ["not_sent"] * 30
     queue = f"dlq.replay.{stomp.queue}"
     asking = Queues(settings_of(stomp.broker), stomp.connector.kind)
     assert queue in (asking.names() or [])
-    stomp.connector.forget(stomp.queue)
+    stomp.connector.forget(SendRequest(stomp.queue))
     assert queue not in (asking.names() or [])
     asking.close()
     forgotten = stomp.connector.find(Search(stomp.queue, letters, 0, before)).shown
@@ -112,7 +111,7 @@ def test_without_the_right_to_write_markers_nothing_is_sent_and_the_right_is_nam
         place = replace(place_on(broker), queue="letters.q")
         place.send(b"a")
         with pytest.raises(AccessDenied, match=r'needs <authorizationEntry queue="dlq\.replay\.>" read='):
-            place.connector.publisher("plan", 1000)
+            place.connector.publisher(SendRequest("plan", 1000))
         assert len(place.drain()) == 1
 
 
@@ -124,7 +123,7 @@ def test_a_broker_that_allows_one_connection_gets_everything_over_it() -> None:
         place.send(*[b"%d" % n for n in range(250)])
         letters = outgoing(place.drain(), Target("queue", "back"))
         one = ActiveMQConnector(replace(place.settings, url=f"stomp://127.0.0.1:{broker.tls}"))
-        publisher = one.publisher("plan", 1000)
+        publisher = one.publisher(SendRequest("plan", 1000))
         assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
         publisher.close()
         assert [r.body for r in place.drain("back")] == [letter.record.body for letter in letters]

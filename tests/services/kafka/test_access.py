@@ -20,7 +20,7 @@ from support.brokers.kafka.letters import dead
 from support.brokers.seen import read_all
 from support.sending_contract import provenance, said
 
-from dlq.connectors.base import Outgoing, ReadRequest, Target
+from dlq.connectors.base import Outgoing, ReadRequest, SendRequest, Target
 from dlq.connectors.kafka import fetch
 from dlq.connectors.kafka.cluster import Place
 from dlq.connectors.kafka.connector import KafkaConnector
@@ -92,7 +92,7 @@ def test_who_may_not_write_is_refused_and_says_so(guarded: Kafka, waits: float) 
         time.sleep(waits)
         yield Outgoing(0, dead(0), Target("topic", "orders-dlt"), provenance(0, "plan"))
 
-    publisher = by_sasl(guarded, "bob").publisher("plan", 10)
+    publisher = by_sasl(guarded, "bob").publisher(SendRequest("plan", 10))
     answers, error = said(publisher, letters())
     publisher.close()
     assert isinstance(error, AccessDenied)
@@ -163,7 +163,7 @@ def test_nothing_goes_to_an_address_that_the_configuration_keeps_out(guarded: Ka
         f"kafka://localhost:{port}", user="bob", password_env="GOOD", mechanism="PLAIN", hosts=("b*.example",)
     )
     refused = r"shop names 127\.0\.0\.1:\d+, and brokers\.shop\.hosts allows b\*\.example alone"
-    for ask in (lambda: bodies(found), lambda: found.publisher("plan", 10), found.discover):
+    for ask in (lambda: bodies(found), lambda: found.publisher(SendRequest("plan", 10)), found.discover):
         with pytest.raises(AccessDenied, match=refused):
             ask()
 

@@ -11,7 +11,7 @@ from support.brokers.kafka.fixtures import KafkaPlace, connector_of
 from support.brokers.kafka.letters import outgoing, sent
 from support.sending_contract import new_plan, said
 
-from dlq.connectors.base import Outgoing, Search, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.kafka import find
 from dlq.core.clock import now
 from dlq.core.errors import ConnectionLost
@@ -49,7 +49,7 @@ def test_a_node_that_stops_in_the_middle_of_a_send_loses_and_doubles_nothing(
         yield from letters[200:]
 
     hasty = connector_of(failing.node, timeout="3s")
-    publisher = hasty.publisher(plan, 50)
+    publisher = hasty.publisher(SendRequest(plan, 50))
     answers, error = said(publisher, given())
     publisher.close()
     hasty.close()

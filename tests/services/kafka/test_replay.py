@@ -125,7 +125,7 @@ def test_a_copy_of_a_letter_in_an_aborted_transaction_is_not_the_letter(kafka: K
     assert found == {0: "not_sent", 1: "sent"}
 
 
-def test_a_target_of_which_nobody_tells_whether_it_is_compacted_is_to_be_named(kafka: KafkaPlace) -> None:
+def test_a_target_that_is_compacted_is_to_be_named(kafka: KafkaPlace) -> None:
     for topic, policy in ((kafka.topic, "delete"), (kafka.dead, "compact")):
         kafka.driver.create_topic(topic, cleanup_policy=policy)
     record = dead(0, b"k")
@@ -133,8 +133,6 @@ def test_a_target_of_which_nobody_tells_whether_it_is_compacted_is_to_be_named(k
     def to_name(topic: str) -> str | None:
         return kafka.connector.preview(record, Target("topic", topic), {}, False).unless_named.get("target")
 
-    assert "nobody tells whether" in str(to_name(kafka.topic)), "nobody was asked"
-    kafka.connector.missing([Target("topic", kafka.topic), Target("topic", kafka.dead)])
     assert to_name(kafka.topic) is None
     assert "is compacted" in str(to_name(kafka.dead))
 

@@ -30,7 +30,7 @@ from dlq.analyzers.rules.letter import Facts
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, PullResult, pull
 from dlq.connectors.amqp10 import frames, message, values
-from dlq.connectors.base import Outgoing, Reading, ReadRequest, Search, Sent, Target
+from dlq.connectors.base import Outgoing, Reading, ReadRequest, Search, SendRequest, Sent, Target
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.amqp10_records import is_carried_by_0_9_1
 from dlq.connectors.rabbitmq.connector import RabbitConnector
@@ -234,7 +234,7 @@ def test_what_is_sent_back_equals_what_was_sent_and_bodies_of_many_frames_arrive
 
 
 def sent_back(rabbit: Rabbit, what: Record, target: Target) -> Sent:
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     outgoing = Outgoing(1, what, target, {"dlq_replay_id": "i", "dlq_replay_lap": "1"})
     [sent] = publisher.publish(iter([outgoing]))
     publisher.close()
@@ -249,7 +249,7 @@ def test_letters_of_both_kinds_go_to_queues_and_exchanges_with_odd_names(rabbit:
     rabbit.channel.exchange_declare(odd, "direct")
     rabbit.channel.queue_bind(odd, odd, odd)
     targets = [to_queue(odd), Target("exchange", odd, odd), Target("exchange", odd, "none"), to_queue("none")]
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     outgoing = [
         Outgoing(
             number, found if number % 3 else record(), targets[number % 4], {"dlq_replay_id": str(number)}
@@ -275,7 +275,7 @@ def test_a_window_beyond_the_brokers_credit_is_kept(rabbit: Rabbit) -> None:
             taken += 1
             yield Outgoing(number, found, to_queue(target), {})
 
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 500)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 500))
     for answered, _ in enumerate(publisher.publish(letters())):
         assert taken - answered <= 500
     publisher.close()
@@ -291,7 +291,7 @@ def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
     ]
     wait_until_the_node_is_no_newcomer(rabbit)
     connector, since = RabbitConnector(rabbit.broker()), now()
-    publisher = connector.publisher(plan, 10, witness=True)
+    publisher = connector.publisher(SendRequest(plan, 10, witness=True))
     assert {sent.outcome for sent in publisher.publish(iter(outgoing[:8]))} == {"confirmed"}
     publisher.close()
     for _ in range(2):  # what was read goes back
@@ -299,7 +299,7 @@ def test_a_witness_proves_letters_of_both_kinds(rabbit: Rabbit) -> None:
         assert proof.shown == {number: "sent" if number < 8 else "unknown" for number in range(12)}
     [uncounted] = proof.doubts
     assert "which leaves out what comes by AMQP 1.0" in uncounted
-    connector.forget(plan, witness=True)
+    connector.forget(SendRequest(plan, witness=True))
 
 
 def pull_all(rabbit: Rabbit, queue: str) -> list[Record]:
@@ -327,7 +327,7 @@ def test_a_small_letter_that_promises_much_is_captured_and_goes_back_byte_by_byt
 
 
 def publish(rabbit: Rabbit, letter: Record, queue: str) -> None:
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     answers = [sent.outcome for sent in publisher.publish(iter([Outgoing(0, letter, to_queue(queue), {})]))]
     publisher.close()
     assert answers == ["confirmed"]
@@ -337,7 +337,7 @@ def test_an_exchange_that_is_not_there_is_told_of_and_harms_no_other_letter(rabb
     source = rabbit.queue()
     send(rabbit, source, poison())
     [found] = captured(rabbit, source)
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     targets = [to_queue(source), Target("exchange", "none", "k"), to_queue(source)]
     sent, error = said(publisher, (Outgoing(n, found, t, {}) for n, t in enumerate(targets)))
     publisher.close()

@@ -14,7 +14,7 @@ from support.sending_contract import said
 
 from dlq.cli.app import run
 from dlq.cli.exit import ExitCode
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Outgoing, SendRequest
 from dlq.connectors.rabbitmq.amqp10_publisher import opened
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
@@ -64,7 +64,7 @@ def test_letters_come_and_go_by_amqp_1_0_over_tls(rabbit: Rabbit) -> None:
     found = captured(rabbit.by_tls(), queue)
     assert [one.body for one in found] == [b"1", b"0", b"2"]
     many_frames = found[0]._replace(body=b"x" * 3_000_000, body_size=3_000_000)
-    publisher = RabbitConnector(rabbit.by_tls()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.by_tls()).publisher(SendRequest(new_plan(), 10))
     outgoing = [Outgoing(n, what, to_queue(target), {}) for n, what in enumerate([*found, many_frames])]
     sent, error = said(publisher, iter(outgoing))
     publisher.close()
@@ -160,7 +160,7 @@ def test_what_is_refused_in_mid_replay_is_known_not_to_have_been_sent(
     queue, target = rabbit.queue(), rabbit.queue()
     send_amqp_1(rabbit, queue, 1, poisoned=0)
     [found] = captured(rabbit.broker(), queue)
-    publisher = RabbitConnector(broker_of(rabbit, user)).publisher(new_plan(), 10)
+    publisher = RabbitConnector(broker_of(rabbit, user)).publisher(SendRequest(new_plan(), 10))
     changed(rabbit, user)
     told: list[int] = []
     letters = iter([Outgoing(n, found, to_queue(target), {}) for n in range(3)])

@@ -16,7 +16,7 @@ from support.brokers.rabbitmq.letters import (
     until_it_ends,
 )
 
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.publisher import RabbitPublisher
 from dlq.connectors.rabbitmq.republishing import address_of
@@ -193,7 +193,7 @@ def test_an_exclusive_queue_is_no_way_for_a_witness_and_leaves_nothing_in_doubt(
     """405, before anything was written for it."""
     good, own = to_queue(rabbit.queue()), to_queue("own")
     rabbit.channel.queue_declare("own", exclusive=True)
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10, witness=True)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10, witness=True))
     letters = [letter(n, own if n == 5 else good) for n in range(8)]
     answers, error = until_it_ends(publisher, iter(letters))
     assert isinstance(error, AccessDenied)

@@ -10,6 +10,7 @@ import pytest
 from support.brokers.rabbitmq.fixtures import Rabbit, on_private_nodes, on_rabbitmq_4, request
 from support.connector_contract import letters
 
+from dlq.connectors.base import SendRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.description import RabbitBroker
 from dlq.core.errors import AccessDenied
@@ -53,11 +54,11 @@ def inspect(connector: RabbitConnector, queue: str) -> object:
 
 
 def send(connector: RabbitConnector, _queue: str) -> None:
-    connector.publisher("plan", 10).close()
+    connector.publisher(SendRequest("plan", 10)).close()
 
 
 def send_with_a_witness(connector: RabbitConnector, _queue: str) -> None:
-    connector.publisher("plan", 10, witness=True).close()
+    connector.publisher(SendRequest("plan", 10, witness=True)).close()
 
 
 @on_private_nodes

@@ -10,7 +10,7 @@ from proton.utils import BlockingConnection
 from support.brokers.rabbitmq.fixtures import Rabbit, on_rabbitmq_4, request
 from support.brokers.rabbitmq.letters import letter, new_plan, record, to_queue
 
-from dlq.connectors.base import Target
+from dlq.connectors.base import SendRequest, Target
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.core.record import Record
 
@@ -77,7 +77,7 @@ def by_1_0(rabbit: Rabbit) -> Record:
 def arrives(rabbit: Rabbit, kind: str, what: Record) -> None:
     queue = rabbit.queue()
     target = target_of(rabbit, kind, queue)
-    publisher = RabbitConnector(rabbit.broker()).publisher(new_plan(), 10)
+    publisher = RabbitConnector(rabbit.broker()).publisher(SendRequest(new_plan(), 10))
     said = list(publisher.publish(iter([letter(1, target, what)])))
     publisher.close()
     assert [(one.outcome, one.detail) for one in said] == [("confirmed", None)]

@@ -36,7 +36,7 @@ from support.brokers.rabbitmq.letters import (
     wait_until_the_node_is_no_newcomer,
 )
 
-from dlq.connectors.base import Outgoing, Search
+from dlq.connectors.base import Outgoing, Search, SendRequest
 from dlq.connectors.rabbitmq.connector import RabbitConnector
 from dlq.connectors.rabbitmq.management import Management
 from dlq.connectors.rabbitmq.witness import WitnessedPublisher, _came, _seen, exchange_of, queue_of
@@ -96,7 +96,7 @@ def test_after_kill_9_the_witness_holds_what_the_target_holds(rabbit: Rabbit, ki
     }
     assert connector.find(Search(plan, asked, since)).shown == expected
     assert Counter(line.split()[1] for line in said.splitlines()[:-1]).keys() == {"confirmed"}
-    connector.forget(plan, witness=True)
+    connector.forget(SendRequest(plan, witness=True))
     assert set(connector.find(Search(plan, asked, since)).shown.values()) == {"unknown"}
 
 
@@ -341,17 +341,17 @@ def test_a_witness_that_the_user_may_not_delete_is_told_of(
     sender = rabbit.broker(password_env="SENDER", management_url=None)
     sender = replace(sender, url=sender.url.replace("guest@", "sender@"))
     with pytest.raises(AccessDenied, match="sender"):
-        RabbitConnector(sender).forget(plan, witness=True)
+        RabbitConnector(sender).forget(SendRequest(plan, witness=True))
     assert rabbit.depth(queue_of(plan)) == 2, "an anchor and a letter"
     for _ in range(2):  # the second time nothing is there, which is no error
-        RabbitConnector(rabbit.broker()).forget(plan, witness=True)
+        RabbitConnector(rabbit.broker()).forget(SendRequest(plan, witness=True))
     with pytest.raises(NotFound):
         RabbitConnector(rabbit.broker()).read(request(queue_of(plan)))
 
 
 def test_a_broker_without_a_witness_is_not_asked_at_the_end_of_a_plan(rabbit: Rabbit) -> None:
     nobody = replace(rabbit.broker(), url="amqp://guest@127.0.0.1:1/")
-    RabbitConnector(nobody).forget(new_plan())
+    RabbitConnector(nobody).forget(SendRequest(new_plan()))
 
 
 @on_private_nodes
@@ -402,7 +402,7 @@ def test_a_missing_right_that_stops_a_proof_is_named_before_and_after(rabbit: Ra
     assert seeing.find(Search(plan, letters, since=1)).doubts == [
         "without a witness (witness = true, or --witness) RabbitMQ cannot be asked afterwards"
     ]
-    seeing.publisher(plan, 10, witness=True).close()
+    seeing.publisher(SendRequest(plan, 10, witness=True)).close()
     for one, why in ((blind, "without management_url"), (manager, "of nodes the tag monitoring")):
         found = one.find(Search(plan, letters, since=1))
         assert (found.shown, why in found.doubts[0]) == ({0: "unknown"}, True)

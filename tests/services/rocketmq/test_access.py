@@ -15,7 +15,7 @@ from support.jvm import QUICK
 from support.servers.hostile import certificate
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Search, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.connection import Access
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.remoting import Credential
@@ -87,7 +87,7 @@ def grant_reader(admin: Driver) -> None:
 def sent_back(connector: RocketConnector, records: list[Record], topic: str) -> list[str]:
     """What becomes of letters that go out together."""
     target, provenance = Target("topic", topic), {"dlq_replay_id": "0" * 32, "dlq_replay_lap": "1"}
-    publisher = connector.publisher("plan", 100)
+    publisher = connector.publisher(SendRequest("plan", 100))
     letters = [Outgoing(n, record, target, provenance) for n, record in enumerate(records)]
     try:
         return [sent.outcome for sent in publisher.publish(iter(letters))]

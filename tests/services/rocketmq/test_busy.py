@@ -16,7 +16,7 @@ from support.brokers.rocketmq.driver import Driver
 from support.brokers.rocketmq.fixtures import connector_of, on_every_version
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rocketmq.message import parse_properties
 
 pytestmark = [pytest.mark.rocketmq, on_every_version]
@@ -60,7 +60,7 @@ def test_a_broker_that_is_too_busy_again_and_again_gets_every_letter_once(rocket
             for i in range(count)
         )
         eventually(lambda: connector.consumers([Target("topic", "orders")]) == {})
-        publisher = connector.publisher("plan", 2000)
+        publisher = connector.publisher(SendRequest("plan", 2000))
         to_see_it_busy = patch.object(publisher, "_send_again", wraps=publisher._send_again)
         with to_see_it_busy as again, stuttering(cluster.pid("broker-a")):
             outcomes = {sent.number: sent.outcome for sent in publisher.publish(letters)}

@@ -10,7 +10,7 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.servers.cutter import Cutter
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Search, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Target
 from dlq.connectors.rocketmq.connection import Access, Link
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.core.clock import now
@@ -75,7 +75,7 @@ def test_after_a_thousand_cut_connections_every_letter_has_arrived_once(
 
 def one_try(rocket: Rocket, letters: list[Outgoing]) -> list[str]:
     """The outcomes of those that were taken, by number."""
-    publisher = rocket.connector.publisher("plan", 64)
+    publisher = rocket.connector.publisher(SendRequest("plan", 64))
     taken: list[Outgoing] = []
     found: dict[int, str] = {}
     with contextlib.suppress(ConnectionLost):

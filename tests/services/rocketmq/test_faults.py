@@ -18,7 +18,7 @@ from support.brokers.rocketmq.namespace import namespace
 from support.brokers.seen import read_all
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, ReadRequest, Search, Target
+from dlq.connectors.base import Outgoing, ReadRequest, Search, SendRequest, Target
 from dlq.connectors.rocketmq.bounds import _CLOCK
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.connectors.rocketmq.message import StoredMessage, encode, parse_properties
@@ -188,7 +188,7 @@ def test_replays_cut_by_a_kill_are_in_doubt_and_found_after_the_restart(one: Own
                 cluster.kill("broker-a")
             yield letter
 
-    publisher = connector.publisher("plan", 256)
+    publisher = connector.publisher(SendRequest("plan", 256))
     outcomes: dict[int, str] = {}
 
     def publish() -> None:
@@ -242,7 +242,7 @@ def test_without_an_index_replays_are_found_or_proven_absent_all_the_same(rocket
                 [(record, orders), (record, orders), (halves[0], resume), (halves[1], resume)]
             )
         ]
-        publisher = connector.publisher("plan", 1)
+        publisher = connector.publisher(SendRequest("plan", 1))
         assert {sent.outcome for sent in publisher.publish(iter(letters[::2]))} == {"confirmed"}
         publisher.close()
         found = connector.find(Search("plan", letters, now(), before)).shown
@@ -278,7 +278,7 @@ def test_not_sent_needs_the_word_of_every_broker_that_could_have_taken_it(two: O
 
 
 def replay_one(connector: RocketConnector, letters: list[Outgoing]) -> None:
-    publisher = connector.publisher("plan", 64)
+    publisher = connector.publisher(SendRequest("plan", 64))
     assert {sent.outcome for sent in publisher.publish(iter(letters))} == {"confirmed"}
     publisher.close()
 
@@ -333,7 +333,7 @@ def test_what_is_stored_less_safely_than_asked_for_is_in_doubt_and_ends_the_repl
         (record,) = read_all(connector, mine.request).records
         before = connector.bounds([target])
         letters = [Outgoing(i, record, target, {"dlq_replay_id": f"{i:032x}"}) for i in range(1000)]
-        publisher, found = connector.publisher("plan", 64), dict[int, str]()
+        publisher, found = connector.publisher(SendRequest("plan", 64)), dict[int, str]()
 
         def publish() -> None:
             for sent in publisher.publish(iter(letters)):
@@ -443,7 +443,7 @@ def test_letters_go_back_to_the_broker_that_they_came_from(two: Own) -> None:
     connector = connector_of(cluster)
     records = read_all(connector, two.request).records
     provenance = {"dlq_replay_lap": "1", "dlq_replay_of": "0"}
-    publisher = connector.publisher("plan", 8)
+    publisher = connector.publisher(SendRequest("plan", 8))
     outgoing = (
         Outgoing(i, record, Target("topic", two.topic), {"dlq_replay_id": f"{i:032x}", **provenance})
         for i, record in enumerate(records)

@@ -14,7 +14,7 @@ from support.waiting import eventually
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing, ReadRequest
+from dlq.connectors.base import Outgoing, ReadRequest, SendRequest
 from dlq.connectors.rocketmq.connector import RocketConnector
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -49,7 +49,7 @@ def replay_to_group(connector: RocketConnector, record: Record) -> str:
     target = connector.target_of(record, "group")
     assert target is not None
     assert connector.preview(record, target, {}, False).problem is None
-    publisher = connector.publisher("plan", 1)
+    publisher = connector.publisher(SendRequest("plan", 1))
     provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
     (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
     publisher.close()

@@ -18,7 +18,7 @@ from support.waiting import eventually
 from dlq.archive import views
 from dlq.archive.store import LocalStore
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.rocketmq.remoting import RequestCode
 from dlq.core.record import Record
 from dlq.core.settings import Source
@@ -59,7 +59,7 @@ def replayed(rocket: Rocket, record: Record) -> str:
     target = rocket.connector.target_of(record, "group")
     assert target is not None
     provenance = {"dlq_replay_id": unique_key(), "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
     publisher.close()
     assert sent.outcome == "confirmed", sent.detail

@@ -13,7 +13,7 @@ from support.brokers.rocketmq.fixtures import Rocket
 from support.jvm import compiled
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Outgoing, SendRequest
 
 pytestmark = pytest.mark.rocketmq
 
@@ -73,7 +73,7 @@ def test_mqadmin_finds_what_we_sent_back_and_shows_its_body(rocket: Rocket) -> N
     target = rocket.connector.target_of(record, "origin")
     assert target is not None
     provenance = {"dlq_replay_id": "a" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     (sent,) = publisher.publish(iter([Outgoing(0, record, target, provenance)]))
     publisher.close()
     assert sent.outcome == "confirmed"
@@ -166,7 +166,7 @@ def test_the_native_client_and_we_read_what_the_other_wrote(rocket: Rocket, tmp_
     assert {(*record.keys, record.properties["TAGS"], record.properties["user"]) for record in records} == {
         ("k1", "k2", "tag", "日本")
     }
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     target = rocket.connector.target_of(records[0], "origin")
     assert target is not None
     outgoing = [

@@ -9,7 +9,7 @@ from support.brokers.rocketmq.driver import unique_key
 from support.brokers.rocketmq.fixtures import Rocket
 from support.waiting import eventually
 
-from dlq.connectors.base import Outgoing, Search, Sent, Target
+from dlq.connectors.base import Outgoing, Search, SendRequest, Sent, Target
 from dlq.connectors.rocketmq.message import parse_properties
 from dlq.core.clock import now
 from dlq.core.record import Record
@@ -23,7 +23,7 @@ def provenance(number: int) -> dict[str, str]:
 
 
 def replay(rocket: Rocket, records: list[Record], to: str, window: int = 64) -> list[Sent]:
-    publisher = rocket.connector.publisher("plan", window)
+    publisher = rocket.connector.publisher(SendRequest("plan", window))
     targets = [rocket.connector.target_of(record, to) for record in records]
     try:
         return list(publisher.publish(letters(records, targets)))
@@ -221,7 +221,7 @@ def test_replays_in_doubt_are_found_or_proven_absent(rocket: Rocket) -> None:
     target = Target("topic", rocket.topic)
     before, started = rocket.connector.bounds([target]), now()
     sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
     publisher.close()
     found = rocket.connector.find(Search("plan", [sent, absent], started, before)).shown
@@ -255,7 +255,7 @@ def test_a_clock_of_ours_that_is_wrong_changes_nothing(
     set_clock(clocks[0])
     before, started = rocket.connector.bounds([target]), now()
     sent, absent = (Outgoing(i, record, target, provenance(i + 7 * now())) for i in range(2))
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     assert [s.outcome for s in publisher.publish(iter([sent]))] == ["confirmed"]
     publisher.close()
     set_clock(clocks[1])
@@ -294,7 +294,7 @@ def test_a_check_is_resumed_and_the_resumption_is_found(rocket: Rocket) -> None:
     before = rocket.connector.bounds([target])
     letter = Outgoing(0, record, target, provenance(11 * now()))
     assert rocket.connector.find(Search("plan", [letter], now(), before)).shown == {0: "not_sent"}
-    publisher, told = rocket.connector.publisher("plan", 1), list[int]()
+    publisher, told = rocket.connector.publisher(SendRequest("plan", 1)), list[int]()
     (sent,) = publisher.publish(iter([letter]), told.extend)
     publisher.close()
     assert (sent.outcome, told) == ("confirmed", [0])

@@ -16,7 +16,7 @@ from support.waiting import eventually
 from dlq.archive import views
 from dlq.archive.store import LocalStore, Store
 from dlq.capture.pull import PullOptions, pull
-from dlq.connectors.base import Outgoing
+from dlq.connectors.base import Outgoing, SendRequest
 from dlq.connectors.rocketmq.message import StoredMessage, parse_properties
 from dlq.core.rocketmq_topics import DISCARDED, HALF
 from dlq.core.settings import Source
@@ -131,7 +131,7 @@ def replay_and_die_again(rocket: Rocket) -> str:
     assert target is not None
     provenance = {"dlq_replay_id": "1" * 32, "dlq_replay_lap": "1", "dlq_replay_of": record.record_id}
     before = rocket.driver.end(rocket.topic)
-    publisher = rocket.connector.publisher("plan", 1)
+    publisher = rocket.connector.publisher(SendRequest("plan", 1))
     list(publisher.publish(iter([Outgoing(0, record, target, provenance)])))
     publisher.close()
     eventually(lambda: rocket.driver.end(rocket.topic) > before)

@@ -1,7 +1,6 @@
 """The engine of readings of a log: whatever retention takes, whoever replaces the log, and wherever a pull
 ends, each letter is captured once, is still to be read, or is told of as lost."""
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -9,8 +8,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dlq.connectors.base import Batch, Gap, ReadRequest
-from dlq.connectors.log import LogReading, OffsetRange, Plan, Words, find_generation
+from dlq.connectors.base import Gap, ReadRequest
+from dlq.connectors.log import LogReading, Plan, Words, find_generation
 from dlq.core.settings import Source
 
 REQUEST = ReadRequest(Source("s", "b"), "drain", "p", batch_rows=3)
@@ -20,12 +19,8 @@ WORDS = Words(begun_anew="{place} is another log than the one read to {last}", g
 class ScriptedReading(LogReading):
     """Its letters are their offsets."""
 
-    def scan(self) -> Iterator[Batch]:
-        for _, start, end, key in self._plan.ranges:
-            for at in range(start, end, REQUEST.batch_rows):
-                offsets: Any = range(at, min(at + REQUEST.batch_rows, end))
-                self._position += len(offsets)
-                yield Batch(offsets, self._position, {key: offsets[-1] + 1})
+    def fetch(self, place: Any, start: int, most: int) -> tuple[Any, int]:
+        return range(start, start + most), start + most
 
 
 class Pulling(RuleBasedStateMachine):
@@ -61,8 +56,8 @@ class Pulling(RuleBasedStateMachine):
         """It is cut when so many batches are durable."""
         is_anew = self.read_log not in (None, self.log)
         plan = Plan[str]()
-        key, start = plan.find_start("q", "q", self.first, self.end, self.checkpoint, WORDS, is_anew)
-        plan.ranges.append(OffsetRange("q", start, self.end, key))
+        key = plan.add("q", "q", "q", (self.first, self.end), self.checkpoint, WORDS, anew=is_anew)
+        [(_, start, _, _)] = plan.ranges
         if plan.notes and not is_anew:
             assert plan.notes == [f"{self.first} were gone"]
         reading = ScriptedReading(REQUEST, plan, {}, "Scripted")

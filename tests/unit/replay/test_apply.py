@@ -4,15 +4,16 @@ import os
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from itertools import count
 
 import pytest
 from support.archives import letter
 from support.replaying import QueueFile, Replaying, confirm, fill
 
 from dlq.archive import manifests, segments
-from dlq.connectors.base import Outcome
+from dlq.connectors.base import Outcome, SendRequest
 from dlq.core.errors import ArchiveError, BrokerError, Busy, ConnectionLost, Unreachable, UsageError
+from dlq.replay import planfile
 from dlq.replay.apply import Run
 from dlq.replay.ledger.sql import SqlLedger
 from dlq.replay.pace import request_stop
@@ -190,6 +191,23 @@ def test_connections_that_end_with_each_letter_are_not_tried_for_all_of_them(rep
     assert len(run.lost) == 2
 
 
+def test_what_each_connection_left_to_be_found_by_is_kept(
+    replay: Replaying, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, publisher = count(1), QueueFile.publisher
+
+    def leaving(queue: QueueFile, request: SendRequest) -> QueueFile:
+        queue.anchor = {f"run {next(runs)}": 0}
+        return publisher(queue, request)
+
+    monkeypatch.setattr(QueueFile, "publisher", leaving)
+    fill(replay.store, 6)
+    plan = replay.plan()
+    replay.queue.dies_at = 1
+    replay.apply(plan)
+    assert {"run 1", "run 2"} <= planfile.bounds_of(replay.store, plan, "shop").keys()
+
+
 def test_a_broker_that_is_gone_after_one_letter_ends_the_run_with_what_it_says(
     replay: Replaying, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,11 +216,11 @@ def test_a_broker_that_is_gone_after_one_letter_ends_the_run_with_what_it_says(
     replay.queue.dies_at = 1
     opened, publisher = list[str](), QueueFile.publisher
 
-    def once(queue: QueueFile, plan: str, *more: Any) -> QueueFile:
-        opened.append(plan)
+    def once(queue: QueueFile, request: SendRequest) -> QueueFile:
+        opened.append(request.plan)
         if len(opened) > 1:
             raise Unreachable("nobody listens")
-        return publisher(queue, plan, *more)
+        return publisher(queue, request)
 
     monkeypatch.setattr(QueueFile, "publisher", once)
     run = replay.apply(plan)

@@ -4,7 +4,7 @@ from support.brokers.activemq.broker import ActiveMq
 from support.brokers.activemq.fixtures import Place, settings_of
 
 from dlq.connectors.activemq.connector import ActiveMQConnector
-from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.base import Checkpoint, Outgoing, SendRequest, Sent, Target
 from dlq.core.record import Record
 
 
@@ -19,9 +19,15 @@ def outgoing(records: list[Record], target: Target) -> list[Outgoing]:
 
 
 def published(place: Place, plan: str, letters: list[Outgoing]) -> list[Sent]:
-    publisher = place.connector.publisher(plan, 1000)
+    """The answers of a run."""
+    return run_of(place, plan, letters)[0]
+
+
+def run_of(place: Place, plan: str, letters: list[Outgoing]) -> tuple[list[Sent], Checkpoint]:
+    """The answers of a run, and its anchor."""
+    publisher = place.connector.publisher(SendRequest(plan, 1000))
     try:
-        return list(publisher.publish(iter(letters)))
+        return list(publisher.publish(iter(letters))), publisher.anchor
     finally:
         publisher.close()
 

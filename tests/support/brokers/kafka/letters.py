@@ -5,7 +5,7 @@ from typing import Any
 from support.archives import letter
 from support.sending_contract import provenance, said
 
-from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.base import Outgoing, SendRequest, Target
 from dlq.connectors.kafka.connector import KafkaConnector
 from dlq.connectors.kafka.raw_record import Headers, RawRecord, encode
 from dlq.core.record import Record
@@ -25,7 +25,7 @@ def outgoing(number: int, topic: str, plan: str, record: Record | None = None) -
 
 def sent(connector: KafkaConnector, letters: list[Outgoing]) -> dict[int, str]:
     """Number -> what became of it; there is no error."""
-    publisher = connector.publisher("plan", 1000)
+    publisher = connector.publisher(SendRequest("plan", 1000))
     answers, error = said(publisher, iter(letters))
     publisher.close()
     assert error is None

@@ -11,7 +11,7 @@ from dlq.connectors.activemq.marker import Trail, marker_queue
 from dlq.connectors.activemq.refusals import refusal
 from dlq.connectors.activemq.senders import StompSender
 from dlq.connectors.activemq.stomp_publisher import TransactionPublisher
-from dlq.connectors.base import Outgoing, Sent, Target
+from dlq.connectors.base import Outgoing, SendRequest, Sent, Target
 from dlq.core.errors import AccessDenied, BrokerError, ConnectionLost
 from dlq.core.record import Record
 
@@ -132,7 +132,7 @@ def letters(number: int, taken: Callable[[int], Any] = lambda _n: None) -> Itera
 
 
 def published(memory: Memory, number: int, window: int = 1000) -> list[Sent]:
-    publisher = TransactionPublisher(lambda: Connection(memory), "plan", window)
+    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", window))
     return list(publisher.publish(letters(number)))
 
 
@@ -149,7 +149,10 @@ def test_errors_without_end_behind_a_commit_leave_it_in_doubt(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dlq.connectors.activemq.stomp_publisher._ERRORS_SECONDS", 0.1)
-    publisher, sent = TransactionPublisher(lambda: Complaining(memory), "plan", 100), list[Sent]()
+    publisher, sent = (
+        TransactionPublisher(lambda: Complaining(memory), SendRequest("plan", 100)),
+        list[Sent](),
+    )
     with pytest.raises(ConnectionLost, match="nothing but errors"):
         sent += publisher.publish(letters(5))
     assert memory.commits == 1
@@ -170,7 +173,7 @@ def test_nothing_to_send_leaves_no_marker(memory: Memory) -> None:
 def test_no_more_than_the_window_is_taken_ahead_of_the_answers(memory: Memory, window: int) -> None:
     answered: list[Sent] = []
     ahead: list[int] = []
-    publisher = TransactionPublisher(lambda: Connection(memory), "plan", window)
+    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", window))
     for sent in publisher.publish(letters(900, lambda n: ahead.append(n + 1 - len(answered)))):
         answered.append(sent)
     assert len(answered) == len(memory.committed) == 900
@@ -200,11 +203,11 @@ def test_a_letter_that_ends_the_connection_of_another_commit_is_refused_by_the_n
 ) -> None:
     memory.kills = b"399"
     written: set[int] = set()
-    publisher = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
+    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
     with pytest.raises(ConnectionLost):
         collections.deque(publisher.publish(letters(400), written.update), maxlen=0)
     rest = (letter for letter in letters(400) if letter.number not in written)
-    again = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
+    again = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
     sent = {s.number: s.outcome for s in again.publish(rest)}
     assert sent == {n: "refused" if n == 399 else "confirmed" for n in range(400) if n not in written}
 
@@ -246,7 +249,7 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
     memory: Memory, commit: int
 ) -> None:
     memory.dies_at_commit = commit
-    publisher = TransactionPublisher(lambda: Connection(memory), "plan", 1000)
+    publisher = TransactionPublisher(lambda: Connection(memory), SendRequest("plan", 1000))
     sent: list[Sent] = []
     with pytest.raises(ConnectionLost):
         collections.deque(map(sent.append, publisher.publish(letters(1000))), maxlen=0)
@@ -260,7 +263,7 @@ def test_a_connection_lost_at_commit_leaves_all_that_was_under_way_in_doubt(
 def test_a_run_that_must_connect_again_ends_where_another_broker_answers(memory: Memory) -> None:
     memory.refuses = b"150"
     nodes = iter(["mq1", "mq1", *["mq2"] * 200])
-    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
+    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), SendRequest("plan", 1000))
     sent: list[Sent] = []
     with pytest.raises(ConnectionLost, match="mq1 is not there any more, and mq2 answers instead"):
         collections.deque(map(sent.append, publisher.publish(letters(400))), maxlen=0)
@@ -270,7 +273,7 @@ def test_a_run_that_must_connect_again_ends_where_another_broker_answers(memory:
 
 def test_a_second_connection_that_leads_to_another_broker_is_not_used(memory: Memory) -> None:
     nodes = iter(["mq1", "elsewhere"])
-    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), "plan", 1000)
+    publisher = TransactionPublisher(lambda: Connection(memory, next(nodes)), SendRequest("plan", 1000))
     assert [sent.outcome for sent in publisher.publish(letters(400))] == ["confirmed"] * 400
     assert memory.log.count("anchored") == 1
 

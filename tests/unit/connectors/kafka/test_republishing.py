@@ -1,11 +1,14 @@
 """What a dead letter of Kafka looks like on its way back."""
 
+import time
 from typing import Any
 
 import pytest
 from support.archives import letter
 
 from dlq.connectors.base import Outgoing, Target
+from dlq.connectors.kafka.connector import KafkaConnector
+from dlq.connectors.kafka.description import KafkaBroker
 from dlq.connectors.kafka.limits import keeps_for
 from dlq.connectors.kafka.raw_record import VALUE_WAS_NULL, Headers, RawRecord, encode
 from dlq.connectors.kafka.records import UNRESOLVED
@@ -176,3 +179,12 @@ KEPT: list[tuple[dict[str, str], float]] = [
 @pytest.mark.parametrize(("settings", "milliseconds"), KEPT)
 def test_a_topic_keeps_an_old_time_for_as_long_again(settings: dict[str, str], milliseconds: float) -> None:
     assert keeps_for(settings) == milliseconds
+
+
+def test_a_cluster_that_does_not_answer_tells_of_no_target_and_is_asked_once() -> None:
+    gone = KafkaConnector(KafkaBroker("gone", "kafka", "kafka://127.0.0.1:1", timeout="1s"))
+    began = time.monotonic()
+    for topic in map(str, range(20)):
+        [why] = gone.preview(dead(), Target("topic", topic), {}, False).unless_named.values()
+        assert "nobody tells whether" in why
+    assert time.monotonic() - began < 10
