@@ -4,12 +4,13 @@ What an address does with its dead, and that a queue has killed none, decide wha
 may have more of both than one asks of before a pull; of these, those count that letters name.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from dlq.connectors.activemq.artemis import MOST_ASKED
-from dlq.connectors.base import Batch
-from dlq.connectors.chain import ChainReading
+from dlq.connectors.base import Batch, Mode
+from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
+from dlq.core.errors import DlqError
 from dlq.core.record import Record
 
 _ADDRESS, _QUEUE = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE"
@@ -31,21 +32,33 @@ class WaysReading(ChainReading):
     """A chain whose topology grows by what its letters' addresses do with their dead, and in the end by which
     of their queues have killed none: asked earlier, a queue might kill one that is still to be read."""
 
-    ways: Ways | None = None
+    def __init__(
+        self,
+        ways: Ways,
+        scans: Sequence[Scan],
+        mode: Mode,
+        limit: int | None,
+        shared: Mapping[str, Any],
+        why_incomplete: WhyIncomplete | None = None,
+        kept: Kept | None = None,
+        unread: Mapping[str, DlqError] | None = None,
+    ) -> None:
+        """`ways` is asked."""
+        super().__init__(scans, mode, limit, shared, why_incomplete, kept, unread)
+        self._ways = ways
 
     def batches(self) -> Iterator[Batch]:
         """As those of the chain."""
         addresses, queues = set[str](), set[str]()
         for batch in super().batches():
-            if self.ways is not None:
-                known = addresses | self.topology.get("places_of_the_dead", {}).keys()
-                new = [*_named(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
-                addresses.update(new)
-                self._learn(self.ways.settings_of(new) if new else {})
-                queues.update(_named(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
+            known = addresses | self.topology.get("places_of_the_dead", {}).keys()
+            new = [*_named(batch.records, _ADDRESS, known, MOST_ASKED - len(addresses))]
+            addresses.update(new)
+            self._learn(self._ways.settings_of(new) if new else {})
+            queues.update(_named(batch.records, _QUEUE, queues, MOST_ASKED - len(queues)))
             yield batch
-        if self.ways is not None and queues:
-            self._learn({"killed_none": self.ways.killed_none(sorted(queues))})
+        if queues:
+            self._learn({"killed_none": self._ways.killed_none(sorted(queues))})
 
     def _learn(self, told: Mapping[str, Mapping[str, Any]]) -> None:
         grown = {name: {**self.topology.get(name, {}), **facts} for name, facts in told.items()}

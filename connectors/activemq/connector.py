@@ -51,7 +51,7 @@ from dlq.connectors.base import (
     Target,
     gauge_of,
 )
-from dlq.connectors.chain import Kept, Scan, WhyIncomplete
+from dlq.connectors.chain import ChainReading, Kept, Scan, WhyIncomplete
 from dlq.connectors.two_ways import TwoWayPublisher
 from dlq.core.errors import OF_ONE_MEMBER, ConfigError, DlqError, HarmRefused
 from dlq.core.failure_headers import Keep
@@ -125,11 +125,12 @@ class ActiveMQConnector(Connector):
                 scans[name] = self._scan(request, name)
             except OF_ONE_MEMBER as error:
                 unread[name] = error
-        ways, silent = self._queues.ways_of_the_dead(), self._why_silent(request)
+        ways, management = self._queues.ways_of_the_dead(), self._queues.management
+        made_as = partial(WaysReading, management) if ways and management else ChainReading
+        silent = self._why_silent(request)
         kept = self._not_removed(list(scans)) if request.mode == "drain" else None
         chain = list(scans.values())
-        reading = WaysReading(chain, request.mode, request.limit, ways, silent, kept, unread)
-        reading.ways = self._queues.management if ways else None
+        reading = made_as(chain, request.mode, request.limit, ways, silent, kept, unread)
         if request.mode == "drain":
             reading.notes = [*reading.notes, *bridged(self._queues)]
         return reading

@@ -52,8 +52,7 @@ def test_counts_are_asked_when_the_last_letter_is_read_and_settings_with_the_fir
     given: list[Batch] = []
     management = Management(given, [])
     dead = Dead([("shop", "shop"), ("shop", "deadly"), ("news", "eu"), ("", "")], given)
-    reading = WaysReading([cast(Scan, dead)], "drain", None, {"diverts": []})
-    reading.ways = management
+    reading = WaysReading(management, [cast(Scan, dead)], "drain", None, {"diverts": []})
     assert len([*reading.batches()]) == 4
     assert management.asked == [
         (1, "settings", ["shop"]),
@@ -62,9 +61,3 @@ def test_counts_are_asked_when_the_last_letter_is_read_and_settings_with_the_fir
     ]
     assert reading.topology["killed_none"] == {"eu": 7, "shop": 7}
     assert reading.topology["places_of_the_dead"] == {"shop": ["DLQ", None], "news": ["DLQ", None]}
-
-
-def test_a_user_who_may_not_ask_is_told_nothing() -> None:
-    reading = WaysReading([cast(Scan, Dead([("shop", "shop")], []))], "drain", None)
-    assert len([*reading.batches()]) == 1
-    assert reading.topology == {"queues": [{}]}
