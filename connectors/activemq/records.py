@@ -3,14 +3,13 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import repeat
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dlq.connectors.activemq.amqp10_native import NATIVE, Shown, shown
 from dlq.connectors.activemq.stomp import Frame, headers_of, unescape
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.records import common_columns
+from dlq.connectors.records import common_columns, content_columns, key_column
 from dlq.core.clock import datable
 from dlq.core.columns import Column, Columns, Constant, Maps, collapse, map_column
 from dlq.core.identity import content_id, frame
@@ -191,61 +190,85 @@ def record_maker(request: ReadRequest, place: Place) -> Maker:
         return [record for _, record in sorted(made, key=itemgetter(0))]
 
     def columns(frames: Sequence[Frame], heads: Heads) -> Columns:
-        rows, of = len(frames), heads.of
+        rows = len(frames)
         _, lines, bodies, inner_nuls, raw, properties, died_at = zip(*frames, strict=True)
-        ids, origins = ids_of(heads), origins_of(heads)
-        message_ids: Column = _logged_ids(heads, ids) if artemis else ids
+        ids = ids_of(heads)
         stable = heads.stable if artemis else map_column(_as_stored, heads.stable)
-        digests = [sha256(body).hexdigest() for body in bodies]
-        record_ids = [
-            content_id(message_id.encode(), lines_of_it, digest.encode(), after=first_parts)
-            for message_id, lines_of_it, digest in zip(ids, stable, digests, strict=True)
-        ]
-        types: Column = of("content-type")
+        digests = [sha256(body).digest() for body in bodies]
+        record_ids = _record_ids(first_parts, ids, stable, digests)
+        message_ids: Column = _logged_ids(heads, ids) if artemis else ids
+        types: Column = heads.of("content-type")
         encodings: Column = Constant(None, rows)
-        if not artemis and "true" in of(NATIVE):
-            told = [
-                shown(body, known or NOTHING)
-                if native == "true"
-                else Shown(body, known or NOTHING, own, None)
-                for body, known, native, own in zip(bodies, properties, of(NATIVE), types, strict=True)
-            ]
-            bodies, properties, types, encodings, named = zip(*told, strict=True)
+        if not artemis and "true" in heads.of(NATIVE):
+            bodies, properties, types, encodings, named = _shown_natives(heads, bodies, properties, types)
             message_ids = [name or own for name, own in zip(named, ids, strict=True)]
-            digests = [sha256(body).hexdigest() for body in bodies]
-
+            digests = [sha256(body).digest() for body in bodies]
+        keyless = Constant(NOTHING, rows)
         return Columns.build(
             rows,
             record_id=record_ids,
             dead_letter_queue=Constant(place.queue, rows),
             message_id=message_ids,
             physical_id=ids,
-            correlation_id=of("correlation-id"),
-            key=[*map(request.key_reader(), message_ids, heads.headers, repeat(NOTHING), bodies)]
-            if request.source.key not in (None, "message_id")
-            else message_ids,
-            origin_kind=map_column(itemgetter(0), origins),
-            origin=map_column(itemgetter(1), origins),
-            published_at=map_column(_millis, of("timestamp")),
-            dead_at=map_column(_millis, of("_AMQ_ACTUAL_EXPIRY") if artemis else collapse(died_at)),
-            expires_at=map_column(_millis, of("expires")),
-            failure_text=of("dlqDeliveryFailureCause"),
-            redelivered=map_column(_is_true, of("redelivered")),
+            key=key_column(request, message_ids, heads.headers, keyless, bodies),
             headers=_with_provenance(heads.headers) if artemis else heads.headers,
-            properties=Constant(NOTHING, rows) if properties[0] is None else properties,
+            properties=keyless if properties[0] is None else properties,
             raw_properties=lines if raw[0] is None else raw,
-            body=bodies,
-            body_size=[*map(len, bodies)],
-            body_sha256=digests,
             content_type=types,
             content_encoding=encodings,
-            persistent=map_column(_is_true, of("persistent")),
-            priority=map_column(_NUMBERS.get, of("priority")),
             flags=map_column(_flags, collapse(inner_nuls)),
+            **_of_heads(heads, heads.of("_AMQ_ACTUAL_EXPIRY") if artemis else collapse(died_at)),
+            **_of_origins(origins_of(heads)),
+            **content_columns(bodies, digests),
             **common_columns(rows, request, place.kind, place.version, place.node),
         )
 
     return make
+
+
+def _record_ids(first_parts: bytes, ids: Column, stable: Column, digests: Sequence[bytes]) -> Sequence[str]:
+    rows = zip(ids, stable, digests, strict=True)
+    return [
+        content_id(one.encode(), lines, digest.hex().encode(), after=first_parts)
+        for one, lines, digest in rows
+    ]
+
+
+def _shown_natives(
+    heads: Heads,
+    bodies: Sequence[bytes],
+    properties: Sequence[Mapping[str, str] | None],
+    types: Column,
+) -> Iterator[tuple[Any, ...]]:
+    """Bodies, properties, content types, encodings and message ids, where some came by AMQP 1.0 as they
+    were."""
+    told = [
+        shown(body, known or NOTHING) if native == "true" else Shown(body, known or NOTHING, own, None)
+        for body, known, native, own in zip(bodies, properties, heads.of(NATIVE), types, strict=True)
+    ]
+    return zip(*told, strict=True)
+
+
+def _of_heads(heads: Heads, died_at: Column) -> dict[str, Column]:
+    """What single headers tell."""
+    of = heads.of
+    return {
+        "correlation_id": of("correlation-id"),
+        "published_at": map_column(_millis, of("timestamp")),
+        "dead_at": map_column(_millis, died_at),
+        "expires_at": map_column(_millis, of("expires")),
+        "failure_text": of("dlqDeliveryFailureCause"),
+        "redelivered": map_column(_is_true, of("redelivered")),
+        "persistent": map_column(_is_true, of("persistent")),
+        "priority": map_column(_NUMBERS.get, of("priority")),
+    }
+
+
+def _of_origins(origins: Column) -> dict[str, Column]:
+    return {
+        "origin_kind": map_column(itemgetter(0), origins),
+        "origin": map_column(itemgetter(1), origins),
+    }
 
 
 _ANNOTATED = f"JMS_AMQP_MA_{REPLAY_PREFIX}"

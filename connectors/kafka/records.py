@@ -14,7 +14,7 @@ from dlq.connectors.kafka.raw_record import (
     encode_all,
     with_original,
 )
-from dlq.connectors.records import common_columns
+from dlq.connectors.records import common_columns, content_columns, key_column
 from dlq.core.clock import datable
 from dlq.core.columns import (
     Column,
@@ -65,49 +65,62 @@ def record_maker(request: ReadRequest, cluster: str, topic_ids: Mapping[str, str
             blocks, digests = _with_originals(blocks, originals), _digests(shown.values)
         texts = _texts(letters, shown)
         deaths = _deaths(texts, letters.topics)
-        origins = map_column(lambda died: died and died.topic, deaths)
-        message_ids = map_columns(
-            _coordinates,
-            origins,
-            _told(texts, deaths, lambda names: names.partition),
-            _told(texts, deaths, lambda names: names.offset),
-        )
-        published, dead = _times(letters, deaths, texts, originals)
         offsets = [*map(str, letters.offsets)]
         keys = _keys(shown.keys)
         properties = _properties(letters, offsets, keys, originals)
         bodies = [value or b"" for value in shown.values]
-
+        message_ids = _message_ids(texts, deaths)
+        published, dead = _times(letters, deaths, texts, originals)
         return Columns.build(
             rows,
             record_id=ids,
-            dead_letter_queue=letters.topics,
-            queue_id=letters.partitions,
-            offset=letters.offsets,
-            physical_id=[*map("{}-{}@{}".format, letters.topics, letters.partitions, offsets)],
             message_id=message_ids,
             keys=map_column(lambda key: (key,) if key else (), keys),
-            key=_business_keys(request, message_ids, texts, properties, bodies),
-            origin_kind=map_column(lambda died: "topic" if died else None, deaths),
-            origin=origins,
-            origin_group=map_column(lambda died: died and died.group, deaths),
+            key=key_column(request, message_ids, texts, properties, bodies),
             published_at=published,
             dead_at=dead,
-            attempts=map_distinct(count_of, values_of(texts, _DELIVERIES)),
-            headers=texts,
             raw_properties=blocks,
             properties=properties,
-            body=bodies,
-            body_size=[*map(len, bodies)],
-            body_sha256=[digest.hex() for digest in digests],
-            content_type=map_columns(
-                _first, values_of(texts, "content-type"), values_of(texts, "contentType")
-            ),
             flags=_flags(letters, shown, originals),
+            **_of_place(letters, offsets),
+            **_of_headers(texts, deaths),
+            **content_columns(bodies, digests),
             **common_columns(rows, request, "kafka", node=cluster),
         )
 
     return make
+
+
+def _of_place(letters: Letters, offsets: Sequence[str]) -> dict[str, Column]:
+    """Where each lies."""
+    return {
+        "dead_letter_queue": letters.topics,
+        "queue_id": letters.partitions,
+        "offset": letters.offsets,
+        "physical_id": [*map("{}-{}@{}".format, letters.topics, letters.partitions, offsets)],
+    }
+
+
+def _of_headers(texts: Column, deaths: Column) -> dict[str, Column]:
+    """What headers tell, and where each died by them."""
+    types = values_of(texts, "content-type"), values_of(texts, "contentType")
+    return {
+        "origin_kind": map_column(lambda died: "topic" if died else None, deaths),
+        "origin": map_column(lambda died: died and died.topic, deaths),
+        "origin_group": map_column(lambda died: died and died.group, deaths),
+        "attempts": map_distinct(count_of, values_of(texts, _DELIVERIES)),
+        "headers": texts,
+        "content_type": map_columns(_first, *types),
+    }
+
+
+def _message_ids(texts: Column, deaths: Column) -> Column:
+    return map_columns(
+        _coordinates,
+        map_column(lambda died: died and died.topic, deaths),
+        _told(texts, deaths, lambda names: names.partition),
+        _told(texts, deaths, lambda names: names.offset),
+    )
 
 
 def coordinates(died: Origin | None) -> str | None:
@@ -166,18 +179,6 @@ def _flags(letters: Letters, shown: Letters, originals: Mapping[int, Original]) 
         elif letters.values[number] is None and letters.keys[number] is None:
             found[number] |= UNRESOLVED
     return found
-
-
-def _business_keys(
-    request: ReadRequest,
-    message_ids: Column,
-    headers: Column,
-    properties: Column,
-    bodies: Sequence[bytes],
-) -> Column:
-    if request.source.key == "message_id":
-        return message_ids
-    return [*map(request.key_reader(), message_ids, headers, properties, bodies)]
 
 
 def _texts(letters: Letters, shown: Letters) -> Column:

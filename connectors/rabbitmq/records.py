@@ -4,15 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlq.connectors.base import ReadRequest
 from dlq.connectors.rabbitmq.amqp import table
 from dlq.connectors.rabbitmq.amqp.fields import instant
 from dlq.connectors.rabbitmq.amqp.frames import Delivery
 from dlq.connectors.rabbitmq.x_death import deaths, rejections
-from dlq.connectors.records import common_columns
-from dlq.core.columns import Columns, Constant
+from dlq.connectors.records import common_columns, content_columns, key_column
+from dlq.core.columns import Column, Columns, Constant
 from dlq.core.identity import content_id, frame
 from dlq.core.message_ids import logged_id
 from dlq.core.record import FLAG_AMQP10_BODY, Death
@@ -57,10 +57,8 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
 
     A block that cannot be decoded (no broker lets one through) is kept as raw bytes without a view.
     """
-    source = request.source
-    queue = source.queue or ""
-    key_of = request.key_reader()
-    place = frame(source.name.encode(), queue.encode())
+    queue = request.source.queue or ""
+    place = frame(request.source.name.encode(), queue.encode())
 
     def make(deliveries: Sequence[Delivery]) -> Columns:
         rows = len(deliveries)
@@ -69,54 +67,65 @@ def record_maker(request: ReadRequest, broker_version: str) -> Callable[[Sequenc
         )
         blocks, bodies = zip(*[(delivery.block, delivery.body) for delivery in deliveries], strict=True)
         properties, headers, stable = zip(*map(_decoded, blocks), strict=True)
-        digests = [sha256(body).hexdigest() for body in bodies]
-        deaths_before = [history(one.get("x-death")) for one in headers]
+        digests = [sha256(body).digest() for body in bodies]
         ids = [*map(logged_id, [one.get("message_id") for one in properties], headers, bodies)]
-        origins = [
-            one.get("x-first-death-queue") or before.queue
-            for one, before in zip(headers, deaths_before, strict=True)
-        ]
-
-        def of(name: str) -> list[Any]:
-            return [one.get(name) for one in properties]
-
         return Columns.build(
             rows,
             record_id=[
-                content_id(block, digest.encode(), after=place + envelope)
+                content_id(block, digest.hex().encode(), after=place + envelope)
                 for block, digest, envelope in zip(stable, digests, envelopes, strict=True)
             ],
             dead_letter_queue=Constant(queue, rows),
             message_id=ids,
-            correlation_id=of("correlation_id"),
-            key=[*map(key_of, ids, headers, properties, bodies)],
-            origin_kind=["queue" if origin else None for origin in origins],
-            origin=origins,
-            origin_exchange=[before.exchange for before in deaths_before],
-            origin_routing_key=[before.routing_key for before in deaths_before],
+            key=key_column(request, ids, headers, properties, bodies),
             exchange=exchanges,
             routing_key=routing_keys,
-            published_at=[None if time is None else instant(int(time)) for time in of("timestamp")],
-            first_dead_at=[before.first for before in deaths_before],
-            dead_at=[before.last for before in deaths_before],
-            deaths=[before.deaths for before in deaths_before],
-            attempts=[before.rejections for before in deaths_before],
             redelivered=redelivered,
             headers=headers,
             raw_properties=blocks,
             properties=properties,
-            body=bodies,
-            body_size=[*map(len, bodies)],
-            body_sha256=digests,
-            content_type=of("content_type"),
-            content_encoding=of("content_encoding"),
-            persistent=[_PERSISTENT.get(mode) for mode in of("delivery_mode")],
-            priority=[_NUMBERS.get(number) for number in of("priority")],
-            flags=[FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
+            **_of_properties(properties),
+            **_of_history(headers),
+            **content_columns(bodies, digests),
             **common_columns(rows, request, "rabbitmq", broker_version),
         )
 
     return make
+
+
+def _of_properties(properties: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+    """What the basic properties tell by themselves."""
+
+    def of(name: str) -> list[str | None]:
+        return [one.get(name) for one in properties]
+
+    return {
+        "correlation_id": of("correlation_id"),
+        "published_at": [None if time is None else instant(int(time)) for time in of("timestamp")],
+        "content_type": of("content_type"),
+        "content_encoding": of("content_encoding"),
+        "persistent": [_PERSISTENT.get(mode or "") for mode in of("delivery_mode")],
+        "priority": [_NUMBERS.get(number or "") for number in of("priority")],
+        "flags": [FLAG_AMQP10_BODY if kind == _AMQP10 else None for kind in of("type")],
+    }
+
+
+def _of_history(headers: Sequence[Mapping[str, str]]) -> dict[str, Column]:
+    """Where and how often each died before."""
+    before = [history(one.get("x-death")) for one in headers]
+    origins = [
+        one.get("x-first-death-queue") or known.queue for one, known in zip(headers, before, strict=True)
+    ]
+    return {
+        "origin_kind": ["queue" if origin else None for origin in origins],
+        "origin": origins,
+        "origin_exchange": [known.exchange for known in before],
+        "origin_routing_key": [known.routing_key for known in before],
+        "first_dead_at": [known.first for known in before],
+        "dead_at": [known.last for known in before],
+        "deaths": [known.deaths for known in before],
+        "attempts": [known.rejections for known in before],
+    }
 
 
 def _decoded(block: bytes) -> tuple[Mapping[str, str], Mapping[str, str], bytes]:

@@ -1,6 +1,6 @@
 """From a stored RocketMQ message to a record. Field names in `headers` are Java's (design section 9)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from hashlib import sha256
 from itertools import groupby
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dlq.connectors.base import ReadRequest
-from dlq.connectors.records import common_columns
+from dlq.connectors.records import common_columns, key_column
 from dlq.connectors.rocketmq.bodies import COMPRESSED, plain_body
 from dlq.connectors.rocketmq.columns import (
     Numbers,
@@ -41,7 +41,6 @@ def record_maker(request: ReadRequest, version: str, node: str) -> Maker:
 
     It raises ProtocolError where one of them is damaged.
     """
-    source = request.source.name
 
     def make(messages: Sequence[bytes]) -> Sequence[Record]:
         if not messages:
@@ -57,72 +56,87 @@ def record_maker(request: ReadRequest, version: str, node: str) -> Maker:
     def columns(found: StoredColumns) -> Columns:
         topic: str = found.topic[0].as_py()
         rows, group = len(found.topic), _group(topic)
-        sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
         store_hosts = collapse(found.store_host.to_pylist())
-        physical_ids = [
-            f"{host}{position}"
-            for host, position in zip(
-                map_column(_hex, store_hosts), _hex_numbers(found.commit_log_offset), strict=True
-            )
-        ]
-        headers = Maps({
-            "msgId": physical_ids,
-            "queueId": texts(found.queue_id),
-            "queueOffset": texts(found.queue_offset),
-            "commitLogOffset": texts(found.commit_log_offset),
-            "preparedTransactionOffset": texts(found.prepared_transaction_offset),
-            "sysFlag": texts(found.sys_flag),
-            "flag": texts(found.flag),
-            "reconsumeTimes": texts(found.reconsume_times),
-            "bornTimestamp": texts(found.born_at),
-            "bornHost": map_column(_host_name, collapse(found.born_host.to_pylist())),
-            "storeTimestamp": texts(found.stored_at),
-            "storeHost": map_column(_host_name, store_hosts),
-        }, rows)  # fmt: skip
+        physical_ids = _physical_ids(found, store_hosts)
+        headers = _headers(found, physical_ids, store_hosts)
         properties, blocks = parse_blocks(found.properties), found.properties.to_pylist()
         unique_keys = values_of(properties, "UNIQ_KEY")
-        origins = _origins(topic, group, properties)
         digests = [sha256(body).digest() for body in views(found.body)]
-        start = frame("\0".join((source, node, topic)).encode())
-        places = map(
-            b"%d:%d:%d".__mod__,
-            zip(
-                found.queue_id.tolist(),
-                found.queue_offset.tolist(),
-                found.commit_log_offset.tolist(),
-                strict=True,
-            ),
-        )
-
+        start = frame("\0".join((request.source.name, node, topic)).encode())
         return Columns.build(
             rows,
-            record_id=placed_ids(Constant(start, rows), places, blocks, digests),
+            record_id=placed_ids(Constant(start, rows), _places(found), blocks, digests),
             dead_letter_queue=Constant(topic, rows),
-            queue_id=numbers(found.queue_id),
-            offset=numbers(found.queue_offset),
             message_id=unique_keys,
             physical_id=physical_ids,
-            correlation_id=values_of(properties, "CORRELATION_ID"),
-            keys=map_column(_words, values_of(properties, "KEYS")),
-            key=_keys(request, unique_keys, headers, properties, found),
-            origin_kind=map_column(_kind, origins),
-            origin=origins,
-            origin_group=Constant(group, rows),
-            published_at=_micros(found.born_at),
-            dead_at=_micros(found.stored_at),
-            attempts=Constant(None, rows) if group is None else attempts,
+            key=key_column(request, unique_keys, headers, properties, _readable_bodies(found)),
             headers=headers,
             raw_properties=blocks,
-            properties=properties,
             body=ArrowArray(found.body),
             body_size=ArrowArray(pc.binary_length(found.body)),
             body_sha256=[digest.hex() for digest in digests],
-            content_encoding=map_column(_encoding, sys_flag),
-            flags=sys_flag,
+            **_of_numbers(found, group),
+            **_of_properties(topic, group, properties),
             **common_columns(rows, request, "rocketmq", version, node),
         )
 
     return make
+
+
+def _physical_ids(found: StoredColumns, store_hosts: Column) -> list[str]:
+    hosts, positions = map_column(_hex, store_hosts), _hex_numbers(found.commit_log_offset)
+    return [f"{host}{position}" for host, position in zip(hosts, positions, strict=True)]
+
+
+def _headers(found: StoredColumns, physical_ids: Sequence[str], store_hosts: Column) -> Maps:
+    """The fixed fields."""
+    return Maps({
+        "msgId": physical_ids,
+        "queueId": texts(found.queue_id),
+        "queueOffset": texts(found.queue_offset),
+        "commitLogOffset": texts(found.commit_log_offset),
+        "preparedTransactionOffset": texts(found.prepared_transaction_offset),
+        "sysFlag": texts(found.sys_flag),
+        "flag": texts(found.flag),
+        "reconsumeTimes": texts(found.reconsume_times),
+        "bornTimestamp": texts(found.born_at),
+        "bornHost": map_column(_host_name, collapse(found.born_host.to_pylist())),
+        "storeTimestamp": texts(found.stored_at),
+        "storeHost": map_column(_host_name, store_hosts),
+    }, len(physical_ids))  # fmt: skip
+
+
+def _places(found: StoredColumns) -> Iterator[bytes]:
+    """What names each in its broker."""
+    numbers_of = (found.queue_id, found.queue_offset, found.commit_log_offset)
+    return map(b"%d:%d:%d".__mod__, zip(*[column.tolist() for column in numbers_of], strict=True))
+
+
+def _of_numbers(found: StoredColumns, group: str | None) -> dict[str, Column]:
+    """What the fixed fields tell."""
+    sys_flag, attempts = numbers(found.sys_flag), numbers(found.reconsume_times)
+    return {
+        "queue_id": numbers(found.queue_id),
+        "offset": numbers(found.queue_offset),
+        "published_at": _micros(found.born_at),
+        "dead_at": _micros(found.stored_at),
+        "attempts": Constant(None, len(found.topic)) if group is None else attempts,
+        "content_encoding": map_column(_encoding, sys_flag),
+        "flags": sys_flag,
+    }
+
+
+def _of_properties(topic: str, group: str | None, properties: Column) -> dict[str, Column]:
+    """What the properties tell."""
+    origins = _origins(topic, group, properties)
+    return {
+        "correlation_id": values_of(properties, "CORRELATION_ID"),
+        "keys": map_column(_words, values_of(properties, "KEYS")),
+        "origin_kind": map_column(_kind, origins),
+        "origin": origins,
+        "origin_group": Constant(group, len(properties)),
+        "properties": properties,
+    }
 
 
 def _group(topic: str) -> str | None:
@@ -145,19 +159,6 @@ def _encoding(sys_flag: int) -> str | None:
     return _ENCODINGS.get(sys_flag >> 8 & 7) if sys_flag & COMPRESSED else None
 
 
-def _keys(
-    request: ReadRequest,
-    unique_keys: Column,
-    headers: Maps,
-    properties: Column,
-    found: StoredColumns,
-) -> Column:
-    if request.source.key == "message_id":
-        return unique_keys
-    bodies = map(_readable, found.body.to_pylist(), found.sys_flag.tolist())
-    return [*map(request.key_reader(), unique_keys, headers, properties, bodies)]
-
-
 def _origins(topic: str, group: str | None, properties: Column) -> Column:
     if topic in (HALF, DISCARDED):
         return values_of(properties, "REAL_TOPIC")
@@ -175,6 +176,11 @@ def _hex_numbers(values: Numbers) -> list[str]:
 def _micros(millis: Numbers) -> ArrowArray:
     """Producers may send any time; what no calendar has stays in `headers` alone."""
     return ArrowArray(pa.array(millis * 1000, mask=(millis <= 0) | (millis >= _END_OF_TIME)))
+
+
+def _readable_bodies(found: StoredColumns) -> Iterator[bytes]:
+    """For the business key."""
+    yield from map(_readable, found.body.to_pylist(), found.sys_flag.tolist())
 
 
 def _readable(body: bytes, sys_flag: int) -> bytes:
