@@ -15,9 +15,9 @@ from typing import Any
 
 from dlq.connectors.activemq.amqp10_session import opened
 from dlq.connectors.activemq.description import ActiveMQBroker
-from dlq.connectors.activemq.stomp_consumer import Scan, StompReading
+from dlq.connectors.activemq.stomp_consumer import Scan
 from dlq.connectors.amqp10 import frames
-from dlq.connectors.amqp10.holding import Holding
+from dlq.connectors.amqp10.holding import HeldFirst, Holding
 from dlq.connectors.amqp10.session import Delivery, Session
 from dlq.connectors.amqp10.transactions import Transactions
 from dlq.connectors.amqp10.values import mapping, string, symbol
@@ -77,7 +77,7 @@ class Amqp10Scan(ScanOfBoth):
         return Amqp10Reading(self, limit)
 
 
-class Amqp10Reading:
+class Amqp10Reading(HeldFirst):
     """See `dlq.connectors.chain.Part`. Positions count first what AMQP 1.0 brings."""
 
     def __init__(self, scan: Amqp10Scan, limit: int | None) -> None:
@@ -93,12 +93,6 @@ class Amqp10Reading:
         self._transactions: Transactions | None = None
         self._committing: tuple[int, int] | None = None
         """The number of a commit, and how far it reaches."""
-        self._rest: StompReading | None = None
-
-    @property
-    def position(self) -> int:
-        """That of the last letter delivered."""
-        return self._held.position + (self._rest.position if self._rest else 0)
 
     @property
     def seen(self) -> int:
@@ -118,11 +112,9 @@ class Amqp10Reading:
         if rest == 0 or (rest is not None and rest < 0):
             self.complete = True
             return
-        self._rest = replace(self._scan.others, depth=depth).begin(rest)
-        for batch in self._rest.batches():
-            self._stay_alive()
-            yield batch._replace(position=self._held.position + batch.position)
-        self.complete = self._rest.complete and self._held.seen == self._held.position
+        reading = replace(self._scan.others, depth=depth).begin(rest)
+        yield from self.batches_of_the_rest(reading)
+        self.complete = reading.complete and self._held.seen == self._held.position
 
     def _look(self) -> Iterator[Batch]:
         source = self._session.attach(frames.RECEIVER, self._scan.address, _SELECTED)
@@ -163,14 +155,8 @@ class Amqp10Reading:
             self._stay_alive()
             yield batch
 
-    def _stay_alive(self) -> None:
-        if not self._session.dead:
-            with self._losses():
-                self._session.turn(0)
-
     def acknowledge(self, position: int) -> None:
         """In a transaction, whose commit the broker answers when it is on its disk."""
-        own = self._held.position
         if durable := self._held.take_durable(position):
             with self._losses():
                 self._await_commit()
@@ -179,9 +165,8 @@ class Amqp10Reading:
                 state = frames.in_transaction(transaction, frames.ACCEPTED)
                 for first, last in durable:
                     self._session.settle_unanswered(first, last, state)
-                self._committing = transactions.end(transaction), min(position, own)
-        if self._rest is not None and position > own:
-            self._rest.acknowledge(position - own)
+                self._committing = transactions.end(transaction), min(position, self._held.position)
+        self.acknowledge_the_rest(position)
 
     def _await_commit(self) -> None:
         if self._committing is not None and self._transactions is not None:

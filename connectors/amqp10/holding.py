@@ -1,10 +1,12 @@
 """The letters of a queue that a session holds for a reading: how many are asked for at once, which of them
 are archived, and which only wait to be given back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 
-from dlq.connectors.amqp10.session import Delivery
+from dlq.connectors.amqp10.session import Delivery, Session
 from dlq.connectors.base import Batch, ReadRequest, Skipped
+from dlq.connectors.chain import Part
 from dlq.connectors.queue import Owed
 from dlq.core.record import Record
 
@@ -76,6 +78,41 @@ class Holding:
     def take_rest(self) -> list[Run]:
         """What is to be given back when the reading ends."""
         return sorted([*self.take_others(), *self.take_durable(self.position)])
+
+
+class HeldFirst:
+    """A reading that gives what a session holds, and then the rest by another protocol, as `_rest`. Positions
+    run on from one to the other."""
+
+    _session: Session
+    _held: Holding
+    _rest: Part | None = None
+
+    @property
+    def position(self) -> int:
+        """That of the last letter delivered."""
+        return self._held.position + (self._rest.position if self._rest else 0)
+
+    def batches_of_the_rest(self, rest: Part) -> Iterator[Batch]:
+        """While the session, which holds letters, stays alive."""
+        self._rest = rest
+        for batch in rest.batches():
+            self._stay_alive()
+            yield batch._replace(position=self._held.position + batch.position)
+
+    def acknowledge_the_rest(self, position: int) -> None:
+        """What of the letters up to there came by the other protocol."""
+        if self._rest is not None and position > self._held.position:
+            self._rest.acknowledge(position - self._held.position)
+
+    def _stay_alive(self) -> None:
+        if not self._session.dead:
+            with self._losses():
+                self._session.turn(0)
+
+    def _losses(self) -> AbstractContextManager[None]:
+        """Names the connection that is lost."""
+        raise NotImplementedError
 
 
 def _runs(numbers: Iterable[int]) -> list[Run]:

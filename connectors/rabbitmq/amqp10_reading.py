@@ -20,7 +20,7 @@ from urllib.parse import quote
 from pika import spec
 
 from dlq.connectors.amqp10 import frames, message
-from dlq.connectors.amqp10.holding import Holding, Run
+from dlq.connectors.amqp10.holding import HeldFirst, Holding, Run
 from dlq.connectors.amqp10.session import Delivery, Session
 from dlq.connectors.base import Batch, ReadRequest
 from dlq.connectors.links import LinkLostError, name_losses
@@ -38,7 +38,7 @@ NOTE = "letters that RabbitMQ cannot convert to AMQP 0-9-1 are read by AMQP 1.0"
 UNSEEN = "nothing in it shows over AMQP 1.0 why: see the broker's log"
 
 
-class TwoWayReading:
+class TwoWayReading(HeldFirst):
     """A pull of one queue, by the contract of `Reading`. Positions count first what AMQP 1.0 brings."""
 
     unique_ids = False
@@ -67,12 +67,6 @@ class TwoWayReading:
         self._yielded = time.monotonic()
         self._acknowledged = self._unanswered = 0
         self._has_looked = False
-        self._rest: RabbitReading | None = None
-
-    @property
-    def position(self) -> int:
-        """The position of the last letter received."""
-        return self._held.position + (self._rest.position if self._rest else 0)
 
     @property
     def seen(self) -> int:
@@ -132,20 +126,18 @@ class TwoWayReading:
             self._session.close()
 
     def _read_the_rest(self) -> Iterator[Batch]:
-        base, rest = self._held.position, self._wanted - self._held.position
+        rest = self._wanted - self._held.position
         if rest == 0:
             self.complete = True
             return
         self._wait_until_ready(rest)
         request = replace(self._request, limit=rest, careful=False)
-        self._rest = RabbitReading(self._link, request, rest, self.topology, ())
+        reading = RabbitReading(self._link, request, rest, self.topology, ())
         try:
-            for batch in self._rest.batches():
-                self._stay_alive()
-                yield batch._replace(position=base + batch.position)
+            yield from self.batches_of_the_rest(reading)
         except PoisonMessage as error:
             raise PoisonMessage(f"{error}; {UNSEEN}") from error
-        self.complete = self._rest.complete
+        self.complete = reading.complete
 
     def _wait_until_ready(self, letters: int) -> None:
         """What was released is back, unless somebody else has taken it or the queue delays it."""
@@ -158,21 +150,14 @@ class TwoWayReading:
             asked = spec.Queue.Declare(queue=self._queue, passive=True)
             return int(self._link.call(asked, spec.Queue.DeclareOk).message_count)
 
-    def _stay_alive(self) -> None:
-        if not self._session.dead:
-            with self._losses():
-                self._session.turn(0)
-
     def acknowledge(self, position: int) -> None:
         """See `Reading.acknowledge`."""
-        own = self._held.position
         if durable := self._held.take_durable(position):
             with self._losses():
                 self._settle(durable, frames.ACCEPTED)
-                self._acknowledged = min(position, own)
+                self._acknowledged = min(position, self._held.position)
                 self._let_go()
-        if self._rest is not None and position > own:
-            self._rest.acknowledge(position - own)
+        self.acknowledge_the_rest(position)
 
     def _settle(self, runs: Iterable[Run], outcome: int) -> None:
         for first, last in runs:
