@@ -116,7 +116,8 @@ class QueueReading(Generic[Arrived, Letter]):
         asks."""
 
     def receive(self, wait: float) -> Iterable[Arrived]:
-        """What has come, waiting at most so many seconds for it. With `_ended` nothing more is asked for."""
+        """What has come, waiting at most so many seconds for it. It sets `_ended` where the broker says that
+        there are no more."""
         raise NotImplementedError
 
     def size_of(self, arrived: Arrived) -> int:

@@ -9,6 +9,7 @@ json:$.order.id     a member of a JSON body; objects by name, arrays by [index]
 import json
 import re
 from collections.abc import Callable, Mapping
+from functools import cache
 
 from dlq.core.errors import ConfigError
 from dlq.core.text import encodable
@@ -76,6 +77,7 @@ _READERS: Mapping[str, Callable[[str], KeyReader]] = {
 }
 
 
+@cache
 def key_reader(spec: str | None) -> KeyReader:
     """The function that reads the key named by `spec`; raises ConfigError when it names nothing."""
     kind, _, argument = (spec or "message_id").partition(":")
