@@ -8,7 +8,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
 
-T = TypeVar("T")
+Document = dict[str, Any]
+"""A JSON object that we make: what `-o json` prints of a thing."""
+_T = TypeVar("_T")
 _MOST = 2**63
 _WORDS: Mapping[Any, str] = {
     str: "text",
@@ -24,9 +26,9 @@ _WORDS: Mapping[Any, str] = {
 }
 
 
-def build(made_as: type[T], document: Any) -> T:
+def build(made_as: type[_T], document: Any) -> _T:
     """A dataclass or NamedTuple of a JSON object. Raises ValueError, which says what is wrong."""
-    made: T = _object(made_as, document)
+    made: _T = _object(made_as, document)
     return made
 
 

@@ -1,15 +1,13 @@
 """What must add up: the books of every source, and who did what."""
 
 from contextlib import closing
-from typing import Any
 
 from dlq.archive.user_sql import run
+from dlq.core.documents import Document
 from dlq.operations.connecting import warn_of_ledger
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views
 from dlq.replay.verify import verify
-
-Document = dict[str, Any]
 
 
 def verify_books(desk: Desk) -> Document:

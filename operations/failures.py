@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
-from typing import Any
 
 from dlq.core.clock import from_iso, iso, now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER, Action, Event, make_event, until_letters, until_time
 from dlq.core.suggestions import suggest
@@ -16,7 +16,6 @@ from dlq.operations.views import open_views
 from dlq.replay import ledger
 from dlq.reports.failures import COLUMNS, Row, alike, find, gather
 
-Document = dict[str, Any]
 _LONGEST = 2_000
 _OF_OTHERS = ("fingerprint", "state", "owner", "waiting", "letters", "cause", "origins")
 """What is shown of other failures that have the same exception."""

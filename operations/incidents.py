@@ -1,18 +1,17 @@
 """Incidents: letters that died in bursts, what to look at first on top."""
 
 from contextlib import closing
-from typing import Any
 
 from dlq.archive import analyses, short_ids
 from dlq.archive.user_sql import run
 from dlq.core.clock import now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.operations.desk import Desk
 from dlq.operations.views import open_views, read_events
 from dlq.reports.failures import states
 from dlq.reports.incidents import gather, next_step
 
-Document = dict[str, Any]
 COLUMNS = (
     "incident_id", "start", "peak", "end", "size", "sources", "causes", "ongoing", "new", "waiting",
     "services", "failures", "fingerprint", "exception_class", "exception_message", "first_record_id", "state",

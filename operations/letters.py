@@ -12,6 +12,7 @@ from dlq.archive import short_ids, user_sql, views
 from dlq.archive.views import Position
 from dlq.core.brokers import kind_of, resolve
 from dlq.core.clock import from_iso, now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER
 from dlq.core.record import COLUMNS
@@ -30,7 +31,6 @@ from dlq.reports.masking import Masker
 if TYPE_CHECKING:
     import duckdb
 
-Document = dict[str, Any]
 _LARGEST = 256 * 2**20
 """Bytes that a body may unpack to: what grows beyond is an attack or damage."""
 
@@ -142,7 +142,7 @@ def show_letter(desk: Desk, prefix: str, masker: Masker | None = None, explained
     return found
 
 
-def _explain(desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Mapping[str, Any]) -> list[Document]:
+def _explain(desk: Desk, connection: "duckdb.DuckDBPyConnection", found: Document) -> list[Document]:
     where = f"record_id = '{found['record_id']}'"
     row = next(views.segment_rows(connection, where, ["record_id"])).to_pylist()[0]
     place = Place(row["record_id"], row["stem"], row["row"])

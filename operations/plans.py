@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dlq.core.clock import iso, now
+from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.text import encodable
@@ -24,7 +25,6 @@ from dlq.replay.plan import DEFAULT_TARGET, Wanted, make
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES, State
 
-Document = dict[str, Any]
 COLUMNS = ("plan", "created_at", "letters", *STATES, "targets", "to", "where")
 """Of a plan in a list."""
 LEFT_OUT: Mapping[str, str] = {

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from dlq.archive.user_sql import run
 from dlq.connectors.unasked import open_unasked
 from dlq.core.clock import iso, now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import Event, make_event
 from dlq.core.text import encodable
 from dlq.operations.desk import Desk
 from dlq.operations.dismissing import dismiss_letters
 from dlq.operations.failures import assign_failure, note_failure, show_failure
-from dlq.operations.plans import Document, PlanWanted, make_plan
+from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
 from dlq.replay import ledger

@@ -1,16 +1,15 @@
 """The report: what an analysis found, and what of it one would say aloud."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from dlq.core.documents import Document
 from dlq.operations.desk import Desk
 from dlq.operations.selecting import EVERY, Selection
 from dlq.operations.views import read_events, read_replays
 from dlq.replay import still_queued
 from dlq.reports import headline, report
 from dlq.reports.report import Part
-
-Document = dict[str, Any]
 
 
 class ReportWanted(NamedTuple):

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from dlq.archive import bounded_json, losses, manifests
 from dlq.archive.losses import Loss
 from dlq.connectors.base import Inspection
 from dlq.core.clock import iso
+from dlq.core.documents import Document
 from dlq.core.errors import DlqError
 from dlq.core.settings import Source
 from dlq.operations.at_once import Stop, do_at_once
@@ -19,7 +19,6 @@ from dlq.operations.views import open_views
 from dlq.replay import ledger
 from dlq.reports.failures import oldest_waiting
 
-Document = dict[str, Any]
 _AT_ONCE = 4
 RUNS = "runs/"
 """Where runs of profiles leave what they did, for the next one."""

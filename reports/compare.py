@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from dlq.archive import views
 from dlq.archive.user_sql import run
-from dlq.reports.summary import Document, objects
+from dlq.core.documents import Document
+from dlq.reports.summary import objects
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,11 +11,10 @@ from rich.text import Text
 
 from dlq.analyzers.rules import BROKEN, Facts, steps
 from dlq.core.causes import TRANSACTION_STATES
+from dlq.core.documents import Document
 from dlq.core.record import Death, Record
 from dlq.core.settings import Settings
 from dlq.core.text import block_for_terminal, for_terminal, shorten
-
-Document = Mapping[str, Any]
 
 _LONGEST = 200
 _ON_A_LINE = 100

@@ -1,14 +1,12 @@
 """The answer first: how many, why, since when, and what to do, in a few sentences."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dlq.core import clock
 from dlq.core.causes import cause_in_words
+from dlq.core.documents import Document
 from dlq.core.text import list_names, shorten
 from dlq.core.units import human_seconds
-
-Document = Mapping[str, Any]
 
 _SAID = 120
 _SENTENCES: Mapping[str, str] = {

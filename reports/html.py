@@ -17,12 +17,11 @@ from markupsafe import Markup
 
 from dlq.core import clock
 from dlq.core.causes import TRANSACTION_STATES
+from dlq.core.documents import Document
 from dlq.core.text import block_for_terminal, for_terminal
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import incidents, stack
 from dlq.reports.headline import failure, minutes, sentences
-
-Document = Mapping[str, Any]
 
 _OF_STRANGERS = {"headers", "properties"}
 _LONG_TEXTS = {"failure_text", "body", "evidence", "exception_message", *_OF_STRANGERS}

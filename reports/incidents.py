@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive.user_sql import run
+from dlq.core.documents import Document
 from dlq.core.failures import ORDER, State
 from dlq.core.text import list_names
 from dlq.reports.headline import failure, minutes
@@ -12,7 +13,6 @@ from dlq.reports.headline import failure, minutes
 if TYPE_CHECKING:
     import duckdb
 
-Document = Mapping[str, Any]
 
 _ALL_NEW: Mapping[str, State] = {}
 _GROWING = 10

@@ -1,16 +1,16 @@
 """Incidents on a terminal."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from rich.table import Table
 from rich.text import Text
 
+from dlq.core.documents import Document
 from dlq.core.text import for_terminal
 from dlq.reports.incidents import describe, end_of, marks, places_of
 
 
-def table(rows: Iterable[Mapping[str, Any]]) -> Table:
+def table(rows: Iterable[Document]) -> Table:
     """One incident in two lines: what happened, and where; everything of strangers is escaped."""
     drawn = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for name, right in (("incident", False), ("until", False), ("letters", True)):

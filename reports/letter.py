@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dlq.archive import short_ids
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES
+from dlq.core.documents import Document
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
 from dlq.core.units import human_bytes
 from dlq.reports.body import Preview
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     import duckdb
 
 _LISTED = 20
-
-Document = dict[str, Any]
 
 
 def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:

@@ -9,12 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from dlq.core.causes import TRANSACTION_STATES, cause_in_words
+from dlq.core.documents import Document
 from dlq.core.text import block_for_terminal, for_terminal, lines_for_terminal
 from dlq.reports import stack
 from dlq.reports.body import Preview
 from dlq.reports.letter import describe_body, identify, is_analysed, list_way
-
-Document = Mapping[str, Any]
 
 ADVICE_STYLES = {
     "replay": "green",

@@ -5,13 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dlq.core.causes import mark_doubt
+from dlq.core.documents import Document
 from dlq.core.text import for_terminal
 from dlq.core.units import human_bytes
 from dlq.reports import incidents, sparkline, stack
 from dlq.reports.failures import stands
 from dlq.reports.headline import basis, failure, minutes, sentences
-
-Document = Mapping[str, Any]
 
 _WIDTH = 72
 _TRACES = 3

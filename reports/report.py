@@ -12,6 +12,7 @@ from dlq.archive.folder import PRIVATE
 from dlq.archive.store import Store
 from dlq.archive.views import Queued
 from dlq.core.clock import now
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask
@@ -20,7 +21,6 @@ from dlq.core.text import json_for_terminal
 from dlq.reports import compare, failures, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
-from dlq.reports.summary import Document
 
 if TYPE_CHECKING:
     import duckdb

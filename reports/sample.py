@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 from dlq.archive.user_sql import run
 from dlq.core.brokers import kind_of
 from dlq.core.causes import cause_in_words
+from dlq.core.documents import Document
 from dlq.reports import stack, unpacking
 from dlq.reports.body import Preview, preview
 from dlq.reports.letter import end_of
 from dlq.reports.masking import Masker
-from dlq.reports.summary import TOP, Document
+from dlq.reports.summary import TOP
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,6 +13,7 @@ from dlq.archive.analyses import Analysis
 from dlq.archive.user_sql import run
 from dlq.core.causes import ADVICE, CAUSES, cause_in_words
 from dlq.core.clock import iso, now
+from dlq.core.documents import Document
 from dlq.core.failures import ORDER
 from dlq.reports import incidents, timeline
 from dlq.reports.incidents import next_step
@@ -21,7 +22,6 @@ from dlq.reports.thresholds import STATES
 if TYPE_CHECKING:
     import duckdb
 
-Document = dict[str, Any]
 
 _RISKY = "select plan, count(*) as replays from replays where state in ('in_doubt', 'sending') group by plan"
 

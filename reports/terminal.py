@@ -8,14 +8,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dlq.core.documents import Document
 from dlq.core.text import for_terminal, shorten
 from dlq.core.units import human_bytes, human_seconds
 from dlq.reports import incidents_text, sparkline
 from dlq.reports.failures import stands
 from dlq.reports.headline import basis, failure, minutes, sentences
 from dlq.reports.letter_text import ADVICE_STYLES
-
-Document = Mapping[str, Any]
 
 _WIDE_FROM = 110
 _STANDS = 24

@@ -20,6 +20,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import Field
 
+from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
 from dlq.core.text import block_for_terminal, for_terminal, json_for_terminal, shorten
 from dlq.operations import proposals
@@ -36,7 +37,6 @@ from dlq.operations.selecting import Selection
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
 from dlq.reports.masking import Masker
 
-Document = dict[str, Any]
 Seat = Callable[[str], Desk]
 """The desk at which an agent of that name sits."""
 

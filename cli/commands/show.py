@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from dlq.cli.context import Context
+from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.units import human_bytes
 
@@ -50,7 +51,7 @@ def show(
         context.complain(describe_withheld(masker.withheld))
 
 
-def _draw(context: Context, letter: Mapping[str, Any], full: bool) -> None:
+def _draw(context: Context, letter: Document, full: bool) -> None:
     from dlq.operations.letters import preview_body
     from dlq.reports import explain, letter_text
 

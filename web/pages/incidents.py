@@ -2,7 +2,8 @@
 
 from starlette.responses import Response
 
-from dlq.operations.incidents import Document, list_incidents, show_incident
+from dlq.core.documents import Document
+from dlq.operations.incidents import list_incidents, show_incident
 from dlq.reports import incidents as words
 from dlq.web.console import Ask
 from dlq.web.pages.paging import show_part

@@ -10,11 +10,11 @@ from support.archives import letter, write_analysis, write_segment
 
 from dlq.archive import views
 from dlq.archive.store import LocalStore
+from dlq.core.documents import Document
 from dlq.core.record import Record
 from dlq.core.settings import Mask
 from dlq.reports import sample
 from dlq.reports.masking import WITHHELD, Masker
-from dlq.reports.summary import Document
 
 
 @pytest.fixture
