@@ -11,7 +11,6 @@ the same bytes gets an id of its own instead of a removed letter's, and of its e
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,7 +84,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
     manifest says: damage is not written again under a new digest.
     """
     first, last = old[0], max(manifest.created_at for manifest in old)
-    pull = _new_pull()
+    pull = manifests.new_pull_id()
     stem = f"{pull}-00001"
     content, kept, gone = _content(store, old, removals)
     name = segments.segment_name(first.source, stem, from_iso(last) or now()) if kept else ""
@@ -100,7 +99,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
         rows=len(kept),
         digest=digest_of_ids(kept),
         created_at=last,
-        checkpoint=_furthest(old),
+        checkpoint=manifests.furthest_checkpoint(old),
         settled=first.settled,
         settled_ids=() if first.settled else tuple(sorted({i for m in old for i in m.settled_ids})),
         replaces=tuple(dict.fromkeys(stem for m in old for stem in (*m.replaces, m.stem))),
@@ -116,7 +115,7 @@ def rewrite(store: Store, old: Sequence[Manifest], removals: Removals) -> Manife
 def with_letters(store: Store, old: Manifest, letters: Sequence[Record]) -> Manifest:
     """Write a segment again with these of its letters, which tell more of the same ones, in the place of the
     archived ones; returns its manifest. The caller holds the source's lock. Raises ArchiveError."""
-    stem = f"{_new_pull()}-00001"
+    stem = f"{manifests.new_pull_id()}-00001"
     table = _checked(store, old)
     told = to_table(letters)
     stays = pc.invert(pc.is_in(table["record_id"], value_set=told["record_id"].combine_chunks()))
@@ -133,10 +132,6 @@ def with_letters(store: Store, old: Manifest, letters: Sequence[Record]) -> Mani
     manifests.write(store, manifest)
     _delete(store, old)
     return manifest
-
-
-def _new_pull() -> str:
-    return f"{datetime.fromtimestamp(now() / 1e6, UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
 def sweep(store: Store, source: str) -> None:
@@ -207,14 +202,6 @@ def _checked(store: Store, manifest: Manifest) -> pa.Table:
     if digest_of_ids(table["record_id"].to_pylist()) != manifest.digest:
         raise ArchiveError(f"segment {manifest.stem} is not what its manifest says; see dlq verify")
     return table
-
-
-def _furthest(old: Sequence[Manifest]) -> dict[str, int]:
-    reached: dict[str, int] = {}
-    for manifest in old:
-        for place, offset in manifest.checkpoint.items():
-            reached[place] = max(offset, reached.get(place, 0))
-    return reached
 
 
 def _write_purged(store: Store, source: str, stem: str, gone: Sequence[str]) -> str:

@@ -6,8 +6,10 @@ some of a manifest's letters are settled, `settled_ids` names them.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -41,6 +43,11 @@ class Manifest:
     """Rows that retention has removed from this segment's letters."""
     purged_ids: str = ""
     """The file that keeps the ids of the removed letters, so that they stay known."""
+
+
+def new_pull_id() -> str:
+    """Sorts by time; eight random hex digits keep pulls of one second apart: manifests have their names."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
 
 
 def name_of(stem: str) -> str:
@@ -79,6 +86,15 @@ def _made(own_name: str, document: Mapping[str, Any]) -> Manifest:
     if manifest.rows and not manifest.segment:
         raise ValueError("it has rows and no segment")
     return manifest
+
+
+def furthest_checkpoint(some: Iterable[Manifest]) -> dict[str, int]:
+    """Where these have come to: of each place of a log the highest offset."""
+    reached: dict[str, int] = {}
+    for manifest in some:
+        for place, offset in manifest.checkpoint.items():
+            reached[place] = max(offset, reached.get(place, 0))
+    return reached
 
 
 def list_committed(

@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from dlq.archive import bounded_json
+from dlq.archive.processes import boot_id, is_running
 from dlq.core import documents
 from dlq.core.errors import ArchiveError, Busy
 
@@ -170,27 +170,16 @@ def _has_ended(found: _Found) -> bool:
     holder = found.holder
     if found.age > min(max(holder.lease, 0), _LONGEST_LEASE) + _CLOCK_STEP:
         return True
-    return holder.processes == _me()["processes"] and not _runs(holder.pid)
+    return holder.processes == _me()["processes"] and not is_running(holder.pid)
 
 
 def _me() -> dict[str, Any]:
     """Who we are. `processes` is where our pid means something: this boot, this container."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-        processes = f"{boot}/{os.stat('/proc/self/ns/pid').st_ino}"
+        processes = f"{boot_id() or secrets.token_hex(8)}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:
         processes = secrets.token_hex(8)  # of no other process
     return {"pid": os.getpid(), "host": socket.gethostname(), "processes": processes}
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _code(error: OSError) -> str:

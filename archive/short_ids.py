@@ -7,13 +7,15 @@ import duckdb
 from dlq.archive.user_sql import run
 from dlq.core.errors import UsageError
 from dlq.core.identity import ID_HEX_DIGITS
+from dlq.core.suggestions import find_by_prefix
 
 _PREFIX = re.compile(r"[0-9a-f]{8,64}")
 _COMPARED = re.compile(
     r"""\brecord_id"?\s*(?:=|<>|!=|(?:not\s+)?in\s*\()\s*'[^']*'(?:\s*,\s*'[^']*')*""", re.IGNORECASE
 )
 _LITERAL = re.compile(r"'([^']*)'")
-_LISTED = 5
+_MOST = 6
+"""Ids that begin alike: so many are asked for, to say which they are, and whether there are more."""
 
 
 def record_id(connection: duckdb.DuckDBPyConnection, prefix: str) -> str:
@@ -51,15 +53,9 @@ def expand(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
 def _beginning(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str) -> list[str]:
     sql = f"""
         SELECT DISTINCT {column} FROM {view}
-        WHERE {column} >= $1 AND starts_with({column}, $1) ORDER BY 1 LIMIT {_LISTED + 1}"""
+        WHERE {column} >= $1 AND starts_with({column}, $1) ORDER BY 1 LIMIT {_MOST}"""
     return [str(row[0]) for row in run(connection, sql, [prefix]).rows]
 
 
 def _only(connection: duckdb.DuckDBPyConnection, view: str, column: str, prefix: str, missing: str) -> str:
-    found = _beginning(connection, view, column, prefix)
-    if not found or not prefix:
-        raise UsageError(missing.format(prefix))
-    if len(found) > 1 and found[0] != prefix:
-        more = ", …" if len(found) > _LISTED else ""
-        raise UsageError(f"{prefix} is ambiguous: {', '.join(found[:_LISTED])}{more}; give more of it")
-    return found[0]
+    return find_by_prefix(prefix, _beginning(connection, view, column, prefix), missing.format(prefix))

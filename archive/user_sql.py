@@ -32,6 +32,10 @@ class Rows(NamedTuple):
     columns: Sequence[str]
     rows: Iterator[tuple[Any, ...]]
 
+    def objects(self) -> Iterator[dict[str, Any]]:
+        """The rows, each by the names of its columns."""
+        return (dict(zip(self.columns, row, strict=True)) for row in self.rows)
+
 
 def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()) -> Rows:
     """Run one statement. Its rows stream, so read them before the next statement on `connection`.
@@ -41,6 +45,13 @@ def run(connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[An
     with guarded(connection):
         connection.execute(sql, list(parameters))
         return Rows([column[0] for column in connection.description or ()], _stream(connection))
+
+
+def list_objects(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] = ()
+) -> list[dict[str, Any]]:
+    """All rows of one statement, each by the names of its columns. Raises as `run`."""
+    return list(run(connection, sql, parameters).objects())
 
 
 def _stream(connection: duckdb.DuckDBPyConnection) -> Iterator[tuple[Any, ...]]:

@@ -1,12 +1,10 @@
 """One pull: read a source, make its letters durable, acknowledge them, and say what happened."""
 
 import math
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Protocol
 
 from dlq.archive import losses, manifests, topology
@@ -94,11 +92,6 @@ class PullInterrupted(KeyboardInterrupt):
         self.result = result
 
 
-def new_pull_id() -> str:
-    """Sorts by time; eight random hex digits keep pulls of one second apart: manifests have their names."""
-    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{os.urandom(4).hex()}"
-
-
 def pull(
     store: Store,
     connector: Readable,
@@ -147,7 +140,7 @@ class _Pull:
         awaits: Awaits,
         depth: Depth | None,
     ) -> None:
-        self.result = PullResult(source.name, new_pull_id(), options.mode)
+        self.result = PullResult(source.name, manifests.new_pull_id(), options.mode)
         self._store, self._connector, self._progress, self._awaits = store, connector, progress, awaits
         self._depth = depth
         seconds = options.max_seconds
@@ -262,7 +255,9 @@ class _Pull:
         return replace(self._request, limit=before_poison or rest, careful=careful, resume=resume)
 
     def _checkpoint(self, mode: str, source: Source) -> dict[str, int]:
-        return _checkpoint_of(self._store, source.name, mode)
+        """Where the pulls of `source` in this mode have come to."""
+        committed = manifests.list_committed(self._store, source.name)
+        return manifests.furthest_checkpoint(one for one in committed if one.mode == mode)
 
     def _write_topology(self, reading: Reading) -> None:
         source = self._request.source
@@ -320,13 +315,3 @@ def _room_for(letters: int | None) -> int:
     as far as the number of letters tells."""
     most = 2 * SEGMENT_BYTES
     return most if letters is None else min(most, max(_LEAST_ROOM, letters * _BYTES_OF_LETTER))
-
-
-def _checkpoint_of(store: Store, source: str, mode: str) -> dict[str, int]:
-    """Where the pulls of `source` in this mode have come to, over all their manifests."""
-    reached: dict[str, int] = {}
-    for manifest in manifests.list_committed(store, source):
-        if manifest.mode == mode:
-            for place, offset in manifest.checkpoint.items():
-                reached[place] = max(offset, reached.get(place, 0))
-    return reached

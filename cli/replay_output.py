@@ -11,6 +11,7 @@ from dlq.core.text import block_for_terminal, for_terminal, shorten
 from dlq.core.units import human_seconds
 from dlq.operations.plans import COLUMNS, LEFT_OUT, Made
 from dlq.replay import still_queued
+from dlq.replay.consumed import IN_WORDS
 from dlq.replay.states import STATES
 
 _MOST_ROWS = 20
@@ -79,19 +80,10 @@ def show_states(context: Context, document: Mapping[str, Any]) -> None:
         context.console.print(f"{human_seconds(document['seconds'])}, {rate:,.0f} a second")
     _section(context, "states", {state: count for state, count in states.items() if count}, {})
     for step in document.get("steps", ()):
-        seen = _EVIDENCE[step["evidence"]]
+        seen = IN_WORDS[step["evidence"]]
         context.console.print(f"  step of {step['sent']:>9,}: {step['came_back']:,} came back, {seen}")
     show_came_back(context, document.get("came_back", ()))
     context.console.print("\nNext: " + "\n      ".join(_next(context, document)), soft_wrap=True)
-
-
-_EVIDENCE = {
-    "consumed": "all were consumed",
-    "taken": "all were taken; nothing tells whether they were acknowledged",
-    "unknown": "nothing tells whether they were consumed",
-    "held": "taken, and not acknowledged",
-    "waiting": "not all were consumed",
-}
 
 
 def _next(context: Context, document: Mapping[str, Any]) -> Sequence[str]:

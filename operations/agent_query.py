@@ -52,9 +52,7 @@ def run_agents_query(desk: Desk, sql: str) -> Answer:
         ending = Timer(_SECONDS, connection.interrupt)
         ending.start()
         try:
-            found = user_sql.run(connection, checked)
-            names = found.columns
-            rows = [dict(zip(names, row, strict=True)) for row in islice(found.rows, _MOST_ROWS + 1)]
+            rows = list(islice(user_sql.run(connection, checked).objects(), _MOST_ROWS + 1))
         finally:
             ending.cancel()
     return Answer(rows[:_MOST_ROWS], len(rows) > _MOST_ROWS)

@@ -17,16 +17,22 @@ Stop = Callable[[], bool]
 """Whether the user has asked to end."""
 
 
+def _leave() -> None:
+    """The work leaves nothing that has to be put in order."""
+    raise KeyboardInterrupt
+
+
 def do_at_once(
     work: Callable[[_T, Stop], _R],
     items: Sequence[_T],
     most: int,
-    interrupted: Callable[[], None],
+    interrupted: Callable[[], None] = _leave,
     seconds: float | None = None,
 ) -> Iterator[tuple[_T, Future[_R]]]:
     """`work` on every item, `most` at a time; each item with its future, in their order.
 
-    On Ctrl-C `interrupted` is called and `stop` says so to the work; what was not begun is cancelled. On a
+    On Ctrl-C `interrupted` is called (by default nothing is waited for) and `stop` says so to the work; what
+    was not begun is cancelled. On a
     second Ctrl-C nothing is waited for. Without a limit one at a time is worked on in the caller's thread,
     where Ctrl-C is heard at once.
 

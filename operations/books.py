@@ -2,7 +2,7 @@
 
 from contextlib import closing
 
-from dlq.archive.user_sql import run
+from dlq.archive.user_sql import list_objects
 from dlq.core.documents import Document
 from dlq.operations.connecting import warn_of_ledger
 from dlq.operations.desk import Desk
@@ -33,5 +33,4 @@ def list_transactions(desk: Desk) -> list[Document]:
 
 def _read(desk: Desk, sql: str, values: list[str]) -> list[Document]:
     with closing(open_views(desk, with_plans="audit" in sql)) as connection:
-        found = run(connection, sql, values)
-        return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        return list_objects(connection, sql, values)

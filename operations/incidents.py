@@ -3,7 +3,7 @@
 from contextlib import closing
 
 from dlq.archive import analyses, short_ids
-from dlq.archive.user_sql import run
+from dlq.archive.user_sql import list_objects
 from dlq.core.clock import now
 from dlq.core.documents import Document
 from dlq.core.errors import UsageError
@@ -38,8 +38,7 @@ def show_incident(desk: Desk, prefix: str) -> Document:
     with closing(open_views(desk)) as connection:
         name = short_ids.incident(connection, prefix)
         every = gather(connection, states=states(connection, read_events(desk), now()))
-        found = run(connection, _FAILURES, [name])
-        failures = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+        failures = list_objects(connection, _FAILURES, [name])
     row = next((one for one in every if one["incident_id"] == name), None)
     if row is None:
         raise UsageError(f"the archive holds none of the letters of incident {name} any more")

@@ -124,7 +124,7 @@ def inspect_sources(desk: Desk, chosen: Sequence[Source]) -> list[Finding]:
             lines[source.name].end()
 
     with desk.listener.follow(list(lines.values())):
-        ended = list(do_at_once(look, chosen, _AT_ONCE, _interrupt))
+        ended = list(do_at_once(look, chosen, _AT_ONCE))
     findings = []
     for source, future in ended:
         try:
@@ -132,11 +132,6 @@ def inspect_sources(desk: Desk, chosen: Sequence[Source]) -> list[Finding]:
         except DlqError as error:
             findings.append(Finding(source, error=error))
     return findings
-
-
-def _interrupt() -> None:
-    """Looking leaves nothing to be put in order."""
-    raise KeyboardInterrupt
 
 
 def _inspect(desk: Desk, source: Source) -> Inspection:

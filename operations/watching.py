@@ -106,7 +106,7 @@ def _look(desk: Desk, watched: Sequence[_Watched]) -> None:
     def look(one: _Watched, _stop: Stop) -> tuple[Connector, Gauge]:
         return one.look(desk)
 
-    for one, future in do_at_once(look, watched, _AT_ONCE, _interrupt, _PATIENCE):
+    for one, future in do_at_once(look, watched, _AT_ONCE, seconds=_PATIENCE):
         if future.cancelled() or not future.done():
             one.fail(Unreachable(f"{one.source.broker}: no answer within {_PATIENCE:g} s"))
             continue
@@ -114,11 +114,6 @@ def _look(desk: Desk, watched: Sequence[_Watched]) -> None:
             one.learn(*future.result())
         except DlqError as error:
             one.fail(error)
-
-
-def _interrupt() -> None:
-    """Looking leaves nothing to be put in order."""
-    raise KeyboardInterrupt
 
 
 def measure_rates(seen: Sequence[tuple[float, Gauge]]) -> tuple[float | None, float | None]:

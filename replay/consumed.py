@@ -17,7 +17,14 @@ Standing = Mapping[Destination, Sequence[Consumption]]
 Consumed = Literal["consumed", "taken", "unknown", "held", "waiting"]
 """Of the letters of a step, from best to worst: acknowledged, or died again; taken by a consumer, and nothing
 tells more; nothing tells of them; taken and not acknowledged; not taken."""
-_WORST_LAST: Sequence[Consumed] = ("consumed", "taken", "unknown", "held", "waiting")
+IN_WORDS: Mapping[Consumed, str] = {
+    "consumed": "all were consumed",
+    "taken": "all were taken; nothing tells whether they were acknowledged",
+    "unknown": "nothing tells whether they were consumed",
+    "held": "taken, and not acknowledged",
+    "waiting": "not all were consumed",
+}
+_WORST_LAST: Sequence[Consumed] = tuple(IN_WORDS)
 MISSING: Collection[Consumed] = ("held", "waiting")
 """What stops a ramp."""
 

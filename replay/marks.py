@@ -22,6 +22,7 @@ from types import TracebackType
 
 from dlq.archive import bounded_json
 from dlq.archive.folder import Folder
+from dlq.archive.processes import boot_id
 from dlq.archive.store import LocalStore, Store
 from dlq.replay.ledger.contract import Ledger, is_dead
 from dlq.replay.states import State
@@ -29,7 +30,6 @@ from dlq.replay.states import State
 _LOCKS = "locks"
 _OWNER_BYTES = 512
 _WRITTEN, _CONFIRMED = 1, 2
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NEVER_WRITTEN = "its sender died before the letter could reach the broker"
 _SHOWN: Mapping[bytes, tuple[State, str]] = {
     b"\0": ("planned", _NEVER_WRITTEN),
@@ -51,7 +51,7 @@ class Mark:
 
     def __enter__(self) -> "Mark":
         """Make the file, with all the room that it takes: a page that finds none would end the process."""
-        if boot := _boot_id():
+        if boot := boot_id():
             head = json.dumps({"owner": self._owner, "boot": boot}).encode().ljust(_OWNER_BYTES)
             with suppress(OSError):
                 self._reached = self._made(head + bytes(self._letters))
@@ -117,7 +117,7 @@ def _of_the_dead(folder: Folder, plan: str) -> Iterator[tuple[str, str, bytes]]:
                 head = bounded_json.loads(file.read(_OWNER_BYTES))
                 reached = file.read(bounded_json.LARGEST)
             owner = str(head["owner"])
-            counts = head["boot"] == _boot_id() and is_dead(owner)
+            counts = head["boot"] == boot_id() and is_dead(owner)
         except (OSError, ValueError, LookupError, TypeError):
             continue
         if counts:
@@ -130,10 +130,3 @@ def _folder(store: Store) -> Folder:
         return store.folder
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Folder(Path(state) / "dlq" / sha256(store.location.encode()).hexdigest()[:16])
-
-
-def _boot_id() -> str | None:
-    """Another one after each start of the host; None where the system has none to tell."""
-    with suppress(OSError):
-        return _BOOT_ID.read_text().strip()
-    return None

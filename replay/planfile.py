@@ -24,6 +24,7 @@ from dlq.core.clock import from_iso
 from dlq.core.errors import ArchiveError, DlqError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.failures import Event
+from dlq.core.suggestions import find_by_prefix
 from dlq.replay.letters import Letter
 
 _FOLDER = "plans/"
@@ -106,13 +107,7 @@ def ids(store: Store) -> list[str]:
 
 def find(store: Store, prefix: str) -> str:
     """The one plan whose id starts with `prefix`; raises UsageError."""
-    known = ids(store)
-    near = [plan for plan in known if plan.startswith(prefix)]
-    if prefix in known or len(near) == 1:
-        return prefix if prefix in known else near[0]
-    if near:
-        raise UsageError(f"plan {prefix!r} is not unique: {', '.join(near[:5])}")
-    raise UsageError(f"there is no plan {prefix!r}; `dlq replay status` lists them")
+    return find_by_prefix(prefix, ids(store), f"there is no plan {prefix!r}; `dlq replay status` lists them")
 
 
 def _bounds_name(plan: str, broker: str) -> str:

@@ -98,8 +98,7 @@ _REPLAYS = """
 
 def _rows(connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()) -> _Rows:
     """The rows of a statement, which runs when the first is asked for."""
-    found = run(connection, sql, parameters)
-    yield from (dict(zip(found.columns, row, strict=True)) for row in found.rows)
+    yield from run(connection, sql, parameters).objects()
 
 
 def _planned(store: Store, connection: "duckdb.DuckDBPyConnection", plans: list[str]) -> _Rows:

@@ -4,9 +4,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import views
-from dlq.archive.user_sql import run
+from dlq.archive.user_sql import list_objects, run
 from dlq.core.documents import Document
-from dlq.reports.summary import objects
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,15 +54,15 @@ _CHANGED = """
 
 def gather(connection: "duckdb.DuckDBPyConnection", before: str) -> dict[str, Any]:
     """The differences to the analysis `before`, whose verdicts are the view verdicts_before."""
-    causes: list[Document] = objects(connection, _CAUSES)
+    causes: list[Document] = list_objects(connection, _CAUSES)
     return {
         "analysis": before,
         "before": sum(row["before"] for row in causes),
         "now": sum(row["now"] for row in causes),
         "causes": [row for row in causes if row["change"]],
-        "incidents": objects(connection, _INCIDENTS),
-        "fingerprints": objects(connection, _FINGERPRINTS),
-        "reclassified": objects(connection, _CHANGED)[0]["letters"],
+        "incidents": list_objects(connection, _INCIDENTS),
+        "fingerprints": list_objects(connection, _FINGERPRINTS),
+        "reclassified": list_objects(connection, _CHANGED)[0]["letters"],
     }
 
 

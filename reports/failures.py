@@ -1,14 +1,14 @@
 """Failures: the letters of one fingerprint as one row, with what people said of it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.analyzers.rules.exceptions import template
 from dlq.archive.user_sql import run
 from dlq.core.causes import cause_in_words
 from dlq.core.clock import from_iso, iso
-from dlq.core.errors import UsageError
 from dlq.core.failures import ORDER, Deaths, Event, Life, State, by_fingerprint, life
+from dlq.core.suggestions import find_by_prefix
 from dlq.core.text import list_names
 
 if TYPE_CHECKING:
@@ -76,15 +76,10 @@ def gather(connection: "duckdb.DuckDBPyConnection", events: Sequence[Event], now
     """Every failure that has letters, or that somebody spoke of: what needs a person first, snoozed last; of
     one state those with the most waiting letters first. Times are ISO 8601. A letter of which nothing says
     when it died was alive when it was published; of one that says neither, the capture is what is known."""
-    found = run(connection, _SQL)
-    known = {row["fingerprint"]: row for row in _objects(found.columns, found.rows)}
+    known = {row["fingerprint"]: row for row in run(connection, _SQL).objects()}
     said_of = by_fingerprint(events)
     rows = [_row(one, known.get(one, {}), said_of.get(one, ()), now) for one in {**known, **said_of}]
     return sorted(rows, key=lambda row: (ORDER.index(row["state"]), -row["waiting"], row["fingerprint"]))
-
-
-def _objects(columns: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
-    return (dict(zip(columns, row, strict=True)) for row in rows)
 
 
 def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now: int) -> Row:
@@ -107,14 +102,9 @@ def _row(fingerprint: str, seen: Mapping[str, Any], events: Sequence[Event], now
 
 def find(rows: Sequence[Row], prefix: str) -> Row:
     """The failure whose fingerprint begins so. Raises UsageError when none does, or several."""
-    found = [row for row in rows if prefix and row["fingerprint"].startswith(prefix)]
-    exact = [row for row in found if row["fingerprint"] == prefix]
-    if not found:
-        raise UsageError(f"no failure has the fingerprint {prefix!r}; dlq failures lists them")
-    if len(found) > 1 and not exact:
-        alike = ", ".join(row["fingerprint"] for row in found[:5])
-        raise UsageError(f"{prefix} is ambiguous: {alike}; give more of it")
-    return (exact or found)[0]
+    known = {row["fingerprint"]: row for row in rows}
+    missing = f"no failure has the fingerprint {prefix!r}; dlq failures lists them"
+    return known[find_by_prefix(prefix, known, missing)]
 
 
 def describe(row: Row) -> str:

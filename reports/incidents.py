@@ -55,8 +55,7 @@ def gather(
     `state` of an incident is that of its failures which needs a person first."""
     ranks = [ORDER.index(state) for state in states.values()]
     found = run(connection, _SQL + (f" LIMIT {most}" if most else ""), [list(states), ranks])
-    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-    return [{**row, "state": ORDER[row.pop("rank")]} for row in rows]
+    return [{**row, "state": ORDER[row.pop("rank")]} for row in found.objects()]
 
 
 def marks(row: Document) -> list[str]:

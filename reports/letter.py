@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dlq.archive import short_ids
-from dlq.archive.user_sql import run
+from dlq.archive.user_sql import list_objects
 from dlq.core.causes import ADVICE, CAUSES
 from dlq.core.documents import Document
 from dlq.core.rocketmq_topics import DISCARDED, HALF, OP_TOPIC
@@ -27,12 +27,12 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
         SELECT * EXCLUDE (body, raw_properties), base64(body) AS body_base64,
                base64(raw_properties) AS raw_properties_base64
         FROM letters WHERE record_id = ?"""
-    letter = _objects(connection, sql, record_id)[0]  # an export that was imported here lies here twice
+    letter = list_objects(connection, sql, [record_id])[0]  # an export that was imported here lies here twice
     letter |= {
         "cause_meaning": CAUSES.get(letter["cause"] or ""),
         "advice_meaning": ADVICE.get(letter["advice"] or ""),
-        "replays": _objects(
-            connection, "SELECT * FROM replays WHERE record_id = ? ORDER BY updated_at", record_id
+        "replays": list_objects(
+            connection, "SELECT * FROM replays WHERE record_id = ? ORDER BY updated_at", [record_id]
         ),
         "duplicates": _duplicates(connection, record_id, letter["duplicate_group"]),
         "incident": next(iter(_incident(connection, letter["incident_id"])), None),
@@ -41,29 +41,24 @@ def gather(connection: "duckdb.DuckDBPyConnection", prefix: str) -> Document:
     return letter | {"next": _next_steps(letter)}
 
 
-def _objects(connection: "duckdb.DuckDBPyConnection", sql: str, *parameters: Any) -> list[Document]:
-    found = run(connection, sql, parameters)
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
-
-
 def _duplicates(connection: "duckdb.DuckDBPyConnection", record_id: str, group: str | None) -> list[Document]:
     if group is None:
         return []
     sql = f"""
         SELECT record_id, source, dead_at, replay_state FROM letters
         WHERE duplicate_group = ? AND record_id <> ? ORDER BY dead_at LIMIT {_LISTED}"""
-    return _objects(connection, sql, group, record_id)
+    return list_objects(connection, sql, [group, record_id])
 
 
 def _incident(connection: "duckdb.DuckDBPyConnection", incident_id: str | None) -> list[Document]:
     if incident_id is None:
         return []
-    return _objects(connection, "SELECT * FROM incidents WHERE incident_id = ?", incident_id)
+    return list_objects(connection, "SELECT * FROM incidents WHERE incident_id = ?", [incident_id])
 
 
 def _transactions(connection: "duckdb.DuckDBPyConnection", record_id: str) -> list[Document]:
     sql = "SELECT * FROM transactions WHERE list_contains(record_ids, ?) OR real_record_id = ?"
-    return _objects(connection, sql, record_id, record_id)
+    return list_objects(connection, sql, [record_id, record_id])
 
 
 def list_way(letter: Mapping[str, Any]) -> Iterator[tuple[str | None, str, str]]:

@@ -16,7 +16,7 @@ from dlq.core.documents import Document
 from dlq.core.errors import UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask
-from dlq.core.suggestions import suggest
+from dlq.core.suggestions import find_by_prefix, suggest
 from dlq.core.text import json_for_terminal
 from dlq.reports import compare, failures, retention, sample, summary
 from dlq.reports.files import write_text
@@ -112,15 +112,9 @@ def _tell(document: Document, part: Part) -> None:
 def _found(store: Store, analysis: str) -> str:
     """The analysis that begins so. Raises UsageError when none does, or several."""
     known = analyses.ids(store)
-    alike = [one for one in known if one.startswith(analysis)]
-    if analysis in known:
-        return analysis
-    if len(alike) > 1:
-        raise UsageError(f"{analysis} is ambiguous: {', '.join(alike[-5:])}; give more of it")
-    if not alike:
-        listed = ", ".join(known[-5:])
-        raise UsageError(f"no analysis {analysis!r}{suggest(analysis, known)}; the latest are {listed}")
-    return alike[0]
+    listed = ", ".join(known[-5:])
+    missing = f"no analysis {analysis!r}{suggest(analysis, known)}; the latest are {listed}"
+    return find_by_prefix(analysis, known, missing)
 
 
 def _terminal(document: Document) -> str:

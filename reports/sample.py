@@ -90,9 +90,7 @@ def gather(
     list(run(connection, _CHOOSE, [list(named)]).rows)
 
     def rows(sql: str) -> Iterator[Document]:
-        found = run(connection, sql)
-        for values in found.rows:
-            row = dict(zip(found.columns, values, strict=True))
+        for row in run(connection, sql).objects():
             yield _cut(_traced(masker.document(row) if masker else row))
 
     return {

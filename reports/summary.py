@@ -7,10 +7,10 @@ small table of facts, from which the rest is summed up.
 import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlq.archive.analyses import Analysis
-from dlq.archive.user_sql import run
+from dlq.archive.user_sql import list_objects, run
 from dlq.core.causes import ADVICE, CAUSES, cause_in_words
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
@@ -226,12 +226,12 @@ def gather(
         "letters": total,
         "first": None if first is None else iso(int(first * 1_000_000)),
         "last": None if last is None else iso(int(last * 1_000_000)),
-        **{name: objects(connection, sql) for name, sql in _LISTS.items()},
+        **{name: list_objects(connection, sql) for name, sql in _LISTS.items()},
         "incidents": incidents.gather(connection, TOP, {row["fingerprint"]: row["state"] for row in lives}),
         "timeline": timeline.gather(connection, first, last, step),
         "client_log": analysis.extra.get("client_log") if analysis else None,
     }
-    judged = objects(connection, _JUDGED)
+    judged = list_objects(connection, _JUDGED)
     document["letters"] = total = sum(row["letters"] for row in document["causes"]) or total
     _explain(document["causes"], "cause", CAUSES, total)
     for row in document["causes"]:
@@ -239,21 +239,13 @@ def gather(
         if row["likely"]:
             row["meaning"] += f" ({row['likely']:,} of them likely, not proven)"
     _explain(document["advice"], "advice", ADVICE, total)
-    how_many = objects(connection, _HOW_MANY)[0]
+    how_many = list_objects(connection, _HOW_MANY)[0]
     document["undated"], oldest = how_many.pop("undated"), how_many.pop("oldest")
     document["oldest"] = None if oldest is None else iso(int(oldest * 1_000_000))
     how_many["oldest"] = 0 if oldest is None else max(0, int(now() / 1_000_000 - oldest))
-    document["counts"] = {**_counts(document, judged), **how_many, **objects(connection, _BY_STATE)[0]}
+    document["counts"] = {**_counts(document, judged), **how_many, **list_objects(connection, _BY_STATE)[0]}
     document["next"] = _next_steps(document, _total(judged, "advice", "waiting"))
     return document
-
-
-def objects(
-    connection: "duckdb.DuckDBPyConnection", sql: str, parameters: Sequence[Any] = ()
-) -> list[Document]:
-    """The rows of a query, each by its column names."""
-    found = run(connection, sql, parameters)
-    return [dict(zip(found.columns, row, strict=True)) for row in found.rows]
 
 
 def _explain(rows: list[Document], name: str, meanings: Mapping[str, str], total: int) -> None:

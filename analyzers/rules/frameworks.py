@@ -388,8 +388,8 @@ def _stamps(letter: Letter, name: str) -> list[Mapping[str, object]]:
     return [stamp for stamp in found if isinstance(stamp, dict)] if isinstance(found, list) else []
 
 
-def _last_stamp(letter: Letter, name: str, field: str) -> str | None:
-    value = next((stamp.get(field) for stamp in reversed(_stamps(letter, name))), None)
+def _last_error(letter: Letter, field: str) -> str | None:
+    value = next((stamp.get(field) for stamp in reversed(_stamps(letter, "ErrorDetailsStamp"))), None)
     return whole_characters(value) if isinstance(value, str) else None
 
 
@@ -399,7 +399,7 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
     is_failed = _stamps(letter, "ErrorDetailsStamp") and letter.dead_letter_queue == _SYMFONY_QUEUE
     if not is_failed and not _stamps(letter, "SentToFailureTransportStamp"):
         return None
-    message = _last_stamp(letter, "ErrorDetailsStamp", "exceptionMessage")
+    message = _last_error(letter, "exceptionMessage")
     # The last stamp is that of the parking, and counts from 0 again.
     counts = [stamp.get("retryCount") for stamp in _stamps(letter, "RedeliveryStamp")]
     retried = max((count for count in counts if isinstance(count, int)), default=None)
@@ -407,7 +407,7 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
         letter,
         f"Symfony's failure transport, {message or 'no message'}",
         attempts=plus(retried, 1),
-        error_class=_last_stamp(letter, "ErrorDetailsStamp", "exceptionClass"),
+        error_class=_last_error(letter, "exceptionClass"),
         error_message=message,
     )
 

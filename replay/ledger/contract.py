@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from dlq.archive import bounded_json
+from dlq.archive.processes import is_running
 from dlq.core.documents import value
 from dlq.core.errors import ArchiveError
 from dlq.core.failures import Event
@@ -137,12 +138,4 @@ def new_owner() -> str:
 def is_dead(owner: str) -> bool:
     """Whether the owner was a process of this host and is no more; what other hosts do is not known here."""
     found = _OWNER.fullmatch(owner)
-    if found is None or found[1] != socket.gethostname():
-        return False
-    try:
-        os.kill(int(found[2]), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+    return found is not None and found[1] == socket.gethostname() and not is_running(int(found[2]))

@@ -111,8 +111,8 @@ def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
     def read(document: Mapping[str, Any]) -> Mapping[str, Sequence[str]]:
         return {
             "source": [row["source"] for row in document["sources"]],
-            "cause": [_null(row["cause"], "no_verdict") for row in document["causes"]],
-            "advice": [_null(row["advice"], "no_verdict") for row in document["advice"]],
+            "cause": [_choice_of(row["cause"]) for row in document["causes"]],
+            "advice": [_choice_of(row["advice"]) for row in document["advice"]],
             "replay_state": [row["replay_state"] for row in document["replay_states"]],
         }
 
@@ -122,8 +122,8 @@ def _list_options(ask: Ask) -> Mapping[str, Sequence[str]]:
         return dict.fromkeys(_SHOWN, ())
 
 
-def _null(value: str, word: str) -> str:
-    return choosing.NOTHING if value == word else value
+def _choice_of(value: str) -> str:
+    return choosing.NOTHING if value == "no_verdict" else value
 
 
 def show_page(ask: Ask) -> Response:

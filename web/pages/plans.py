@@ -143,8 +143,7 @@ def _command(ids: Sequence[str], selection: Selection) -> str:
 def approve(ask: Ask) -> Response:
     """Consent to a plan that somebody else made, as it was shown."""
     desk = ask.desk(proven=True)
-    plan = check_digest(desk, ask.names["plan"], ask.form)
-    approve_plan(desk, plan, ask.form.text("reason"))
+    plan = approve_plan(desk, ask.names["plan"], ask.form.text("reason"), ask.form.text("digest"))["plan"]
     return ask.go_on(f"/plans/{plan}", f"Approved by {ask.person.name}.", *ask.list_notes(desk))
 
 

@@ -11,18 +11,12 @@ from dlq.operations.applying import stop_plan
 from dlq.operations.desk import Desk
 from dlq.operations.plans import count_sent, count_states, read_replay_status, why_not_apply
 from dlq.replay import planfile
+from dlq.replay.consumed import IN_WORDS
 from dlq.replay.planfile import Header
 from dlq.web.console import Ask
 from dlq.web.live import send_news
 from dlq.web.pages import commands, plans
 
-_EVIDENCE = {
-    "consumed": "all were consumed",
-    "taken": "all were taken; nothing tells whether they were acknowledged",
-    "unknown": "nothing tells whether they were consumed",
-    "held": "taken, and not acknowledged",
-    "waiting": "not all were consumed",
-}
 _STOPPED_BY = {
     "harm": "The ramp was stopped: its letters died again.",
     "no_evidence": "The ramp was stopped: nothing shows that its letters are consumed.",
@@ -87,7 +81,7 @@ def _describe(ask: Ask, plan: str, states: Mapping[Any, int]) -> dict[str, Any]:
         "going": _tell_who(ask, plan),
         "rate": "",
         "steps": ramp.get("steps", ()),
-        "evidence": _EVIDENCE,
+        "evidence": IN_WORDS,
         "problems": [_STOPPED_BY.get(why, why)] if why else [],
         "came_back": [],
         "jobs": jobs,

@@ -13,7 +13,7 @@ from dlq.archive import manifests, segments
 from dlq.archive.segments import remove_uncommitted
 from dlq.archive.store import LocalStore
 from dlq.capture import attempt
-from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, new_pull_id, pull
+from dlq.capture.pull import PullInterrupted, PullOptions, PullResult, pull
 from dlq.connectors.base import Batch, ReadRequest, Skipped
 from dlq.connectors.memory import MemoryBroker, MemoryConnector, MemoryReading, broker_at
 from dlq.core.errors import ArchiveError, Busy, ConnectionLost, PoisonMessage, Unreachable
@@ -365,7 +365,7 @@ def test_who_is_waited_for_is_the_archive_while_it_is_read_or_written_and_else_t
 
 
 def test_pulls_that_begin_at_once_have_names_of_their_own() -> None:
-    assert len({new_pull_id() for _ in range(2_000)}) == 2_000
+    assert len({manifests.new_pull_id() for _ in range(2_000)}) == 2_000
 
 
 def test_an_interrupted_pull_tells_what_it_has_done(
