@@ -21,7 +21,7 @@ _UNFINISHED_AFTER = timedelta(days=1)
 """No analysis runs this long: what has no analysis.json by then is what a crash has left."""
 
 
-def clutter(store: Store, keep_analyses: int) -> list[str]:
+def _list_clutter(store: Store, keep_analyses: int) -> list[str]:
     """Names in the archive that may go: old and unfinished analyses, outdated topology and evidence."""
     return [
         *_of_analyses(store, max(1, keep_analyses)),
@@ -131,7 +131,7 @@ def look(store: Store, rules: Retain, replays: pa.Table | None, compact: bool) -
         for source in sorted({manifest.source for manifest in committed})
     }
     segments = sum(1 for manifest in committed if manifest.rows)
-    return Work(choice, groups, clutter(store, rules.analyses), segments)
+    return Work(choice, groups, _list_clutter(store, rules.analyses), segments)
 
 
 def do(store: Store, work: Work) -> Done:

@@ -26,7 +26,7 @@ _TELLS_NOTHING = (errno.EOPNOTSUPP, errno.ENOSYS)
 """What a file system says that cannot set room aside, where the C library does not write it instead."""
 _BY_SPARK = "analyses"
 """Spark writes here, with the umask's rights; so this folder is made before, its owner's alone."""
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class Store(Protocol):
@@ -96,7 +96,7 @@ def checked_format(name: str, data: bytes) -> dict[str, Any]:
     return document
 
 
-def build(name: str, data: bytes, make: Callable[[dict[str, Any]], T]) -> T:
+def build(name: str, data: bytes, make: Callable[[dict[str, Any]], _T]) -> _T:
     """What `make` builds of a JSON document of the archive (`dlq.core.documents`); raises FormatTooNew, or
     ArchiveError where that raises ValueError or KeyError: it lacks a field, or has a strange one."""
     document = checked_format(name, data)

@@ -26,7 +26,7 @@ from dlq.core.errors import DlqError, UsageError
 from dlq.core.suggestions import suggest
 from dlq.core.text import for_terminal
 
-COMMANDS = (
+_COMMANDS = (
     "init", "discover", "doctor", "watch", "pull", "import_", "export", "analyze", "ls", "show", "query",
     "report", "incidents", "failures", "replay", "dismiss", "verify", "run", "retain", "rules", "cron",
     "demo", "ledger", "mcp", "serve",
@@ -106,7 +106,7 @@ def command_line() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(help=_HELP)(_common)
-    for name in COMMANDS:
+    for name in _COMMANDS:
         module = import_module(f"dlq.cli.commands.{name}")
         if name in _OF_SEVERAL:
             module.register(app)

@@ -7,7 +7,7 @@ not: it takes the columns as they are, and what all letters share only once.
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, repeat
-from typing import Any, Required, Self, TypedDict, Unpack, cast, overload
+from typing import Any, Self, cast, overload
 
 from dlq.core.record import COLUMNS, Record
 
@@ -67,54 +67,6 @@ class Maps:
 Column = Sequence[Any] | Constant | ArrowArray | Maps
 
 
-class RecordColumns(TypedDict, total=False):
-    """A column for each field of `Record`; one that is not given holds the field's default."""
-
-    record_id: Required[Column]
-    source: Required[Column]
-    broker: Required[Column]
-    broker_kind: Required[Column]
-    dead_letter_queue: Required[Column]
-    broker_version: Column
-    broker_node: Column
-    queue_id: Column
-    offset: Column
-    message_id: Column
-    physical_id: Column
-    correlation_id: Column
-    keys: Column
-    key: Column
-    origin_kind: Column
-    origin: Column
-    origin_exchange: Column
-    origin_routing_key: Column
-    origin_group: Column
-    exchange: Column
-    routing_key: Column
-    captured_at: Column
-    published_at: Column
-    first_dead_at: Column
-    dead_at: Column
-    expires_at: Column
-    failure_text: Column
-    deaths: Column
-    attempts: Column
-    redelivered: Column
-    headers: Column
-    raw_properties: Column
-    properties: Column
-    body: Column
-    body_size: Column
-    body_sha256: Column
-    content_type: Column
-    content_encoding: Column
-    persistent: Column
-    priority: Column
-    flags: Column
-    pull_id: Column
-    mode: Column
-
-
 class Columns(Sequence[Record]):
     """A batch of records, given as one column for each field of `Record`, in that order."""
 
@@ -123,11 +75,12 @@ class Columns(Sequence[Record]):
         self.columns = columns
 
     @classmethod
-    def build(cls, rows: int, **columns: Unpack[RecordColumns]) -> Self:
-        """A batch of so many records, each of whose columns has as many rows."""
-        given = cast(Mapping[str, Column], columns)
-        defaults = Record._field_defaults
-        return cls([given[name] if name in given else Constant(defaults[name], rows) for name in COLUMNS])
+    def build(cls, rows: int, **columns: Column) -> Self:
+        """A batch of so many records. `columns` are named like the fields of `Record`, and have as many rows;
+        one that is not given holds the field's default. Raises TypeError as `Record` does."""
+        whole = cast(Any, Record)(**columns)
+        named = zip(COLUMNS, whole, strict=True)
+        return cls([value if name in columns else Constant(value, rows) for name, value in named])
 
     @cached_property
     def _rows(self) -> list[Record]:

@@ -39,11 +39,11 @@ _SHORTEST = 5.0
 _PULLS_END, _PULLS_STOP, _ANALYSIS_STOP = 0.6, 0.75, 0.95
 """Shares of max_time: pulls finish what they hold, pulls are stopped, the analysis is stopped."""
 _STATE_FORMAT = 1
-Trace = Callable[[BaseException], None]
+_Trace = Callable[[BaseException], None]
 
 
 def run_profile(
-    desk: Desk, task: Task, log: Log, parallel: int, trace: Trace
+    desk: Desk, task: Task, log: Log, parallel: int, trace: _Trace
 ) -> tuple[dict[str, Any], ExitCode]:
     """One run of a profile: what it did, as `dlq run` prints it, and how it ended. Raises Busy while another
     run of it is at work."""
@@ -69,7 +69,7 @@ class _Outcome:
 class _Run:
     """The steps; `codes` collects what the exit code is made of."""
 
-    def __init__(self, desk: Desk, task: Task, log: Log, parallel: int, trace: Trace) -> None:
+    def __init__(self, desk: Desk, task: Task, log: Log, parallel: int, trace: _Trace) -> None:
         """`parallel`: sources pulled at once, at most; `trace` hears of errors that nobody expects."""
         self._desk, self._task, self._log, self._trace = desk, task, log, trace
         self._clock, self._parallel = Clock(task.max_seconds), parallel
@@ -298,11 +298,11 @@ class _Run:
             "counts": (self._report or {}).get("counts", {}),
             "reports": outcome.reports,
         }
-        send(profile.on_alarm, document, profile.alarm_timeout, self._clock.seconds_left())
+        _tell_alarm(profile.on_alarm, document, profile.alarm_timeout, self._clock.seconds_left())
         self._log("alarm_sent", command=profile.on_alarm[0])
 
 
-def send(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
+def _tell_alarm(command: Sequence[str], document: Mapping[str, Any], limit: str, left: float | None) -> None:
     """Run `command`, never by a shell, with `document` as JSON on its standard input.
 
     Its output goes to standard error. Raises UsageError when it does not start, fails, or takes too long;

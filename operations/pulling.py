@@ -20,7 +20,7 @@ from dlq.operations.died import Died, judge_new
 from dlq.operations.outcome import ExitCode, code_of
 from dlq.operations.progress import Line, tell_pulled
 
-Take = Callable[[Source, Stop], PullResult]
+_Take = Callable[[Source, Stop], PullResult]
 
 KEYS = (
     "source", "pull_id", "mode", "snapshot", "captured", "acknowledged", "recaptured", "left", "gone", "lost",
@@ -121,7 +121,7 @@ def pull_sources(desk: Desk, wanted: PullWanted) -> Pulled:
 
 
 def take_all(
-    desk: Desk, take: Take, sources: Sequence[Source], parallel: int, seconds: float | None = None
+    desk: Desk, take: _Take, sources: Sequence[Source], parallel: int, seconds: float | None = None
 ) -> "Iterator[tuple[Source, Future[PullResult]]]":
     """`take` of every source, so many at once (`do_at_once`); those of one queue take turns."""
     turns = {_place(source): Lock() for source in sources}

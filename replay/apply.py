@@ -83,7 +83,7 @@ class Run:
     seconds: float = 0.0
 
 
-Progress = Callable[[Run], None]
+_Progress = Callable[[Run], None]
 
 
 Send = Callable[[int | None], Run]
@@ -97,7 +97,7 @@ def apply(
     brokers: Brokers,
     ledger: Ledger,
     stop: Stop | None = None,
-    progress: Progress = lambda _run: None,
+    progress: _Progress = lambda _run: None,
 ) -> Run:
     """Send what of `plan` was never sent; every letter ends in a state of the ledger. Raises as `applying`.
 
@@ -115,7 +115,7 @@ def applying(
     brokers: Brokers,
     ledger: Ledger,
     stop: Stop,
-    progress: Progress = lambda _run: None,
+    progress: _Progress = lambda _run: None,
 ) -> Iterator[Send]:
     """Hold a plan, and send some of it at a time.
 
@@ -241,7 +241,7 @@ class _Sender:
         self._chunk = max(1, min(window // _CLAIMED_SHARE, per_second))
         self._in_flight = window - 2 * self._chunk
 
-    def send(self, store: Store, broker: str, connector: Connector, progress: Progress) -> None:
+    def send(self, store: Store, broker: str, connector: Connector, progress: _Progress) -> None:
         """Send the plan's letters for `broker`; whatever ends it, the ledger knows.
 
         Where a connection ends with one letter in doubt, and the broker shows that it has not kept it, that
@@ -271,7 +271,7 @@ class _Sender:
         planfile.keep_bounds(store, plan, broker, bounds)
 
     def _send_some(
-        self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: Progress
+        self, letters: Iterator[Letter], store: Store, broker: str, connector: Connector, progress: _Progress
     ) -> BrokerError | None:
         """Over one connection; returns what ended it too early."""
         lost: BrokerError | None = None
@@ -353,7 +353,7 @@ class _Sender:
             self._run.outcomes["in_doubt"] -= 1
         self._count(state)
 
-    def _outgoing(self, letters: Iterator[Letter], progress: Progress) -> Iterator[Outgoing]:
+    def _outgoing(self, letters: Iterator[Letter], progress: _Progress) -> Iterator[Outgoing]:
         """When the ledger or the archive fails this ends, so that what is in flight is still answered."""
         try:
             self._ask(letters, 0)

@@ -37,7 +37,7 @@ from dlq.operations.selecting import Selection
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
 from dlq.reports.masking import Masker
 
-Seat = Callable[[str], Desk]
+_Seat = Callable[[str], Desk]
 """The desk at which an agent of that name sits."""
 
 MOST_ROWS = 50
@@ -56,9 +56,9 @@ _INSTRUCTIONS = (
 )
 _OVERVIEW = ("headline", "basis", "counts", "causes", "failures", "incidents", "sources", "replays", "next")
 
-Fingerprint = Annotated[str, Field(description="Fingerprint, or its first 8 digits.")]
-Id = Annotated[str, Field(description="record_id, or its first 8 digits.")]
-Reason = Annotated[str, Field(description="Why, for the person who decides.")]
+_Fingerprint = Annotated[str, Field(description="Fingerprint, or its first 8 digits.")]
+_Id = Annotated[str, Field(description="record_id, or its first 8 digits.")]
+_Reason = Annotated[str, Field(description="Why, for the person who decides.")]
 
 
 def overview(desk: Desk) -> Document:
@@ -75,7 +75,7 @@ def failures(
     return {"failures": [{name: row[name] for name in FAILURE_COLUMNS} for row in rows]}
 
 
-def failure(desk: Desk, fingerprint: Fingerprint) -> Document:
+def failure(desk: Desk, fingerprint: _Fingerprint) -> Document:
     """One failure, with all that people said and agents proposed of it."""
     return show_failure(desk, fingerprint)
 
@@ -109,7 +109,7 @@ def _read_key(after: str) -> str | None:
         raise UsageError(f"{after!r} is no `last` of a page of letters") from None
 
 
-def letter(desk: Desk, record_id: Id) -> Document:
+def letter(desk: Desk, record_id: _Id) -> Document:
     """One letter explained: the way it went, evidence, rule, verdict, advice, headers, body as text."""
     found = show_letter(desk, record_id, Masker(desk.settings.mask), explained=True)
     body = preview_body(found)._asdict()
@@ -142,7 +142,7 @@ def plan_status(desk: Desk, plan: str = "") -> Document:
 
 def propose_plan(
     desk: Desk,
-    reason: Reason,
+    reason: _Reason,
     ids: Annotated[list[str], Field(description="These letters, whatever is advised.")] = [],  # noqa: B006
     failure: str = "",
     incident: str = "",
@@ -156,12 +156,12 @@ def propose_plan(
     return proposals.propose_plan(desk, PlanWanted(ids, chosen, to, fixed=fixed, reason=reason))
 
 
-def propose_dismissal(desk: Desk, fingerprint: Fingerprint, reason: Reason) -> Document:
+def propose_dismissal(desk: Desk, fingerprint: _Fingerprint, reason: _Reason) -> Document:
     """Propose to close a failure's letters without replay."""
     return proposals.propose_dismissal(desk, fingerprint, reason)
 
 
-def propose_note(desk: Desk, fingerprint: Fingerprint, text: str, owner: str = "") -> Document:
+def propose_note(desk: Desk, fingerprint: _Fingerprint, text: str, owner: str = "") -> Document:
     """Propose a note on a failure, or who should own it."""
     return proposals.propose_note(desk, fingerprint, text, owner or None)
 
@@ -177,7 +177,7 @@ def _selection(failure: str, incident: str, source: str, cause: str) -> Selectio
     return Selection(where, [source] if source else None, None, incident or None, failure or None)
 
 
-def make_server(seat: Seat, without: Collection[str] = ()) -> MCPServer:
+def make_server(seat: _Seat, without: Collection[str] = ()) -> MCPServer:
     """The server with its tools, but for those named in `without`; `seat` gives each call the desk of its
     agent."""
     tools = [
@@ -189,7 +189,7 @@ def make_server(seat: Seat, without: Collection[str] = ()) -> MCPServer:
 _TOOLS = ((READING, True), (PROPOSING, False))
 
 
-def _made(tool: Callable[..., Document], seat: Seat, reads: bool) -> Tool:
+def _made(tool: Callable[..., Document], seat: _Seat, reads: bool) -> Tool:
     hints = ToolAnnotations(read_only_hint=reads, destructive_hint=False, open_world_hint=False)
     made = Tool.from_function(
         _as_tool(tool, seat),
@@ -212,7 +212,7 @@ def _without_titles(schema: Any) -> Any:
     return [_without_titles(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def _as_tool(tool: Callable[..., Document], seat: Seat) -> Callable[..., str]:
+def _as_tool(tool: Callable[..., Document], seat: _Seat) -> Callable[..., str]:
     """A tool without its desk, which answers with fenced text."""
 
     def call(context: Context, **given: Any) -> str:
@@ -221,7 +221,7 @@ def _as_tool(tool: Callable[..., Document], seat: Seat) -> Callable[..., str]:
         try:
             return fence(cut(masker.document(tool(desk, **given))), masker.withheld)
         except DlqError as error:
-            raise ToolError(fence_error(masker.text(str(error)))) from error
+            raise ToolError(_fence_error(masker.text(str(error)))) from error
         except Exception as error:  # the SDK would write it as it is
             sys.stderr.write(block_for_terminal(traceback.format_exc()))
             raise ToolError("this failed: what dlq wrote on standard error says why") from error
@@ -299,7 +299,7 @@ def fence(text: str, withheld: int) -> str:
     )
 
 
-def fence_error(text: str) -> str:
+def _fence_error(text: str) -> str:
     """What failed, in one line: it may hold names out of an archive or a letter."""
     word, told = _make_word(), for_terminal(shorten(text, _LONGEST_TEXT))
     return f"what dlq says, in which strangers may have chosen names: <{word}>{told}</{word}>"

@@ -33,7 +33,7 @@ _NEEDS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-class Depths:
+class _Depths:
     """What the brokers said last, when somebody asked them by this page."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Console:
     look: Look
     cookie: str
     """The name of this server's cookie."""
-    depths: Depths = field(default_factory=Depths)
+    depths: _Depths = field(default_factory=_Depths)
     news: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     """Session -> what became of what they did last, until it is shown."""
     masked: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -83,12 +83,12 @@ class Verdict(NamedTuple):
 _NOTHING = Finding(None)
 
 
-def unknown(_letter: Letter, _facts: Facts) -> Finding:
+def _unknown(_letter: Letter, _facts: Facts) -> Finding:
     """nothing above holds"""
     return _NOTHING
 
 
-def broken_rule(_letter: Letter, _facts: Facts) -> Finding:
+def _broken_rule(_letter: Letter, _facts: Facts) -> Finding:
     """a rule failed on it; the evidence names it"""
     return _NOTHING
 
@@ -97,8 +97,8 @@ OF_ANY_BROKER: tuple[Rule, ...] = (
     *frameworks.RULES, *node.RULES, *jms.RULES, *by_hand.RULES, *frameworks.REJECTS
 )  # fmt: skip
 """Rules for what frameworks and hands leave."""
-_UNKNOWN = Rule(unknown, "unknown", "none")
-_BROKEN = Rule(broken_rule, "unknown", "none")
+_UNKNOWN = Rule(_unknown, "unknown", "none")
+_BROKEN = Rule(_broken_rule, "unknown", "none")
 BROKEN = _BROKEN.name
 """The `rule` of a letter that made a rule raise."""
 
@@ -167,7 +167,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
         found.consumer_id,
         found.connection_id,
         found.transaction_state,
-        whole(replay_value(letter, REPLAY_LAP)) or 0,
+        whole(_replay_value(letter, REPLAY_LAP)) or 0,
     )
 
 
@@ -201,7 +201,7 @@ def _first_published(letter: Letter, found: Finding) -> tuple[str | None, str | 
     return told if told != (None, None) else first_published(letter.headers)
 
 
-def replay_value(letter: Letter, name: str) -> str | None:
+def _replay_value(letter: Letter, name: str) -> str | None:
     """What a replay left on the letter (a header or a property)."""
     value = letter.headers.get(name)
     return value if value is not None else letter.properties.get(name)

@@ -13,9 +13,9 @@ from dlq.analyzers.rules.letter import (
     Finding,
     Letter,
     Rule,
-    derived,
     first,
     is_whole,
+    once_per_letter,
     part,
     plus,
     whole,
@@ -99,7 +99,7 @@ _FORMAT_EXCEPTION = "org.apache.activemq.ActiveMQMessageFormatException"
 _NO_DESTINATION = "org.apache.activemq.DestinationDoesNotExistException"
 
 
-class Failure(NamedTuple):
+class _Failure(NamedTuple):
     """The failure's text, taken apart: `class: text`."""
 
     of_class: str | None
@@ -164,24 +164,24 @@ def _taken_apart(text: str) -> tuple[str | None, str]:
     return (None, text) if of_class is None else (of_class, rest)
 
 
-@derived
-def failure(letter: Letter) -> Failure:
+@once_per_letter
+def _failure(letter: Letter) -> _Failure:
     """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
     told = _told(letter)
     text = "" if told is None else _unwrapped(told)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
-        return Failure(None, None, True)
-    return Failure(*_taken_apart(text), False)
+        return _Failure(None, None, True)
+    return _Failure(*_taken_apart(text), False)
 
 
 def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:
-    text = failure(letter).text
+    text = _failure(letter).text
     return None if text is None else pattern.search(text)
 
 
 def _limit(letter: Letter) -> int | None:
-    return whole(part(_MAXIMUM, failure(letter).text))
+    return whole(part(_MAXIMUM, _failure(letter).text))
 
 
 def _died(letter: Letter) -> Finding:
@@ -191,7 +191,7 @@ def _died(letter: Letter) -> Finding:
     has_moved = letter.broker_kind == "artemis" and has_moved_since(letter)
     return Finding(
         _told(letter),
-        stale_evidence=failure(letter).is_stale or has_moved,
+        stale_evidence=_failure(letter).is_stale or has_moved,
         also_possible=OF_ANY_DEATH if has_moved else None,
         origin=None if lost else letter.origin,
         origin_kind=None if lost else letter.origin_kind,
@@ -202,33 +202,33 @@ def _suppressed(letter: Letter, consumer: str | None, connection: str | None) ->
     return _died(letter)._replace(consumer_id=consumer, connection_id=connection)
 
 
-def amq_audit(letter: Letter, _: Facts) -> Finding | None:
+def _amq_audit(letter: Letter, _: Facts) -> Finding | None:
     """the client's connection audit took it for a duplicate after a failover
     (ActiveMQMessageConsumer#dispatch)"""
     told = _matched(_AUDIT, letter)
     return _suppressed(letter, told[1], part(_OF_CONSUMER, told[1])) if told else None
 
 
-def amq_audit_other_consumer(letter: Letter, _: Facts) -> Finding | None:
+def _amq_audit_other_consumer(letter: Letter, _: Facts) -> Finding | None:
     """the same while a transacted redelivery waited on another consumer (clients 5.6 to 5.10)"""
     told = _matched(_AUDIT_OTHER, letter)
     return _suppressed(letter, None, told[1]) if told else None
 
 
-def amq_audit_session(letter: Letter, _: Facts) -> Finding | None:
+def _amq_audit_session(letter: Letter, _: Facts) -> Finding | None:
     """the same in a server session or resource adapter (ActiveMQSession#run)"""
     told = _matched(_AUDIT_SESSION, letter)
     return _suppressed(letter, None, part(_OF_SESSION, told[1])) if told else None
 
 
-def amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
+def _amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
     """rolled back more often than the client's redelivery policy allows (ActiveMQMessageConsumer#rollback)"""
     told = _matched(_ROLLBACK, letter)
     if not told:
         return None
     deliveries = whole(told[1])
     attempts = deliveries if deliveries is not None else plus(_limit(letter), 1)
-    cause = (failure(letter).text or "").partition("cause:")[2].strip()
+    cause = (_failure(letter).text or "").partition("cause:")[2].strip()
     if cause in ("", "null"):
         return _died(letter)._replace(attempts=attempts)
     # Here stands a Throwable's text, so that a dotted name is its class, whatever it ends with.
@@ -241,14 +241,14 @@ def amq_redelivery_policy(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
+def _amq_redelivery_policy_ra(letter: Letter, _: Facts) -> Finding | None:
     """the same in a resource adapter"""
     if not _matched(_RESOURCE_ADAPTER, letter):
         return None
     return _died(letter)._replace(attempts=plus(_limit(letter), 1))
 
 
-def amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | None:
+def _amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | None:
     """the same in a .NET (NMS) or C++ (CMS) client"""
     told = _matched(_OTHER_CLIENTS, letter)
     if not told:
@@ -256,13 +256,13 @@ def amq_redelivery_policy_other_client(letter: Letter, _: Facts) -> Finding | No
     return _died(letter)._replace(attempts=plus(whole(told[1]), 1), error_message=told[2] or None)
 
 
-def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
+def _amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
     """its counter was above the limit before it reached the application: earlier crashes or kills
     raised it"""
     told = _matched(_BEFORE_DISPATCH, letter)
     if not told:
         return None
-    limits = (_limit(letter), whole(part(_LIMIT, failure(letter).text)))
+    limits = (_limit(letter), whole(part(_LIMIT, _failure(letter).text)))
     known = (whole(told[1]), *(plus(limit, 1) for limit in limits))
     return _died(letter)._replace(
         attempts=next((n for n in known if n is not None), None),
@@ -271,24 +271,24 @@ def amq_dispatch_check(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def amq_expired(letter: Letter, _: Facts) -> Finding | None:
+def _amq_expired(letter: Letter, _: Facts) -> Finding | None:
     """the broker found it expired, at the time that originalExpiration confirms
     (RegionBroker#messageExpired)"""
     return _died(letter) if _matched(_EXPIRED, letter) else None
 
 
-def amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
+def _amq_duplicate_from_store(letter: Letter, _: Facts) -> Finding | None:
     """the broker found its id twice in store or cursor; since 5.17 it removes such a message by default"""
     if not _matched(_STORED_TWICE, letter):
         return None
     found = _died(letter)
-    place = _NAMED_PLACE.search(failure(letter).text or "")
+    place = _NAMED_PLACE.search(_failure(letter).text or "")
     if found.origin is not None or place is None:
         return found
     return found._replace(origin=place[2], origin_kind=place[1])
 
 
-def amq_discard(letter: Letter, _: Facts) -> Finding | None:
+def _amq_discard(letter: Letter, _: Facts) -> Finding | None:
     """a topic subscriber was too slow: its pending limit or the temporary store was full"""
     told = _matched(_DISCARDED, letter)
     if not told:
@@ -296,21 +296,21 @@ def amq_discard(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter)._replace(consumer_id=told[1], connection_id=part(_OF_CONSUMER, told[1]))
 
 
-def amq_format(letter: Letter, _: Facts) -> Finding | None:
+def _amq_format(letter: Letter, _: Facts) -> Finding | None:
     """the broker could not unmarshal it (5.19.8, 6.2.7 and later)"""
-    if failure(letter).of_class != _FORMAT_EXCEPTION:
+    if _failure(letter).of_class != _FORMAT_EXCEPTION:
         return None
-    return _died(letter)._replace(error_text=failure(letter).text)
+    return _died(letter)._replace(error_text=_failure(letter).text)
 
 
-def amq_bridge(letter: Letter, _: Facts) -> Finding | None:
+def _amq_bridge(letter: Letter, _: Facts) -> Finding | None:
     """a network bridge wanted to forward it to a temporary destination that is gone"""
-    return _died(letter) if failure(letter).of_class == _NO_DESTINATION else None
+    return _died(letter) if _failure(letter).of_class == _NO_DESTINATION else None
 
 
 def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
     """a poison ack with the application's own exception (clients to 5.8: the listener threw at the limit)"""
-    of_class = failure(letter).of_class
+    of_class = _failure(letter).of_class
     if of_class is None or not _CLASS.search(of_class):
         return None
     if of_class in _THROWABLE and not _matched(_WRAPPED, letter):
@@ -320,7 +320,7 @@ def amq_listener_exception(letter: Letter, _: Facts) -> Finding | None:
 
 def _has_no_cause(letter: Letter) -> bool:
     """Nothing says why this time, but that it died here."""
-    is_silent = failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
+    is_silent = _failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
     is_named = letter.headers.get("original-destination") is not None or letter.origin is not None
     return is_silent and is_named and not _was_carried(letter)
 
@@ -336,17 +336,17 @@ def _was_carried(letter: Letter) -> bool:
     return is_live or is_whole(letter)
 
 
-def amq_carried(letter: Letter, _: Facts) -> Finding | None:
+def _amq_carried(letter: Letter, _: Facts) -> Finding | None:
     """original-destination without originalExpiration: somebody moved or copied it here, or a virtual topic
     did; the broker did not kill it"""
-    is_silent = failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
+    is_silent = _failure(letter).is_stale or not (letter.failure_text or "").strip(" ")
     was = letter.headers.get("original-destination")
     if was is None or not is_silent or not _was_carried(letter):
         return None
     return _died(letter)._replace(evidence=f"original-destination {was}, without originalExpiration")
 
 
-def amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
+def _amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
     """no cause, but redeliveryDelay: the broker's redelivery plugin gave up"""
     delay = letter.headers.get("redeliveryDelay")
     if delay is None or not _has_no_cause(letter):
@@ -354,7 +354,7 @@ def amq_redelivery_plugin(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter)._replace(evidence=f"redeliveryDelay {delay}, no cause")
 
 
-def amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
+def _amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
     """no cause, from a broker to 5.8, which gave expired messages none"""
     expiration = letter.headers.get("originalExpiration")
     is_old = _OLD.search(letter.broker_version or "")
@@ -363,12 +363,12 @@ def amq_expired_old(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter)._replace(evidence=f"originalExpiration {expiration} on {letter.broker_version}")
 
 
-def amq_nack(letter: Letter, _: Facts) -> Finding | None:
+def _amq_nack(letter: Letter, _: Facts) -> Finding | None:
     """no cause of its own: refused without a reason by STOMP NACK or AMQP reject; or an old client's attempts
     were used up"""
     if not _has_no_cause(letter) or letter.origin == letter.dead_letter_queue:
         return None
-    is_stale = failure(letter).is_stale
+    is_stale = _failure(letter).is_stale
     evidence = f"an older death left: {letter.failure_text}" if is_stale else "no dlqDeliveryFailureCause"
     is_stamped = "originalExpiration" in letter.headers
     also = None if is_stamped else ("redelivery_exhausted", MOVED)
@@ -376,25 +376,25 @@ def amq_nack(letter: Letter, _: Facts) -> Finding | None:
 
 
 OF_CLIENTS: tuple[Rule, ...] = (
-    Rule(amq_audit, "suppressed_duplicate", "audit"),
-    Rule(amq_audit_other_consumer, "suppressed_duplicate", "audit"),
-    Rule(amq_audit_session, "suppressed_duplicate", "audit"),
-    Rule(amq_redelivery_policy, "redelivery_exhausted", "redelivery_policy"),
-    Rule(amq_redelivery_policy_ra, "redelivery_exhausted", "redelivery_policy"),
-    Rule(amq_redelivery_policy_other_client, "redelivery_exhausted", "redelivery_policy"),
-    Rule(amq_dispatch_check, "redelivery_exhausted", "dispatch_check"),
+    Rule(_amq_audit, "suppressed_duplicate", "audit"),
+    Rule(_amq_audit_other_consumer, "suppressed_duplicate", "audit"),
+    Rule(_amq_audit_session, "suppressed_duplicate", "audit"),
+    Rule(_amq_redelivery_policy, "redelivery_exhausted", "redelivery_policy"),
+    Rule(_amq_redelivery_policy_ra, "redelivery_exhausted", "redelivery_policy"),
+    Rule(_amq_redelivery_policy_other_client, "redelivery_exhausted", "redelivery_policy"),
+    Rule(_amq_dispatch_check, "redelivery_exhausted", "dispatch_check"),
 )
 """What clients say by OpenWire, on Artemis too."""
 RULES: tuple[Rule, ...] = (
     *OF_CLIENTS,
-    Rule(amq_expired, "expired", "expiry"),
-    Rule(amq_duplicate_from_store, "duplicate_from_store", "store_audit"),
-    Rule(amq_discard, "overflow", "discard"),
-    Rule(amq_format, "unreadable", "format"),
-    Rule(amq_bridge, "unroutable", "none"),
+    Rule(_amq_expired, "expired", "expiry"),
+    Rule(_amq_duplicate_from_store, "duplicate_from_store", "store_audit"),
+    Rule(_amq_discard, "overflow", "discard"),
+    Rule(_amq_format, "unreadable", "format"),
+    Rule(_amq_bridge, "unroutable", "none"),
     Rule(amq_listener_exception, "redelivery_exhausted", "redelivery_policy"),
-    Rule(amq_carried, "unknown", "none"),
-    Rule(amq_redelivery_plugin, "redelivery_exhausted", "redelivery_plugin"),
-    Rule(amq_expired_old, "expired", "expiry", ("poison_ack",)),
-    Rule(amq_nack, "poison_ack", "nack", ("redelivery_exhausted",)),
+    Rule(_amq_carried, "unknown", "none"),
+    Rule(_amq_redelivery_plugin, "redelivery_exhausted", "redelivery_plugin"),
+    Rule(_amq_expired_old, "expired", "expiry", ("poison_ack",)),
+    Rule(_amq_nack, "poison_ack", "nack", ("redelivery_exhausted",)),
 )

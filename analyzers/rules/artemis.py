@@ -70,14 +70,14 @@ def _died(letter: Letter, facts: Facts, evidence: str) -> Finding:
     return Finding(evidence, origin=origin, origin_kind=letter.origin_kind or "queue")
 
 
-def artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
+def _artemis_from_itself(letter: Letter, _: Facts) -> Finding | None:
     """it was moved from the dead-letter queue to itself: reads that were broken off used up its attempts"""
     if letter.dead_letter_queue not in (_queue(letter), _address(letter)):
         return None
     return Finding(f"{_told(letter, *_ADDRESS, *_QUEUE)}: the true origin is lost")
 
 
-def artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
     """a divert put it here, or it was brought here out of a dead-letter queue, or to where its address sends
     neither the dead nor the expired: it did not die of that"""
     queue, address = _queue(letter), _address(letter)
@@ -94,7 +94,7 @@ def artemis_carried(letter: Letter, facts: Facts) -> Finding | None:
     return _died(letter, facts, f"the dead of {address} go to {places[0]}: it was brought here")
 
 
-def artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_expired(letter: Letter, facts: Facts) -> Finding | None:
     """_AMQ_ACTUAL_EXPIRY says when it expired, or an operator let it expire; a letter that an AMQP or STOMP
     client sent may have moved and died again since"""
     expiry = whole(first(letter.headers, *_EXPIRY), 64)
@@ -118,7 +118,7 @@ def _lies_with_expired(letter: Letter, facts: Facts) -> bool:
     return places is not None and places[1] == letter.dead_letter_queue != places[0]
 
 
-def artemis_no_route(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_no_route(letter: Letter, facts: Facts) -> Finding | None:
     """it names an address and its id there, and an empty queue, or none: no queue took it
     (send-to-dla-on-no-route)"""
     address = _address(letter)
@@ -129,7 +129,7 @@ def artemis_no_route(letter: Letter, facts: Facts) -> Finding | None:
     return found._replace(also_possible=() if is_proven else None)
 
 
-def artemis_parked(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_parked(letter: Letter, facts: Facts) -> Finding | None:
     """an application wrote the broker's names and an error of its own (errorReason, errorMessage, …): the
     broker writes _AMQ_ORIG_MESSAGE_ID, too"""
     told = first(letter.headers, *_OWN_ERRORS)
@@ -138,7 +138,7 @@ def artemis_parked(letter: Letter, facts: Facts) -> Finding | None:
     return _died(letter, facts, told)._replace(error_text=told)
 
 
-def artemis_forged(letter: Letter, _: Facts) -> Finding | None:
+def _artemis_forged(letter: Letter, _: Facts) -> Finding | None:
     """it has the broker's names, but all of its headers are shown, and not _AMQ_ORIG_MESSAGE_ID, which the
     broker writes, too: its sender wrote them"""
     names = _told(letter, *_ADDRESS, *_QUEUE)
@@ -147,7 +147,7 @@ def artemis_forged(letter: Letter, _: Facts) -> Finding | None:
     return Finding(f"{names}, without _AMQ_ORIG_MESSAGE_ID")
 
 
-def artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
     """its queue has sent nothing to where the dead go since before it was published, by the broker's own
     count: no consumer failed on it, somebody moved it here"""
     names = _told(letter, *_QUEUE)
@@ -157,7 +157,7 @@ def artemis_moved(letter: Letter, facts: Facts) -> Finding | None:
     return _died(letter, facts, f"{names}, where none died since {second_of(since)}: somebody moved it")
 
 
-def artemis_refused(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_refused(letter: Letter, facts: Facts) -> Finding | None:
     """the settings of its address never give up (max-delivery-attempts below 1): its consumer rejected it, or
     an operator put it here"""
     names, most = _told(letter, *_ADDRESS, *_QUEUE), _most_attempts(letter, facts)
@@ -170,7 +170,7 @@ def _most_attempts(letter: Letter, facts: Facts) -> int | None:
     return facts.most_attempts.get(letter.source, {}).get(_address(letter) or "")
 
 
-def artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
+def _artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
     """it names where it died and no expiry: its delivery attempts were used up, or a consumer rejected it, or
     an operator or a divert put it here"""
     names = _told(letter, *_ADDRESS, *_QUEUE)
@@ -182,15 +182,15 @@ def artemis_dead_letter(letter: Letter, facts: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(artemis_from_itself, "unknown", "none"),
-    Rule(artemis_carried, "unknown", "none"),
-    Rule(artemis_expired, "expired", "expiry", OF_ANY_DEATH),
+    Rule(_artemis_from_itself, "unknown", "none"),
+    Rule(_artemis_carried, "unknown", "none"),
+    Rule(_artemis_expired, "expired", "expiry", OF_ANY_DEATH),
     *OF_CLIENTS,
     Rule(amq_listener_exception, "redelivery_exhausted", "redelivery_policy"),
-    Rule(artemis_parked, "application_error", "framework", ("poison_ack", MOVED)),
-    Rule(artemis_forged, "unknown", "none"),
-    Rule(artemis_no_route, "unroutable", "none", OF_ANY_DEATH),
-    Rule(artemis_moved, "unknown", "none"),
-    Rule(artemis_refused, "poison_ack", "nack", (MOVED,)),
-    Rule(artemis_dead_letter, "redelivery_exhausted", "redelivery_policy", ("poison_ack", MOVED)),
+    Rule(_artemis_parked, "application_error", "framework", ("poison_ack", MOVED)),
+    Rule(_artemis_forged, "unknown", "none"),
+    Rule(_artemis_no_route, "unroutable", "none", OF_ANY_DEATH),
+    Rule(_artemis_moved, "unknown", "none"),
+    Rule(_artemis_refused, "poison_ack", "nack", (MOVED,)),
+    Rule(_artemis_dead_letter, "redelivery_exhausted", "redelivery_policy", ("poison_ack", MOVED)),
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dlq.analyzers.rules.frameworks import parked_finding
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, first, join_all
+from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, join_all, once_per_letter
 from dlq.core.causes import MOVED
 from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, Failure, by_hand, is_of_a_program
 
@@ -17,8 +17,8 @@ _UNREAD_WORD = re.compile(
 _MOST_OF_A_WORD = 60
 
 
-@derived
-def written_by_hand(letter: Letter) -> Failure | None:
+@once_per_letter
+def _written_by_hand(letter: Letter) -> Failure | None:
     """What hands wrote of a failure; RocketMQ's users write properties."""
     return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
 
@@ -82,7 +82,7 @@ def _is_unread_word(text: str) -> bool:
 def hand_written_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the same, and the reason is a word for it: malformed-json, deserialization, PARSE_ERROR; an exception's
     class is none, since listeners parse texts by themselves"""
-    failure = written_by_hand(letter)
+    failure = _written_by_hand(letter)
     told = [value for _, value in failure.errors.values()] if failure else []
     if not any(_is_unread_word(value) and not is_of_a_program(value) for value in told):
         return None
@@ -93,16 +93,16 @@ def hand_written_unread(letter: Letter, facts: Facts) -> Finding | None:
 def hand_written_error(letter: Letter, _: Facts) -> Finding | None:
     """any x-exception*, x-error* or x-death-reason header, or one like x-last-error, dlq-reason; of names
     that a business may use, too (errorMessage), two, or an exception's class or stack, which prove it"""
-    failure = written_by_hand(letter)
+    failure = _written_by_hand(letter)
     if failure is None or not failure.errors:
         return None
     return _hand_written(letter, failure)._replace(also_possible=() if failure.is_proven else None)
 
 
-def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
+def _hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
     """a count of retries or attempts above 0 beside where it came from (x-original-queue, …), and no death
     since: the application gave up and parked it"""
-    failure = written_by_hand(letter)
+    failure = _written_by_hand(letter)
     if failure is None or failure.errors or failure.counted is None or letter.deaths:
         return None
     origin = failure.origins.get("queue")
@@ -112,5 +112,5 @@ def hand_written_retries(letter: Letter, _: Facts) -> Finding | None:
 RULES: tuple[Rule, ...] = (
     Rule(hand_written_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
     Rule(hand_written_error, "application_error", "framework", ("poison_ack", MOVED)),
-    Rule(hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
+    Rule(_hand_written_retries, "application_error", "framework", ("poison_ack", MOVED)),
 )

@@ -7,13 +7,13 @@ Sources: rabbit_dead_letter.erl and mc_amqpl.erl of 3.8 to 4.3, docs/dlx.
 import re
 from typing import NamedTuple
 
-from dlq.analyzers.rules.letter import Letter, derived, second_of
+from dlq.analyzers.rules.letter import Letter, once_per_letter, second_of
 from dlq.core.record import Death
 
 _OLD_BROKER = re.compile(r"3\.(?:[0-9]|1[0-2])\.")
 
 
-class History(NamedTuple):
+class _History(NamedTuple):
     """The deaths of a letter that tell something; None where there is no such death."""
 
     last: Death | None
@@ -23,14 +23,14 @@ class History(NamedTuple):
     first_reason: str | None
 
 
-@derived
-def history(letter: Letter) -> History:
+@once_per_letter
+def history(letter: Letter) -> _History:
     """The death history, with x-last-death-* and x-first-death-*."""
     of_reason: dict[str | None, Death] = {}
     for death in letter.deaths:
         of_reason.setdefault(death.reason, death)
     first_reason = letter.headers.get("x-first-death-reason")
-    return History(
+    return _History(
         _last_death(letter),
         of_reason.get("rejected"),
         of_reason.get("expired"),
@@ -63,7 +63,7 @@ def _named_death(letter: Letter, which: str) -> Death | None:
     return Death(reason, queue, exchange)
 
 
-@derived
+@once_per_letter
 def death_text(letter: Letter) -> str | None:
     """The last death in words."""
     last = history(letter).last

@@ -135,7 +135,7 @@ def _explained(error_class: str | None, error_message: str | None, error_text: s
     place = stack.place(trace) or template(message)
     if message is not None and message.endswith("]") and _IN_BRACKETS in (text or ""):
         message = message[:-1]
-    return Failure(name, message, family(name, hint), place)
+    return Failure(name, message, _classify(name, hint), place)
 
 
 _remembered = lru_cache(maxsize=512)(_explained)
@@ -301,7 +301,7 @@ FAMILIES: Mapping[str, re.Pattern[str]] = {
 _PLATFORM = ("java.", "javax.", "jakarta.", "System.", "builtins.")
 
 
-def family(name: str | None, hint: str | None) -> str | None:
+def _classify(name: str | None, hint: str | None) -> str | None:
     """What kind of trouble it is: by the class, else by the message's beginning.
 
     What neither tells is `business` for a class of one's own, else `other`.

@@ -17,9 +17,9 @@ from dlq.analyzers.rules.letter import (
     Rule,
     body_field,
     body_text,
-    derived,
     first,
     join_all,
+    once_per_letter,
     part,
     plus,
     whole,
@@ -70,8 +70,8 @@ def counted_deaths(letter: Letter) -> int | None:
     return whole(letter.headers.get("x-death-count"))
 
 
-@derived
-def failed_at(letter: Letter) -> int | None:
+@once_per_letter
+def _failed_at(letter: Letter) -> int | None:
     """When the framework gave up, in microseconds, where it says so."""
     for name, read in _TIMES.items():
         text = letter.headers.get(name)
@@ -85,7 +85,7 @@ def failed_at(letter: Letter) -> int | None:
     return None
 
 
-@derived
+@once_per_letter
 def is_superseded(letter: Letter) -> bool:
     """A consumer refused it after the framework had parked it (and someone had sent it back): the framework's
     headers are then the older evidence. Only the first death of a pair has its time."""
@@ -94,7 +94,7 @@ def is_superseded(letter: Letter) -> bool:
         return False
     if last.reason not in ("rejected", "delivery_limit"):
         return False
-    parked_at = failed_at(letter)
+    parked_at = _failed_at(letter)
     return parked_at is not None and last.time > parked_at + 1_000_000
 
 
@@ -184,7 +184,7 @@ def _of_spring(letter: Letter) -> str | None:
     return first(letter.headers, "x-exception-stacktrace", "x-exception-message")
 
 
-def spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
+def _spring_cloud_stream(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-* of the Spring Cloud Stream binder: retry-count, or a queue <destination>.<group>.dlq
     (RabbitMessageChannelBinder)"""
     headers = letter.headers
@@ -207,7 +207,7 @@ def _of_stream(letter: Letter) -> Finding:
     )
 
 
-def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
+def _spring_amqp(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-message or x-exception-stacktrace with x-original-exchange and x-original-routingKey
     (Spring AMQP's RepublishMessageRecoverer)"""
     headers = letter.headers
@@ -224,7 +224,7 @@ def spring_amqp(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def spring_unread(letter: Letter, _: Facts) -> Finding | None:
+def _spring_unread(letter: Letter, _: Facts) -> Finding | None:
     """x-exception-* of Spring with a MessageConversionException or a frame of a function's conversion: the
     listener was not called, since it could not make of the message what it takes"""
     if _of_spring(letter) is None or not _is_unconverted(letter):
@@ -245,7 +245,7 @@ def _masstransit_origin(letter: Letter) -> str | None:
     return queue or part(_MASSTRANSIT_QUEUE, letter.dead_letter_queue)
 
 
-def masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
+def _masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
     """MT-Reason is dead-letter: the endpoint has no consumer for this message type, and nothing failed
     (MassTransit's DeadLetterTransportFilter); on ActiveMQ the same headers are properties"""
     if letter.headers.get("MT-Reason") != "dead-letter" or is_superseded(letter):
@@ -255,7 +255,7 @@ def masstransit_skipped(letter: Letter, _: Facts) -> Finding | None:
     return Finding("MT-Reason: dead-letter (no consumer for this message type)", origin=queue or None)
 
 
-def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
+def _masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
     """MT-Reason is fault, or an MT-Fault-* header (MassTransit's ExceptionUtil); on ActiveMQ the same
     headers are properties"""
     headers = letter.headers
@@ -277,22 +277,22 @@ def masstransit_fault(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def masstransit_unread(letter: Letter, facts: Facts) -> Finding | None:
+def _masstransit_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the MT-Fault-Message says that the message could not be deserialized: no consumer was called"""
     is_unread = _NO_ENVELOPE.search(letter.headers.get("MT-Fault-Message") or "")
-    return masstransit_fault(letter, facts) if is_unread else None
+    return _masstransit_fault(letter, facts) if is_unread else None
 
 
-def nservicebus_unread(letter: Letter, facts: Facts) -> Finding | None:
+def _nservicebus_unread(letter: Letter, facts: Facts) -> Finding | None:
     """a MessageDeserializationException of NServiceBus, or its text: no handler was called"""
     headers = letter.headers
     of_class = headers.get("NServiceBus.ExceptionInfo.ExceptionType") or ""
     text = headers.get("NServiceBus.ExceptionInfo.Message") or ""
     is_unread = of_class.endswith(".MessageDeserializationException") or _NO_LOGICAL_MESSAGE.search(text)
-    return nservicebus(letter, facts) if is_unread else None
+    return _nservicebus(letter, facts) if is_unread else None
 
 
-def nservicebus(letter: Letter, _: Facts) -> Finding | None:
+def _nservicebus(letter: Letter, _: Facts) -> Finding | None:
     """NServiceBus.FailedQ or NServiceBus.ExceptionInfo.* (FaultsHeaderKeys)"""
     headers = letter.headers
     if first(headers, "NServiceBus.FailedQ", *_NSERVICEBUS) is None or is_superseded(letter):
@@ -307,7 +307,7 @@ def nservicebus(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def easynetq(letter: Letter, _: Facts) -> Finding | None:
+def _easynetq(letter: Letter, _: Facts) -> Finding | None:
     """an EasyNetQ Error in the body: type, error queue or ErrorExchange_* (SystemMessages.Error)"""
     is_error = (
         (letter.properties.get("type") or "").startswith("EasyNetQ.SystemMessages.Error")
@@ -325,7 +325,7 @@ def easynetq(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(origin_exchange=exchange, origin_routing_key=key)
 
 
-def rebus(letter: Letter, _: Facts) -> Finding | None:
+def _rebus(letter: Letter, _: Facts) -> Finding | None:
     """rbs2-error-details (Rebus' Headers)"""
     headers = letter.headers
     if headers.get("rbs2-error-details") is None:
@@ -339,7 +339,7 @@ def rebus(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def wolverine(letter: Letter, _: Facts) -> Finding | None:
+def _wolverine(letter: Letter, _: Facts) -> Finding | None:
     """exception-type with exception-message (Wolverine's DeadLetterQueueConstants)"""
     headers = letter.headers
     if headers.get("exception-type") is None or headers.get("exception-message") is None:
@@ -356,13 +356,13 @@ def wolverine(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def watermill_unread(letter: Letter, facts: Facts) -> Finding | None:
+def _watermill_unread(letter: Letter, facts: Facts) -> Finding | None:
     """reason_poisoned says that the message could not be unmarshalled: the handler was not called"""
     is_unread = _UNMARSHALLED.search(letter.headers.get("reason_poisoned") or "")
-    return watermill(letter, facts) if is_unread else None
+    return _watermill(letter, facts) if is_unread else None
 
 
-def watermill(letter: Letter, _: Facts) -> Finding | None:
+def _watermill(letter: Letter, _: Facts) -> Finding | None:
     """reason_poisoned with topic_poisoned or handler_poisoned (Watermill's PoisonQueue)"""
     headers = letter.headers
     reason, topic = headers.get("reason_poisoned"), headers.get("topic_poisoned")
@@ -393,7 +393,7 @@ def _last_error(letter: Letter, field: str) -> str | None:
     return whole_characters(value) if isinstance(value, str) else None
 
 
-def symfony(letter: Letter, _: Facts) -> Finding | None:
+def _symfony(letter: Letter, _: Facts) -> Finding | None:
     """a SentToFailureTransportStamp of Symfony Messenger, or an ErrorDetailsStamp in a queue called failed;
     each retry has the stamp of an error, too"""
     is_failed = _stamps(letter, "ErrorDetailsStamp") and letter.dead_letter_queue == _SYMFONY_QUEUE
@@ -412,7 +412,7 @@ def symfony(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-@derived
+@once_per_letter
 def _sneakers_failure(letter: Letter) -> Mapping[str, object]:
     """What Sneakers' Maxretry says of the newest failure: in `retry_info`, newest first where it failed
     before, or in a body that wraps the message (to 2018). Empty where nothing says it, or it died later."""
@@ -441,20 +441,20 @@ def _sneakers_parked(letter: Letter, failure: Mapping[str, object]) -> Finding:
     )
 
 
-def sneakers(letter: Letter, _: Facts) -> Finding | None:
+def _sneakers(letter: Letter, _: Facts) -> Finding | None:
     """error, num_attempts and error_class in retry_info or the body (Sneakers' handlers/maxretry.rb; also
     Kicks)"""
     failure = _sneakers_failure(letter)
     return _sneakers_parked(letter, failure) if failure.get("error_class") else None
 
 
-def sneakers_reject(letter: Letter, _: Facts) -> Finding | None:
+def _sneakers_reject(letter: Letter, _: Facts) -> Finding | None:
     """the same without error_class: the worker called reject! once more than retry_max_times allows"""
     failure = _sneakers_failure(letter)
     return _sneakers_parked(letter, failure) if failure else None
 
 
-def brighter(letter: Letter, _: Facts) -> Finding | None:
+def _brighter(letter: Letter, _: Facts) -> Finding | None:
     """rejectionReason with originalTopic: Brighter's own dead-letter channel on RocketMQ
     (RocketMessageConsumer); to RabbitMQ it only rejects"""
     properties = letter.properties
@@ -484,7 +484,7 @@ def _dramatiq_queue(letter: Letter) -> str | None:
     return last.queue.removesuffix(_DELAYED) if last and last.queue is not None else None
 
 
-def dramatiq(letter: Letter, _: Facts) -> Finding | None:
+def _dramatiq(letter: Letter, _: Facts) -> Finding | None:
     """a Dramatiq dead-letter queue (<queue>.XQ) and options.traceback in the body, which is that of the
     attempt before the last (middleware.retries)"""
     trace = body_field(letter, "options", "traceback") if _is_dramatiq(letter) else None
@@ -500,7 +500,7 @@ def dramatiq(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(stale_evidence=True)
 
 
-def camel(letter: Letter, _: Facts) -> Finding | None:
+def _camel(letter: Letter, _: Facts) -> Finding | None:
     """CamelExceptionCaught or CamelFailure* copied into headers by the route (Camel's exchange properties)"""
     shown = _shown(letter, "CamelExceptionCaught", "CamelFailureEndpoint", "CamelFailureRouteId")
     if shown is None:
@@ -508,7 +508,7 @@ def camel(letter: Letter, _: Facts) -> Finding | None:
     return parked_finding(letter, shown, error_text=letter.headers.get("CamelExceptionCaught"))
 
 
-def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
+def _dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
     """a Dramatiq dead-letter queue (<queue>.XQ) without a traceback: the first failure was the last"""
     if not _is_dramatiq(letter) or not _is_rejected(letter):
         return None
@@ -521,7 +521,7 @@ def dramatiq_reject(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def celery_reject(letter: Letter, _: Facts) -> Finding | None:
+def _celery_reject(letter: Letter, _: Facts) -> Finding | None:
     """headers task and id of Celery, and the last death is a rejection; Celery leaves no exception
     (worker.request)"""
     headers = letter.headers
@@ -544,7 +544,7 @@ def _laravel_attempts(letter: Letter) -> int | None:
     return earlier + 1 if isinstance(earlier, int) else None
 
 
-def laravel_reject(letter: Letter, _: Facts) -> Finding | None:
+def _laravel_reject(letter: Letter, _: Facts) -> Finding | None:
     """a header laravel with attempts, those before this one, and the last death is a rejection
     (laravel-queue-rabbitmq's RabbitMQJob); the exception is only in failed_jobs"""
     attempts = _laravel_attempts(letter)
@@ -553,7 +553,7 @@ def laravel_reject(letter: Letter, _: Facts) -> Finding | None:
     return _rejected(letter, join_all("Laravel job, ", death_text(letter)), attempts=attempts)
 
 
-def brighter_reject(letter: Letter, _: Facts) -> Finding | None:
+def _brighter_reject(letter: Letter, _: Facts) -> Finding | None:
     """HandledCount (the deliveries that were requeued) and a MessageType MT_*, and the last death is a
     rejection (Brighter's RmqMessageConsumer, which keeps the reason for its log)"""
     headers = letter.headers
@@ -571,7 +571,7 @@ def _is_shine(letter: Letter) -> bool:
     return (letter.headers.get("__TypeId__") or "").endswith(".EventMessage")
 
 
-def shine_mq(letter: Letter, _: Facts) -> Finding | None:
+def _shine_mq(letter: Letter, _: Facts) -> Finding | None:
     """a shine-mq EventMessage (__TypeId__), refused after its retries; their count is only in its Redis
     (DistributedTransAspect)"""
     if not _is_shine(letter) or not _is_rejected(letter):
@@ -588,31 +588,31 @@ def find_coordinator(letter: Letter) -> tuple[str | None, str | None] | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(spring_cloud_stream, "application_error", "framework"),
-    Rule(spring_amqp, "application_error", "framework"),
-    Rule(spring_unread, "unreadable", "deserialization"),
-    Rule(masstransit_skipped, "unroutable", "framework"),
-    Rule(masstransit_unread, "unreadable", "deserialization"),
-    Rule(masstransit_fault, "application_error", "framework"),
-    Rule(nservicebus_unread, "unreadable", "deserialization"),
-    Rule(nservicebus, "application_error", "framework"),
-    Rule(easynetq, "application_error", "framework"),
-    Rule(rebus, "application_error", "framework"),
-    Rule(wolverine, "application_error", "framework"),
-    Rule(watermill_unread, "unreadable", "deserialization"),
-    Rule(watermill, "application_error", "framework"),
-    Rule(symfony, "application_error", "framework"),
-    Rule(sneakers, "application_error", "framework"),
-    Rule(sneakers_reject, "poison_ack", "framework"),
-    Rule(brighter, "application_error", "framework"),
-    Rule(dramatiq, "application_error", "framework"),
-    Rule(camel, "application_error", "framework"),
+    Rule(_spring_cloud_stream, "application_error", "framework"),
+    Rule(_spring_amqp, "application_error", "framework"),
+    Rule(_spring_unread, "unreadable", "deserialization"),
+    Rule(_masstransit_skipped, "unroutable", "framework"),
+    Rule(_masstransit_unread, "unreadable", "deserialization"),
+    Rule(_masstransit_fault, "application_error", "framework"),
+    Rule(_nservicebus_unread, "unreadable", "deserialization"),
+    Rule(_nservicebus, "application_error", "framework"),
+    Rule(_easynetq, "application_error", "framework"),
+    Rule(_rebus, "application_error", "framework"),
+    Rule(_wolverine, "application_error", "framework"),
+    Rule(_watermill_unread, "unreadable", "deserialization"),
+    Rule(_watermill, "application_error", "framework"),
+    Rule(_symfony, "application_error", "framework"),
+    Rule(_sneakers, "application_error", "framework"),
+    Rule(_sneakers_reject, "poison_ack", "framework"),
+    Rule(_brighter, "application_error", "framework"),
+    Rule(_dramatiq, "application_error", "framework"),
+    Rule(_camel, "application_error", "framework"),
 )
 
 REJECTS: tuple[Rule, ...] = (
-    Rule(dramatiq_reject, "poison_ack", "reject"),
-    Rule(celery_reject, "poison_ack", "reject"),
-    Rule(laravel_reject, "poison_ack", "reject"),
-    Rule(brighter_reject, "poison_ack", "reject"),
-    Rule(shine_mq, "poison_ack", "reject"),
+    Rule(_dramatiq_reject, "poison_ack", "reject"),
+    Rule(_celery_reject, "poison_ack", "reject"),
+    Rule(_laravel_reject, "poison_ack", "reject"),
+    Rule(_brighter_reject, "poison_ack", "reject"),
+    Rule(_shine_mq, "poison_ack", "reject"),
 )

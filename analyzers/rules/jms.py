@@ -34,23 +34,23 @@ def _mats(letter: Letter) -> Finding | None:
     )
 
 
-def mats_refused(letter: Letter, _: Facts) -> Finding | None:
+def _mats_refused(letter: Letter, _: Facts) -> Finding | None:
     """mats_dlq_Refused: a stage of Mats3 refused it (MatsRefuseMessageException)"""
     return _mats(letter) if (letter.headers.get("mats_dlq_Refused") or "false").lower() != "false" else None
 
 
-def mats_failed(letter: Letter, _: Facts) -> Finding | None:
+def _mats_failed(letter: Letter, _: Facts) -> Finding | None:
     """mats_dlq_Exception: a stage of Mats3 threw as often as it may, and moved it here by itself"""
     return _mats(letter) if letter.headers.get("mats_dlq_Exception") else None
 
 
-def mats_received(letter: Letter, _: Facts) -> Finding | None:
+def _mats_received(letter: Letter, _: Facts) -> Finding | None:
     """mats_dlq_DeliveryCount without an exception: Mats3 found it delivered too often, before its stage saw
     it"""
     return _mats(letter)
 
 
-def smallrye_jms(letter: Letter, _: Facts) -> Finding | None:
+def _smallrye_jms(letter: Letter, _: Facts) -> Finding | None:
     """dead_letter_exception_class_name, or dead_letter_reason: nacked (SmallRye's JMS connector)"""
     headers = letter.headers
     names = ("dead_letter_reason", "dead_letter_exception_class_name", "dead_letter_cause")
@@ -67,8 +67,8 @@ def smallrye_jms(letter: Letter, _: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(mats_refused, "poison_ack", "framework"),
-    Rule(mats_failed, "application_error", "framework"),
-    Rule(mats_received, "redelivery_exhausted", "framework"),
-    Rule(smallrye_jms, "application_error", "framework"),
+    Rule(_mats_refused, "poison_ack", "framework"),
+    Rule(_mats_failed, "application_error", "framework"),
+    Rule(_mats_received, "redelivery_exhausted", "framework"),
+    Rule(_smallrye_jms, "application_error", "framework"),
 )

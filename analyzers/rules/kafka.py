@@ -13,7 +13,17 @@ from typing import NamedTuple
 
 from dlq.analyzers.rules.by_hand import hand_written_error, hand_written_unread
 from dlq.analyzers.rules.frameworks import READS_FOR_FUNCTION, attempts_of_binder
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, first, join_all, plus, whole
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    first,
+    join_all,
+    once_per_letter,
+    plus,
+    whole,
+)
 from dlq.core.causes import MOVED
 from dlq.core.kafka_headers import (
     BRIGHTER,
@@ -77,7 +87,7 @@ def _spring(origin: OriginHeaders, prefix: str) -> _Framework:
     )
 
 
-def _smallrye(origin: OriginHeaders, prefix: str) -> _Framework:
+def _make_smallrye(origin: OriginHeaders, prefix: str) -> _Framework:
     return _Framework(
         origin,
         (f"{prefix}-cause-class-name", f"{prefix}-exception-class-name"),
@@ -99,8 +109,8 @@ _CONNECT = _Framework(
 _STREAMS = _Framework(
     STREAMS, ("__streams.errors.exception",), ("__streams.errors.message",), ("__streams.errors.stacktrace",)
 )
-_SMALLRYE = _smallrye(SMALLRYE, "dead-letter")
-_SMALLRYE_RETRY = _smallrye(SMALLRYE_RETRY, "delayed-retry")
+_SMALLRYE = _make_smallrye(SMALLRYE, "dead-letter")
+_SMALLRYE_RETRY = _make_smallrye(SMALLRYE_RETRY, "delayed-retry")
 _BY_HAND = _Framework(
     BY_HAND[0],
     ("error-type", "error-class", "exception-class", "exception-type"),
@@ -118,7 +128,7 @@ _BELOW_DLQ = _Framework(
 _WOLVERINE = _Framework(WOLVERINE, ("exception-type",), ("exception-message",), ("exception-stack",))
 
 
-@derived
+@once_per_letter
 def origin(letter: Letter) -> Origin | None:
     """Where its newest headers say that it died."""
     return died_at(letter.headers, letter.dead_letter_queue)
@@ -179,7 +189,7 @@ def _unread(letter: Letter, framework: _Framework, attempts: int | None = None) 
     return found and found._replace(error_text=trace.partition(_WHOLE_MESSAGE)[0] or None)
 
 
-def retry_topic(letter: Letter, _: Facts) -> Finding | None:
+def _retry_topic(letter: Letter, _: Facts) -> Finding | None:
     """it lies in a retry topic of Spring, SmallRye or Wolverine, by its name and its headers: its consumer
     tries it again, and it is not dead"""
     for pattern, names in _RETRY_TOPICS.items():
@@ -189,27 +199,27 @@ def retry_topic(letter: Letter, _: Facts) -> Finding | None:
     return None
 
 
-def _share_group(letter: Letter, *messages: str) -> Finding | None:
+def _find_share_group(letter: Letter, *messages: str) -> Finding | None:
     message, was = letter.headers.get("__dlq.errors.message"), origin(letter)
     if was is None or was.told_by is not OF_SHARE_GROUP or (messages and message not in messages):
         return None
     return _died(letter, message, whole(letter.headers.get("__dlq.errors.delivery.count")))
 
 
-def share_reject(letter: Letter, _: Facts) -> Finding | None:
+def _share_reject(letter: Letter, _: Facts) -> Finding | None:
     """__dlq.errors.message is that of a REJECT: a member of the share group refused it (KIP-1191)"""
-    return _share_group(letter, _REJECTED)
+    return _find_share_group(letter, _REJECTED)
 
 
-def share_limit(letter: Letter, _: Facts) -> Finding | None:
+def _share_limit(letter: Letter, _: Facts) -> Finding | None:
     """__dlq.errors.message is that of the limit: the share group had it as often as it may
     (share.delivery.count.limit)"""
-    return _share_group(letter, _LIMIT)
+    return _find_share_group(letter, _LIMIT)
 
 
-def share_group(letter: Letter, _: Facts) -> Finding | None:
+def _share_group(letter: Letter, _: Facts) -> Finding | None:
     """__dlq.errors.* with another message, or none"""
-    return _share_group(letter)
+    return _find_share_group(letter)
 
 
 def _retry_topic_attempts(letter: Letter) -> int | None:
@@ -217,13 +227,13 @@ def _retry_topic_attempts(letter: Letter) -> int | None:
     return plus(whole(letter.headers.get("retry_topic-attempts")), -1)
 
 
-def spring_retry_unread(letter: Letter, _: Facts) -> Finding | None:
+def _spring_retry_unread(letter: Letter, _: Facts) -> Finding | None:
     """kafka_exception-* of a DeserializationException, or of a conversion in the trace: the consumer of a
     @RetryableTopic could not read it (ErrorHandlingDeserializer, PayloadMethodArgumentResolver)"""
     return _unread(letter, _SPRING_RETRY, _retry_topic_attempts(letter))
 
 
-def spring_retry(letter: Letter, _: Facts) -> Finding | None:
+def _spring_retry(letter: Letter, _: Facts) -> Finding | None:
     """kafka_exception-* with retry_topic-attempts: a @RetryableTopic gave up
     (DeadLetterPublishingRecovererFactory)"""
     return _failed(letter, _SPRING_RETRY, _retry_topic_attempts(letter))
@@ -234,13 +244,13 @@ def _delivery_attempt(letter: Letter) -> int | None:
     return whole(letter.headers.get("kafka_deliveryAttempt"))
 
 
-def spring_unread(letter: Letter, _: Facts) -> Finding | None:
+def _spring_unread(letter: Letter, _: Facts) -> Finding | None:
     """kafka_dlt-exception-* or kafka_dlt-key-exception-* of a DeserializationException, or of a conversion in
     the trace (ErrorHandlingDeserializer, PayloadMethodArgumentResolver)"""
     return _unread(letter, _SPRING, _delivery_attempt(letter))
 
 
-def spring_recoverer(letter: Letter, _: Facts) -> Finding | None:
+def _spring_recoverer(letter: Letter, _: Facts) -> Finding | None:
     """kafka_dlt-exception-*: Spring's error handler gave up (DeadLetterPublishingRecoverer); how often it had
     tried only kafka_deliveryAttempt says"""
     return _failed(letter, _SPRING, _delivery_attempt(letter))
@@ -250,24 +260,24 @@ def _stage(letter: Letter) -> str:
     return letter.headers.get("__connect.errors.stage") or ""
 
 
-def connect_converter(letter: Letter, _: Facts) -> Finding | None:
+def _connect_converter(letter: Letter, _: Facts) -> Finding | None:
     """__connect.errors.stage is KEY_CONVERTER, VALUE_CONVERTER or HEADER_CONVERTER: Connect could not read
     it"""
     return _failed(letter, _CONNECT) if _stage(letter).endswith("_CONVERTER") else None
 
 
-def connect(letter: Letter, _: Facts) -> Finding | None:
+def _connect(letter: Letter, _: Facts) -> Finding | None:
     """__connect.errors.exception.*: a transformation or the sink refused it (DeadLetterQueueReporter)"""
     return _failed(letter, _CONNECT)
 
 
-def streams_unread(letter: Letter, _: Facts) -> Finding | None:
+def _streams_unread(letter: Letter, _: Facts) -> Finding | None:
     """__streams.errors.stacktrace shows RecordDeserializer: Streams could not read it (KIP-1034)"""
     trace = letter.headers.get("__streams.errors.stacktrace") or ""
     return _failed(letter, _STREAMS) if _READS_RECORDS in trace else _unread(letter, _STREAMS)
 
 
-def streams(letter: Letter, _: Facts) -> Finding | None:
+def _streams(letter: Letter, _: Facts) -> Finding | None:
     """__streams.errors.exception: a processor or a producer of Streams failed (ExceptionHandlerUtils)"""
     return _failed(letter, _STREAMS)
 
@@ -276,7 +286,7 @@ def _delayed_retries(letter: Letter) -> int | None:
     return plus(whole(letter.headers.get("delayed-retry-count")), 1)
 
 
-def smallrye_unread(letter: Letter, _: Facts) -> Finding | None:
+def _smallrye_unread(letter: Letter, _: Facts) -> Finding | None:
     """dead-letter-* or delayed-retry-* with deserialization-failure-*: SmallRye could not read it
     (DeserializationFailureHandler)"""
     headers = letter.headers
@@ -288,25 +298,25 @@ def smallrye_unread(letter: Letter, _: Facts) -> Finding | None:
     return None
 
 
-def smallrye(letter: Letter, _: Facts) -> Finding | None:
+def _smallrye(letter: Letter, _: Facts) -> Finding | None:
     """dead-letter-exception-class-name, or dead-letter-reason: nacked (SmallRye's KafkaDeadLetterQueue)"""
     return _failed(letter, _SMALLRYE, _delayed_retries(letter))
 
 
-def smallrye_retry(letter: Letter, _: Facts) -> Finding | None:
+def _smallrye_retry(letter: Letter, _: Facts) -> Finding | None:
     """delayed-retry-exception-class-name: nacked after all delayed retries (SmallRye's
     KafkaDelayedRetryTopic)"""
     return _failed(letter, _SMALLRYE_RETRY, _delayed_retries(letter))
 
 
-def spring_binder_unread(letter: Letter, _: Facts) -> Finding | None:
+def _spring_binder_unread(letter: Letter, _: Facts) -> Finding | None:
     """x-original-topic with x-exception-fqcn of a DeserializationException, or a conversion in the trace"""
     return (
         _unread(letter, _SPRING_CLOUD_STREAM, attempts_of_binder(letter)) if _is_of_binder(letter) else None
     )
 
 
-def spring_binder(letter: Letter, _: Facts) -> Finding | None:
+def _spring_binder(letter: Letter, _: Facts) -> Finding | None:
     """x-original-topic with x-exception-fqcn or x-exception-stacktrace (Spring Cloud Stream's
     KafkaMessageChannelBinder); how often it had tried deliveryAttempt in the trace says"""
     is_told = _is_of_binder(letter)
@@ -332,18 +342,18 @@ def _rejection(letter: Letter, *reasons: str) -> Finding | None:
     return _died(letter, told, _requeued(letter))._replace(error_message=message)
 
 
-def brighter_unacceptable(letter: Letter, _: Facts) -> Finding | None:
+def _brighter_unacceptable(letter: Letter, _: Facts) -> Finding | None:
     """OriginalTopic with RejectionReason Unacceptable: Brighter could make no message of it
     (KafkaMessageConsumer)"""
     return _rejection(letter, "Unacceptable")
 
 
-def brighter_error(letter: Letter, _: Facts) -> Finding | None:
+def _brighter_error(letter: Letter, _: Facts) -> Finding | None:
     """OriginalTopic with RejectionReason DeliveryError: its handler gave up, or was asked often enough"""
     return _rejection(letter, "DeliveryError")
 
 
-def wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
+def _wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
     """exception-type with exception-message and failed-at (Wolverine's DeadLetterQueueConstants)"""
     headers, was = letter.headers, origin(letter)
     named = (headers.get("exception-type"), headers.get("exception-message"), headers.get("failed-at"))
@@ -354,7 +364,7 @@ def wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
     return _failed(letter, framework, attempts)
 
 
-def karafka(letter: Letter, _: Facts) -> Finding | None:
+def _karafka(letter: Letter, _: Facts) -> Finding | None:
     """source_attempts above 1 with source_topic: Karafka Pro gave up after so many (strategies/dlq); 1 may
     also be a dispatch by hand"""
     was = origin(letter)
@@ -364,7 +374,7 @@ def karafka(letter: Letter, _: Facts) -> Finding | None:
     return None if (attempts or 0) <= 1 else _died(letter, f"{attempts} attempts", attempts)
 
 
-def clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
+def _clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
     """x-dlq-reason lamport-clock-duplicate: the client library had seen a later clock, and did not call the
     handler (kafka-client's deduplication)"""
     headers = letter.headers
@@ -376,7 +386,7 @@ def clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
     )
 
 
-def parked_unread(letter: Letter, facts: Facts) -> Finding | None:
+def _parked_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the same as parked-by-hand, and the reason is a word for a body that was not read: deserialization"""
     found = hand_written_unread(letter, facts)
     if found is None or origin(letter) is None:
@@ -385,7 +395,7 @@ def parked_unread(letter: Letter, facts: Facts) -> Finding | None:
     return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
 
 
-def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     """an error in an application's own headers: dlq.error*, or beside original-topic and the like x-error*,
     error-message, dead-letter-reason, …"""
     was = origin(letter)
@@ -400,36 +410,36 @@ def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     return next((failure for failure in failures if failure is not None), None)
 
 
-def origin_alone(letter: Letter, _: Facts) -> Finding | None:
+def _origin_alone(letter: Letter, _: Facts) -> Finding | None:
     """headers say where it came from, and nothing says why"""
     return None if origin(letter) is None else _died(letter, None)
 
 
 FIRST: tuple[Rule, ...] = (
-    Rule(retry_topic, "unknown", "none"),
-    Rule(share_reject, "poison_ack", "reject"),
-    Rule(share_limit, "redelivery_exhausted", "delivery_limit"),
-    Rule(share_group, "unknown", "none"),
-    Rule(spring_retry_unread, "unreadable", "deserialization"),
-    Rule(spring_retry, "application_error", "framework"),
-    Rule(spring_unread, "unreadable", "deserialization"),
-    Rule(spring_recoverer, "application_error", "framework"),
-    Rule(connect_converter, "unreadable", "deserialization"),
-    Rule(connect, "application_error", "framework"),
-    Rule(streams_unread, "unreadable", "deserialization"),
-    Rule(streams, "application_error", "framework"),
-    Rule(smallrye_unread, "unreadable", "deserialization"),
-    Rule(smallrye, "application_error", "framework"),
-    Rule(smallrye_retry, "application_error", "framework"),
-    Rule(spring_binder_unread, "unreadable", "deserialization"),
-    Rule(spring_binder, "application_error", "framework"),
-    Rule(brighter_unacceptable, "poison_ack", "framework"),
-    Rule(brighter_error, "application_error", "framework"),
-    Rule(wolverine_topic, "application_error", "framework"),
-    Rule(karafka, "redelivery_exhausted", "framework"),
-    Rule(clock_duplicate, "suppressed_duplicate", "audit"),
-    Rule(parked_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
-    Rule(parked_by_hand, "application_error", "framework"),
+    Rule(_retry_topic, "unknown", "none"),
+    Rule(_share_reject, "poison_ack", "reject"),
+    Rule(_share_limit, "redelivery_exhausted", "delivery_limit"),
+    Rule(_share_group, "unknown", "none"),
+    Rule(_spring_retry_unread, "unreadable", "deserialization"),
+    Rule(_spring_retry, "application_error", "framework"),
+    Rule(_spring_unread, "unreadable", "deserialization"),
+    Rule(_spring_recoverer, "application_error", "framework"),
+    Rule(_connect_converter, "unreadable", "deserialization"),
+    Rule(_connect, "application_error", "framework"),
+    Rule(_streams_unread, "unreadable", "deserialization"),
+    Rule(_streams, "application_error", "framework"),
+    Rule(_smallrye_unread, "unreadable", "deserialization"),
+    Rule(_smallrye, "application_error", "framework"),
+    Rule(_smallrye_retry, "application_error", "framework"),
+    Rule(_spring_binder_unread, "unreadable", "deserialization"),
+    Rule(_spring_binder, "application_error", "framework"),
+    Rule(_brighter_unacceptable, "poison_ack", "framework"),
+    Rule(_brighter_error, "application_error", "framework"),
+    Rule(_wolverine_topic, "application_error", "framework"),
+    Rule(_karafka, "redelivery_exhausted", "framework"),
+    Rule(_clock_duplicate, "suppressed_duplicate", "audit"),
+    Rule(_parked_unread, "unreadable", "deserialization", ("application_error", "poison_ack", MOVED)),
+    Rule(_parked_by_hand, "application_error", "framework"),
 )
 
-RULES: tuple[Rule, ...] = (Rule(origin_alone, "unknown", "none"),)
+RULES: tuple[Rule, ...] = (Rule(_origin_alone, "unknown", "none"),)

@@ -1,7 +1,7 @@
 """What a rule is given and what it says: a letter, what pulls learned of the brokers, a finding.
 
 A letter is a record of the archive. What a rule wants to know of it beyond its columns is a function marked
-`derived`, which is computed once per letter, however many rules ask.
+`once_per_letter`, however many rules ask.
 """
 
 import json
@@ -40,7 +40,7 @@ class Letter(Record):
         return answer
 
 
-def derived(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
+def once_per_letter(ask: Callable[[Letter], _T]) -> Callable[[Letter], _T]:
     """A question to a letter that several rules have."""
 
     def answer(letter: Letter) -> _T:
@@ -105,7 +105,7 @@ class Finding(NamedTuple):
 
 @cache
 def _name(find: Callable[..., Any]) -> str:
-    return find.__name__.replace("_", "-")
+    return find.__name__.strip("_").replace("_", "-")
 
 
 class Rule(NamedTuple):
@@ -125,7 +125,7 @@ class Rule(NamedTuple):
 
     @property
     def name(self) -> str:
-        """`retry_loop` is known to people as `retry-loop`."""
+        """`_retry_loop` is known to people as `retry-loop`."""
         return _name(self.find)
 
     @property
@@ -134,14 +134,14 @@ class Rule(NamedTuple):
         return " ".join((self.find.__doc__ or "").partition("\n\n")[0].split())
 
 
-@derived
+@once_per_letter
 def body_text(letter: Letter) -> str:
     """The body as text, whatever is in it."""
     body = letter.body or (letter.fetch_body() if letter.fetch_body else b"")
     return body[:_LONGEST_BODY].decode(errors="replace")
 
 
-@derived
+@once_per_letter
 def _body_document(letter: Letter) -> Any:
     try:
         return json.loads(body_text(letter))

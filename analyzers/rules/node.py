@@ -8,11 +8,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from dlq.analyzers.rules.frameworks import parked_finding
-from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, derived, plus, whole, whole_characters
+from dlq.analyzers.rules.letter import (
+    Facts,
+    Finding,
+    Letter,
+    Rule,
+    once_per_letter,
+    plus,
+    whole,
+    whole_characters,
+)
 
 
-@derived
-def _rascal(letter: Letter) -> Mapping[str, Any]:
+@once_per_letter
+def _rascal_record(letter: Letter) -> Mapping[str, Any]:
     """Rascal's own header: originalQueue, recovery by queue, error; empty where there is none."""
     try:
         found = json.loads(letter.headers.get("rascal") or "null")
@@ -29,10 +38,10 @@ def _text(value: object) -> str | None:
     return whole_characters(value) if isinstance(value, str) and value else None
 
 
-def rascal(letter: Letter, _: Facts) -> Finding | None:
+def _rascal(letter: Letter, _: Facts) -> Finding | None:
     """a header rascal with an error or a recovery: it was republished until its attempts were used up, or
     nacked for good (Rascal's SubscriberError)"""
-    told = _rascal(letter)
+    told = _rascal_record(letter)
     error, recovery = _dict(told.get("error")), _dict(told.get("recovery"))
     if not error and not recovery:
         return None
@@ -53,7 +62,7 @@ def rascal(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(origin_exchange=exchange, origin_routing_key=key)
 
 
-def moleculer(letter: Letter, _: Facts) -> Finding | None:
+def _moleculer(letter: Letter, _: Facts) -> Finding | None:
     """x-original-channel with x-original-group: a channel's handler failed as often as it may (Moleculer)"""
     headers = letter.headers
     channel, group = headers.get("x-original-channel"), headers.get("x-original-group")
@@ -74,6 +83,6 @@ def moleculer(letter: Letter, _: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(rascal, "application_error", "framework"),
-    Rule(moleculer, "application_error", "framework"),
+    Rule(_rascal, "application_error", "framework"),
+    Rule(_moleculer, "application_error", "framework"),
 )

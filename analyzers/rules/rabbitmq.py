@@ -25,7 +25,7 @@ def _died(letter: Letter) -> Finding:
     return Finding(death_text(letter), origin=last.queue if last else None)
 
 
-def parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     """published to the dead-letter queue itself; the queue of its last death does not dead-letter there
 
     The envelope names the default exchange and the dead-letter queue, and the queue of its last death
@@ -49,7 +49,7 @@ def _came_by_its_last_death(letter: Letter, facts: Facts) -> bool:
     return bool(exchange) and exchange == letter.exchange
 
 
-def retry_loop(letter: Letter, facts: Facts) -> Finding | None:
+def _retry_loop(letter: Letter, facts: Facts) -> Finding | None:
     """x-death has rejected and expired entries: a retry loop over a TTL queue"""
     last, rejected, expired, _limited, first_reason = history(letter)
     if last is None or last.reason not in ("rejected", "expired") or expired is None or rejected is None:
@@ -71,7 +71,7 @@ def _has_waited_often(letter: Letter, facts: Facts) -> bool:
     return expired is not None and (expired.count or 0) > 1 and not _came_by_its_last_death(letter, facts)
 
 
-def retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
+def _retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     """x-death has expired more than once, and neither rejected nor delivery_limit: its consumer sent it to
     the wait queue itself, and here at the end"""
     last, rejected, expired, limited, _first = history(letter)
@@ -82,7 +82,7 @@ def retry_loop_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     return Finding(f"waited in {_wait_queue(expired)} {expired.count or 0} x", origin=last.queue)
 
 
-def reject(letter: Letter, _: Facts) -> Finding | None:
+def _reject(letter: Letter, _: Facts) -> Finding | None:
     """the last death is rejected (reject or nack without requeue; also AMQP 1.0, and a hand in the UI)"""
     last = history(letter).last
     if last is None or last.reason != "rejected":
@@ -92,7 +92,7 @@ def reject(letter: Letter, _: Facts) -> Finding | None:
     return Finding(death_text(letter), is_superseded(letter), attempts, last.queue)
 
 
-def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
+def _delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     """the last death is delivery_limit, or it expired later in a queue that it went on to"""
     last, _rejected, _expired, limited, first_reason = history(letter)
     if last is None:
@@ -106,7 +106,7 @@ def delivery_limit(letter: Letter, facts: Facts) -> Finding | None:
     return Finding(death_text(letter), is_superseded(letter), plus(limit, 1), queue)
 
 
-def ttl(letter: Letter, _: Facts) -> Finding | None:
+def _ttl(letter: Letter, _: Facts) -> Finding | None:
     """the last death is expired (its own TTL or the queue's: the headers do not tell them apart)"""
     last = history(letter).last
     if last is None or last.reason != "expired":
@@ -115,12 +115,12 @@ def ttl(letter: Letter, _: Facts) -> Finding | None:
     return Finding(", original expiration ".join(told), origin=last.queue)
 
 
-def maxlen(letter: Letter, _: Facts) -> Finding | None:
+def _maxlen(letter: Letter, _: Facts) -> Finding | None:
     """the last death is maxlen (drop-head kills the oldest; also reject-publish-dlx)"""
     return _died(letter) if _last_reason(letter) == "maxlen" else None
 
 
-def alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
+def _alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
     """no death, the exchange it was published to, and a queue that is fed by an alternate exchange"""
     alternates = facts.alternate_exchanges.get(letter.source)
     exchange = letter.exchange
@@ -134,12 +134,12 @@ def alternate_exchange(letter: Letter, facts: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(parked_by_hand, "unknown", "none"),
-    Rule(retry_loop, "poison_ack", "retry_loop"),
-    Rule(retry_loop_by_hand, "poison_ack", "retry_loop", ("application_error", "expired")),
-    Rule(reject, "poison_ack", "reject"),
-    Rule(delivery_limit, "redelivery_exhausted", "delivery_limit"),
-    Rule(ttl, "expired", "ttl"),
-    Rule(maxlen, "overflow", "maxlen"),
-    Rule(alternate_exchange, "unroutable", "alternate_exchange"),
+    Rule(_parked_by_hand, "unknown", "none"),
+    Rule(_retry_loop, "poison_ack", "retry_loop"),
+    Rule(_retry_loop_by_hand, "poison_ack", "retry_loop", ("application_error", "expired")),
+    Rule(_reject, "poison_ack", "reject"),
+    Rule(_delivery_limit, "redelivery_exhausted", "delivery_limit"),
+    Rule(_ttl, "expired", "ttl"),
+    Rule(_maxlen, "overflow", "maxlen"),
+    Rule(_alternate_exchange, "unroutable", "alternate_exchange"),
 )

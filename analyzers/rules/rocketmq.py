@@ -17,9 +17,9 @@ from dlq.analyzers.rules.letter import (
     Letter,
     Rule,
     body_text,
-    derived,
     first,
     join_all,
+    once_per_letter,
     whole,
 )
 from dlq.core.clock import iso
@@ -96,8 +96,8 @@ def _reconsumed(letter: Letter) -> int | None:
     return whole(letter.headers.get("reconsumeTimes"))
 
 
-@derived
-def origin_topic(letter: Letter) -> str | None:
+@once_per_letter
+def _origin_topic(letter: Letter) -> str | None:
     """The topic that the consumers' group had subscribed to."""
     if not _is_dead(letter):
         return letter.properties.get("REAL_TOPIC")
@@ -105,7 +105,7 @@ def origin_topic(letter: Letter) -> str | None:
 
 
 def _found(letter: Letter, evidence: str | None) -> Finding:
-    topic = origin_topic(letter)
+    topic = _origin_topic(letter)
     return Finding(evidence, origin=topic, origin_kind="topic" if topic is not None else None)
 
 
@@ -113,7 +113,7 @@ def _died(letter: Letter, evidence: str | None) -> Finding:
     return _found(letter, evidence)._replace(attempts=_reconsumed(letter))
 
 
-def pop(letter: Letter, _: Facts) -> Finding | None:
+def _pop(letter: Letter, _: Facts) -> Finding | None:
     """dead-lettered for a POP or gRPC consumer: its retry topic carries group and topic"""
     topic = _retry_topic(letter)
     is_pop = letter.properties.get("1ST_POP_TIME") is not None or (topic or "").startswith(RETRY)
@@ -122,7 +122,7 @@ def pop(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter, join_all("RETRY_TOPIC ", topic, ", reconsumeTimes ", _reconsumed(letter)))
 
 
-def client_fallback(letter: Letter, _: Facts) -> Finding | None:
+def _client_fallback(letter: Letter, _: Facts) -> Finding | None:
     """the client sent it to the retry topic itself: an orderly consumer, or one whose send-back failed"""
     properties = letter.properties
     origin, unique = properties.get("ORIGIN_MESSAGE_ID"), properties.get("UNIQ_KEY")
@@ -134,7 +134,7 @@ def client_fallback(letter: Letter, _: Facts) -> Finding | None:
     return _died(letter, ", ".join((*told, "sent by the consumer")))
 
 
-def send_back(letter: Letter, _: Facts) -> Finding | None:
+def _send_back(letter: Letter, _: Facts) -> Finding | None:
     """the consumer sent it back and its attempts were used up, or it asked for no more; after the 16 retries
     of the default only the first"""
     traced = first(letter.properties, "ORIGIN_MESSAGE_ID", "RETRY_TOPIC")
@@ -145,7 +145,7 @@ def send_back(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(also_possible=() if count == _DEFAULT_RETRIES + 1 else None)
 
 
-def check_skipped(letter: Letter, _: Facts) -> Finding | None:
+def _check_skipped(letter: Letter, _: Facts) -> Finding | None:
     """a half message older than the broker's retention, which is not checked any more"""
     if letter.dead_letter_queue != DISCARDED or letter.dead_at is None or letter.published_at is None:
         return None
@@ -155,7 +155,7 @@ def check_skipped(letter: Letter, _: Facts) -> Finding | None:
     return _found(letter, f"discarded {hours:.0f} h after it was sent")
 
 
-def check_max(letter: Letter, _: Facts) -> Finding | None:
+def _check_max(letter: Letter, _: Facts) -> Finding | None:
     """a half message that was checked to the limit without an outcome"""
     if letter.dead_letter_queue != DISCARDED:
         return None
@@ -163,7 +163,7 @@ def check_max(letter: Letter, _: Facts) -> Finding | None:
     return _found(letter, join_all("TRANSACTION_CHECK_TIMES ", checks))
 
 
-def half(letter: Letter, _: Facts) -> Finding | None:
+def _half(letter: Letter, _: Facts) -> Finding | None:
     """a half message; its transaction's other records decide"""
     if letter.dead_letter_queue != HALF:
         return None
@@ -171,7 +171,7 @@ def half(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(transaction_state="pending")
 
 
-def checked_back(letter: Letter, _: Facts) -> Finding | None:
+def _checked_back(letter: Letter, _: Facts) -> Finding | None:
     """TRAN_MSG in a topic of the business, and not committed: what its producer is asked about in a check"""
     flags = letter.flags if letter.flags is not None else whole(letter.headers.get("sysFlag"))
     is_half = letter.properties.get("TRAN_MSG") == "true" and (flags or 0) & 12 != _COMMITTED
@@ -181,7 +181,7 @@ def checked_back(letter: Letter, _: Facts) -> Finding | None:
     return found._replace(transaction_state="pending")
 
 
-def finished(letter: Letter, _: Facts) -> Finding | None:
+def _finished(letter: Letter, _: Facts) -> Finding | None:
     """the broker's note that half messages have ended"""
     if letter.dead_letter_queue != OP_TOPIC:
         return None
@@ -189,14 +189,14 @@ def finished(letter: Letter, _: Facts) -> Finding | None:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(pop, "redelivery_exhausted", "pop"),
-    Rule(client_fallback, "redelivery_exhausted", "client_fallback"),
-    Rule(send_back, "redelivery_exhausted", "send_back", ("poison_ack",)),
-    Rule(check_skipped, "check_skipped", "check_age"),
-    Rule(check_max, "check_max_exceeded", "check"),
-    Rule(half, "transaction_pending", "none"),
-    Rule(checked_back, "transaction_pending", "none"),
-    Rule(finished, "unknown", "none"),
+    Rule(_pop, "redelivery_exhausted", "pop"),
+    Rule(_client_fallback, "redelivery_exhausted", "client_fallback"),
+    Rule(_send_back, "redelivery_exhausted", "send_back", ("poison_ack",)),
+    Rule(_check_skipped, "check_skipped", "check_age"),
+    Rule(_check_max, "check_max_exceeded", "check"),
+    Rule(_half, "transaction_pending", "none"),
+    Rule(_checked_back, "transaction_pending", "none"),
+    Rule(_finished, "unknown", "none"),
 )
 
 

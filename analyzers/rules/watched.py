@@ -25,7 +25,7 @@ class Watched:
         return value
 
     def once(self, ask: Callable[[Letter], Any]) -> Any:
-        """What is derived from a letter is shown as such, and reads it, too."""
+        """What is once_per_letter from a letter is shown as such, and reads it, too."""
         inner = Watched(self._letter)
         self.saw[ask.__name__.strip("_").replace("_", " ")] = value = ask(as_letter(inner))
         self.read |= inner.read

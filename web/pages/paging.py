@@ -7,7 +7,7 @@ from dlq.web.console import Ask
 from dlq.web.render import make_address
 
 PAGE = 50
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 _T = TypeVar("_T")
 
 
@@ -21,7 +21,7 @@ class _Part(NamedTuple):
 
 
 def show_part(
-    ask: Ask, rows: Sequence[Row], key: Callable[[Row], str], path: str, **query: Any
+    ask: Ask, rows: Sequence[_Row], key: Callable[[_Row], str], path: str, **query: Any
 ) -> dict[str, Any]:
     """What the page of a long list shows that the address asks for, its rows masked."""
     part = _cut(rows, key, ask.query.get("after", ""), path, **query)

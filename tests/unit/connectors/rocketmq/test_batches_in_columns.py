@@ -1,5 +1,6 @@
 """Batches that come in columns hold the same letters as rows do."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from dlq.connectors.base import ReadRequest
 from dlq.connectors.rocketmq.columns import parse_blocks
 from dlq.connectors.rocketmq.message import StoredMessage, encode, encode_properties, parse_properties
 from dlq.connectors.rocketmq.records import record_maker
-from dlq.core.columns import Columns, Constant, Maps, RecordColumns, collapse, column, join, map_column
+from dlq.core.columns import Columns, Constant, Maps, collapse, column, join, map_column
 from dlq.core.record import COLUMNS, Record
 from dlq.core.settings import Source
 
@@ -102,8 +103,11 @@ def test_batches_in_one_piece_are_their_letters_one_after_the_other() -> None:
     assert list(join([])) == []
 
 
-def test_every_field_of_a_record_has_its_column_by_name() -> None:
-    assert tuple(RecordColumns.__annotations__) == COLUMNS
+@pytest.mark.parametrize("names", [[*COLUMNS[:5], "qeue_id"], COLUMNS[:4]])
+def test_a_column_that_no_record_has_or_that_each_needs_is_a_fault(names: Sequence[str]) -> None:
+    named: Any = {name: ["x"] for name in names}
+    with pytest.raises(TypeError):
+        Columns.build(1, **named)
 
 
 def test_a_column_that_is_not_given_holds_the_fields_default() -> None:
