@@ -46,7 +46,7 @@ class _Holder(NamedTuple):
     processes: str = ""
 
 
-class _Found(NamedTuple):
+class _StoredLock(NamedTuple):
     """Somebody's lock. `age` in seconds, by the store's clock."""
 
     holder: "_Holder"
@@ -142,7 +142,7 @@ class Lock:
         if self._put(IfNoneMatch="*"):
             raise ArchiveError("this object store ignores If-None-Match, so that it cannot keep locks")
 
-    def _look(self) -> _Found | None:
+    def _look(self) -> _StoredLock | None:
         try:
             head = self._files.call_s3("head_object", Bucket=self._bucket, Key=self._key)
             said = self._files.cat_file(self._path, start=0, end=_LARGEST)
@@ -153,7 +153,7 @@ class Lock:
         except ValueError:
             holder = _Holder()
         moment = parsedate_to_datetime(head["ResponseMetadata"]["HTTPHeaders"]["date"])
-        return _Found(holder, head["ETag"], (moment - head["LastModified"]).total_seconds())
+        return _StoredLock(holder, head["ETag"], (moment - head["LastModified"]).total_seconds())
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def locked(lock: Lock) -> Iterator[None]:
         lock.release()
 
 
-def _has_ended(found: _Found) -> bool:
+def _has_ended(found: _StoredLock) -> bool:
     holder = found.holder
     if found.age > min(max(holder.lease, 0), _LONGEST_LEASE) + _CLOCK_STEP:
         return True

@@ -264,7 +264,7 @@ class Count(NamedTuple):
         return f"{self.name}: {self.number}"
 
 
-class Failure(NamedTuple):
+class HandWritten(NamedTuple):
     """What hands wrote of a failure on one letter."""
 
     errors: Mapping[str, tuple[str, str]]
@@ -279,7 +279,7 @@ class Failure(NamedTuple):
     """A value is an exception's class, or a stack: a program wrote it when it failed."""
 
 
-def by_hand(headers: Mapping[str, str]) -> Failure | None:
+def by_hand(headers: Mapping[str, str]) -> HandWritten | None:
     """What hands wrote of a failure, or None: a lone business property is none."""
     marked = [(name, mark) for name in headers if (mark := mark_of(name)) is not None]
     if not marked:
@@ -303,7 +303,7 @@ def by_hand(headers: Mapping[str, str]) -> Failure | None:
     if not is_told and not is_parked:
         return None
     names = tuple(name for name, _ in marked)
-    return Failure(errors, origins, max(counts, default=None), names, is_proven)
+    return HandWritten(errors, origins, max(counts, default=None), names, is_proven)
 
 
 def attempts_of_retries(headers: Mapping[str, str]) -> int | None:

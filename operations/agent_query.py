@@ -38,14 +38,14 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
 }
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """Rows, as JSON knows them, and whether there were more than MOST_ROWS."""
 
     rows: list[dict[str, Any]]
     is_cut: bool
 
 
-def run_agents_query(desk: Desk, sql: str) -> Answer:
+def run_agents_query(desk: Desk, sql: str) -> QueryResult:
     """What one SELECT finds in the table `letters`. Raises UsageError, also for one that takes too long."""
     checked = user_sql.single_select(sql)
     with closing(_copy(desk)) as connection:
@@ -55,7 +55,7 @@ def run_agents_query(desk: Desk, sql: str) -> Answer:
             rows = list(islice(user_sql.run(connection, checked).objects(), _MOST_ROWS + 1))
         finally:
             ending.cancel()
-    return Answer(rows[:_MOST_ROWS], len(rows) > _MOST_ROWS)
+    return QueryResult(rows[:_MOST_ROWS], len(rows) > _MOST_ROWS)
 
 
 def check_condition(where: str) -> str:

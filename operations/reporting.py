@@ -9,7 +9,7 @@ from dlq.operations.selecting import EVERY, Selection
 from dlq.operations.views import read_events, read_replays
 from dlq.replay import still_queued
 from dlq.reports import headline, report
-from dlq.reports.report import Part
+from dlq.reports.report import Narrowing
 
 
 class ReportWanted(NamedTuple):
@@ -25,7 +25,7 @@ class ReportWanted(NamedTuple):
 def make_report(desk: Desk, wanted: ReportWanted) -> Document:
     """The report of the latest analysis (`reports.report.make`). Raises UsageError where no letters are."""
     selection = wanted.selection
-    part = Part(partial(selection.condition, desk), selection.options(), selection.narrow)
+    part = Narrowing(partial(selection.condition, desk), selection.options(), selection.narrow)
     opened = desk.views if selection.is_all and wanted.compare is None else None
     return report.make(
         desk.store,

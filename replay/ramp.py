@@ -25,7 +25,7 @@ _SETTLE_SECONDS = 1.0
 
 
 @dataclass
-class Step:
+class RampStep:
     """One step: how many were sent, how many letters of the plan came back since the step before, and what
     shows that its letters were consumed."""
 
@@ -39,7 +39,7 @@ class Ramp:
     """All steps. `harm`: letters of the plan that died again; `stopped_by`: why it went no further."""
 
     run: Run
-    steps: list[Step] = field(default_factory=list)
+    steps: list[RampStep] = field(default_factory=list)
     harm: int = 0
     stopped_by: str | None = None
     """harm, or no_evidence."""
@@ -177,7 +177,7 @@ class _Watched:
 
 
 def _judge(done: Ramp, watched: _Watched, watch: Watch) -> None:
-    step = Step(watched.step.sent, watched.came_back, watched.evidence)
+    step = RampStep(watched.step.sent, watched.came_back, watched.evidence)
     done.steps.append(step)
     done.harm += step.came_back
     if watched.is_harm:

@@ -96,7 +96,7 @@ def verify(store: Store, settings: Settings) -> list[Books]:
 
 
 @dataclass
-class _Found:
+class _Contents:
     """What lies in the archive of one source."""
 
     manifests: list[Manifest] = field(default_factory=list)
@@ -106,9 +106,9 @@ class _Found:
     lost: list[Loss] = field(default_factory=list)
 
 
-def _look(store: Store) -> defaultdict[str, _Found]:
+def _look(store: Store) -> defaultdict[str, _Contents]:
     source_of = {PurePath(name).stem: _source(name) for name in store.list("segments/")}
-    found: defaultdict[str, _Found] = defaultdict(_Found)
+    found: defaultdict[str, _Contents] = defaultdict(_Contents)
     for source in set(source_of.values()):
         found[source].orphans = _orphans(store, source)
     damaged: dict[str, ArchiveError] = {}
@@ -135,7 +135,7 @@ def _orphans(store: Store, source: str) -> list[str]:
         return []
 
 
-def _books(store: Store, settings: Settings, source: str, found: _Found, replays: _Replays) -> Books:
+def _books(store: Store, settings: Settings, source: str, found: _Contents, replays: _Replays) -> Books:
     books = Books(source, problems=[f"{error}; its letters are in no books" for error in found.damaged])
     seen: list[pa.Array] = []
     for manifest in found.manifests:

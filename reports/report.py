@@ -30,7 +30,7 @@ _FILE_WIDTH = 100
 """Columns of a terminal report that goes into a file."""
 
 
-class Part(NamedTuple):
+class Narrowing(NamedTuple):
     """A report on some letters alone."""
 
     condition: "Callable[[duckdb.DuckDBPyConnection], str | None]"
@@ -47,7 +47,7 @@ def make(
     masks: Sequence[Mask] | None = None,
     before: str | None = None,
     with_letters: bool = False,
-    part: Part | None = None,
+    part: Narrowing | None = None,
     events: Sequence[Event] = (),
     queued: Queued | None = None,
     opened: "duckdb.DuckDBPyConnection | None" = None,
@@ -103,7 +103,7 @@ def _awake(asleep: Sequence[str], chosen: str | None) -> str:
     return f"{awake} AND ({user_sql.condition(chosen)}\n)"
 
 
-def _tell(document: Document, part: Part) -> None:
+def _tell(document: Document, part: Narrowing) -> None:
     document["selection"] = part.options
     for step in document["next"]:
         step["command"] = part.narrowed(step["command"])

@@ -25,7 +25,7 @@ _STATUS: tuple[tuple[type[DlqError], int], ...] = ((Busy, 409), (BrokerError, 50
 _Page = Callable[[Ask], Response]
 
 
-class _Found(NamedTuple):
+class _FoundPage(NamedTuple):
     """The page of an address, and what the address names."""
 
     right: people.Right
@@ -90,10 +90,10 @@ def _tell(ask: Ask, status: int, text: str) -> Response:
     return replace(ask, acts=()).page("refused", [], status, text=ask.masker().text(text))
 
 
-def _find(method: str, path: str) -> _Found | None:
+def _find(method: str, path: str) -> _FoundPage | None:
     for known, pattern, right, page, acts in _PATTERNS:
         if known == method and (named := pattern.fullmatch(path)):
-            return _Found(right, page, acts, named.groupdict())
+            return _FoundPage(right, page, acts, named.groupdict())
     return None
 
 

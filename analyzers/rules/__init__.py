@@ -40,7 +40,7 @@ __all__ = [
     "LONGEST_EVIDENCE",
     "Facts",
     "Letter",
-    "Step",
+    "RuleStep",
     "Verdict",
     "judge",
     "judged",
@@ -171,7 +171,7 @@ def _verdict(letter: Letter, rule: Rule, found: Finding, facts: Facts) -> Verdic
     )
 
 
-def _outer(found: Finding, failure: exceptions.Failure) -> str | None:
+def _outer(found: Finding, failure: exceptions.ReadException) -> str | None:
     """What its exception is wrapped in, if it is."""
     outer = exceptions.outermost(found.error_text) or exceptions.if_class(found.outer_error)
     itself = (failure.exception_class, f"{failure.exception_class}: {failure.exception_message}")
@@ -237,7 +237,7 @@ def _broken(rule: str, error: Exception) -> Finding:
     return Finding(f"the rule {rule} failed on it: {type(error).__name__}: {error}")
 
 
-class Step(NamedTuple):
+class RuleStep(NamedTuple):
     """One rule's look at a letter."""
 
     rule: str
@@ -248,16 +248,16 @@ class Step(NamedTuple):
     spoke: bool
 
 
-def steps(record: Record, facts: Facts) -> Iterator[Step]:
+def steps(record: Record, facts: Facts) -> Iterator[RuleStep]:
     """The rules that looked at a letter, in order, up to the one that decided."""
     letter = frameworks.as_named(Letter._make(record))
     for rule in _asked(letter.broker_kind):
         watched = Watched(letter)
         found = rule.find(as_letter(watched), facts)
-        yield Step(rule.name, rule.when, watched.saw, found is not None)
+        yield RuleStep(rule.name, rule.when, watched.saw, found is not None)
         if found is not None:
             return
-    yield Step(_UNKNOWN.name, _UNKNOWN.when, {}, True)
+    yield RuleStep(_UNKNOWN.name, _UNKNOWN.when, {}, True)
 
 
 COLUMNS = ("rule", "broker", "cause", "mechanism", "proof", "also_possible", "when")

@@ -99,7 +99,7 @@ _FORMAT_EXCEPTION = "org.apache.activemq.ActiveMQMessageFormatException"
 _NO_DESTINATION = "org.apache.activemq.DestinationDoesNotExistException"
 
 
-class _Failure(NamedTuple):
+class _DeliveryFailure(NamedTuple):
     """The failure's text, taken apart: `class: text`."""
 
     of_class: str | None
@@ -165,14 +165,14 @@ def _taken_apart(text: str) -> tuple[str | None, str]:
 
 
 @once_per_letter
-def _failure(letter: Letter) -> _Failure:
+def _failure(letter: Letter) -> _DeliveryFailure:
     """Its dlqDeliveryFailureCause. That of an expiry is stale where originalExpiration says another time."""
     told = _told(letter)
     text = "" if told is None else _unwrapped(told)
     expired_at, original = part(_EXPIRED_AT, text), letter.headers.get("originalExpiration")
     if expired_at is not None and original is not None and expired_at != original:
-        return _Failure(None, None, True)
-    return _Failure(*_taken_apart(text), False)
+        return _DeliveryFailure(None, None, True)
+    return _DeliveryFailure(*_taken_apart(text), False)
 
 
 def _matched(pattern: re.Pattern[str], letter: Letter) -> re.Match[str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dlq.analyzers.rules.frameworks import parked_finding
 from dlq.analyzers.rules.letter import Facts, Finding, Letter, Rule, first, join_all, once_per_letter
 from dlq.core.causes import MOVED
-from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, Failure, by_hand, is_of_a_program
+from dlq.core.failure_headers import CLASSES, MESSAGES, STACKS, HandWritten, by_hand, is_of_a_program
 
 _UNREAD_WORD = re.compile(
     r"(?:\A|[-_.])(?:deseriali[sz]\w*|unmarshal\w*|malformed|unpars\w*|pars(?:e|er|ing)|undecodable|decod(?:e|ing)"
@@ -18,16 +18,16 @@ _MOST_OF_A_WORD = 60
 
 
 @once_per_letter
-def _written_by_hand(letter: Letter) -> Failure | None:
+def _written_by_hand(letter: Letter) -> HandWritten | None:
     """What hands wrote of a failure; RocketMQ's users write properties."""
     return by_hand(letter.properties if letter.broker_kind == "rocketmq" else letter.headers)
 
 
-def _of_parts(failure: Failure, parts: Sequence[str]) -> str | None:
+def _of_parts(failure: HandWritten, parts: Sequence[str]) -> str | None:
     return next((value for part in parts if (value := failure.errors.get(part, ("", ""))[1])), None)
 
 
-def _error_text(failure: Failure) -> str | None:
+def _error_text(failure: HandWritten) -> str | None:
     """The text that class and message are read from. A reason beside a message is the exception's class, or
     another word for it."""
     trace, whole_text = _of_parts(failure, STACKS), _of_parts(failure, ("",))
@@ -44,7 +44,7 @@ def _origin_by_hand(letter: Letter, places: Mapping[str, str]) -> str | None:
     return queue or (letter.origin if letter.broker_kind in ("activemq", "artemis") else None)
 
 
-def _class_as_reason(failure: Failure) -> str | None:
+def _class_as_reason(failure: HandWritten) -> str | None:
     """A reason beside a text may be the class of the exception: ValueError."""
     reason = _of_parts(failure, ("reason",))
     return reason if reason and _of_parts(failure, ("",)) and is_of_a_program(reason) else None
@@ -57,7 +57,7 @@ def _thrown(text: str | None) -> tuple[str | None, str | None]:
     return (name, message) if colon and is_of_a_program(name) else (None, text)
 
 
-def _hand_written(letter: Letter, failure: Failure) -> Finding:
+def _hand_written(letter: Letter, failure: HandWritten) -> Finding:
     name, value = next(iter(failure.errors.values()))
     topic = failure.origins.get("topic") or failure.origins.get("channel")
     of_class = _of_parts(failure, CLASSES) or _class_as_reason(failure)

@@ -35,7 +35,7 @@ _ANY = r"[^\n\r\x85\u2028\u2029]"  # Java's dot
 _VERBOSE = re.VERBOSE | re.ASCII
 
 
-class Failure(NamedTuple):
+class ReadException(NamedTuple):
     """What a letter's error text tells."""
 
     exception_class: str | None
@@ -45,7 +45,7 @@ class Failure(NamedTuple):
     """The first own frame without what compilers number, else the message without what varies."""
 
 
-def explain(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
+def explain(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
     """Reads a verdict's error fields. What the text says of class and message wins over the other two.
 
     Thousands of letters share one text, so the last few hundred are remembered, if they are not too long.
@@ -55,7 +55,7 @@ def explain(error_class: str | None, error_message: str | None, error_text: str 
     return _remembered(error_class, error_message, error_text)
 
 
-def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: Failure) -> str:
+def fingerprint(cause: str, mechanism: str | None, where: str | None, failure: ReadException) -> str:
     """What joins failures of one kind: a cause with the exception's class, else its words, and its place.
 
     Without an exception it says where letters of this cause died: `where` is the origin, else the
@@ -119,7 +119,7 @@ _CHAINS = (" --->", "nested exception is ", *stack.CHAINS)
 """What stands between the exceptions of a chain."""
 
 
-def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> Failure:
+def _explained(error_class: str | None, error_message: str | None, error_text: str | None) -> ReadException:
     """The story in one piece: root cause, head, class and message, family, place."""
     text = _text_to_read(error_text, error_message)
     text = None if text is None else stack.tidy(text)
@@ -135,7 +135,7 @@ def _explained(error_class: str | None, error_message: str | None, error_text: s
     place = stack.place(trace) or template(message)
     if message is not None and message.endswith("]") and _IN_BRACKETS in (text or ""):
         message = message[:-1]
-    return Failure(name, message, _classify(name, hint), place)
+    return ReadException(name, message, _classify(name, hint), place)
 
 
 _remembered = lru_cache(maxsize=512)(_explained)
@@ -354,7 +354,7 @@ _OF_NETWORKS = re.compile(
 """The shape of a network's errors."""
 
 
-def family_that_holds(failure: Failure) -> str | None:
+def family_that_holds(failure: ReadException) -> str | None:
     """The family of an exception, as far as advice may rest on it.
 
     What is away or slow is said in the words of networks, not of a business, whose payments are refused and

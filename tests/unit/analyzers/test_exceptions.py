@@ -2,7 +2,7 @@
 
 import time
 
-from dlq.analyzers.rules.exceptions import Failure, explain, fingerprint
+from dlq.analyzers.rules.exceptions import ReadException, explain, fingerprint
 
 JAVA = (
     "org.springframework.amqp.ListenerExecutionFailedException: Listener threw\n"
@@ -114,7 +114,7 @@ OTHERS: list[tuple[str, tuple[str | None, str | None]]] = [
 ]  # fmt: skip
 
 
-def read(text: str | None) -> Failure:
+def read(text: str | None) -> ReadException:
     return explain(None, None, text)
 
 
