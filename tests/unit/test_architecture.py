@@ -1,6 +1,7 @@
 """The folders' import direction, and the packaging, as tests."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -206,3 +207,22 @@ def test_an_operation_prints_nothing_and_knows_no_terminal() -> None:
     for path in modules("operations"):
         assert calls_in(path).isdisjoint({"print", "input"}), path.name
         assert not any(is_of(name, "typer", "rich") for name in imports_of(path)), path.name
+
+
+PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+ROWS = re.findall(r"^\| `((?:\w+/)+)` \| (.*) \|$", PAGE, re.MULTILINE)
+[ROCKETMQ] = re.findall(r"^### What is different about RocketMQ\n(.*?)^## ", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("folder", "text"), [*ROWS, ("connectors/rocketmq/", ROCKETMQ)])
+def test_the_page_names_modules_that_are_there(folder: str, text: str) -> None:
+    """`name`, `name.py`, `name/`, or `name_` of several; and the rooms that one imports."""
+    known = {path.stem for path in (ROOT / folder).rglob("*")} | MAY_IMPORT.keys()
+    named = re.findall(r"`(\w+)(?:\.py|/)?`", text)
+    assert [n for n in named if not any(k == n or (n[-1] == "_" and k.startswith(n)) for k in known)] == []
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+\.py)`", PAGE))))
+def test_the_page_names_files_that_are_there(path: str) -> None:
+    files = [str(file) for room in MAY_IMPORT for file in modules(room)]
+    assert (ROOT / path).is_file() or any(file.endswith(f"/{path}") for file in files)
