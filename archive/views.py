@@ -28,6 +28,7 @@ from dlq.archive.manifests import Manifest
 from dlq.archive.schema import AUDIT, REPLAYS, SEGMENT
 from dlq.archive.store import Store
 from dlq.core.errors import ArchiveError
+from dlq.core.text import sql_literal
 
 LS_COLUMNS = (
     "record_id", "source", "broker_kind", "dead_letter_queue", "origin", "cause", "mechanism",
@@ -146,12 +147,8 @@ def _quoted(columns: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in columns)
 
 
-def _literal(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))
-
-
 def _parquet(files: Iterable[str], options: str = "") -> str:
-    return f"read_parquet([{', '.join(map(_literal, files))}], hive_partitioning = false{options})"
+    return f"read_parquet([{', '.join(map(sql_literal, files))}], hive_partitioning = false{options})"
 
 
 def _table(connection: duckdb.DuckDBPyConnection, name: str, schema: pa.Schema, files: list[str]) -> None:
@@ -216,7 +213,7 @@ def _audit(connection: duckdb.DuckDBPyConnection, audit: pa.Table | None) -> Non
 
 def _judged(connection: duckdb.DuckDBPyConnection, analysis: str | None) -> None:
     """Verdicts with the `analysis` that they are from."""
-    told = "NULL" if analysis is None else _literal(analysis)
+    told = "NULL" if analysis is None else sql_literal(analysis)
     connection.execute(f"CREATE TEMP VIEW _judged AS SELECT *, {told}::VARCHAR AS analysis FROM verdicts")
 
 
@@ -237,7 +234,7 @@ def _still_queued(connection: duckdb.DuckDBPyConnection, left: Queued) -> str:
     """The column: true in these segments' files, but for the letters that are named out."""
     if not left:
         return "false"
-    lies = f"r.segment_file IN ({', '.join(map(_literal, left))})"
+    lies = f"r.segment_file IN ({', '.join(map(sql_literal, left))})"
     out = [(file, record_id) for file, ids in left.items() for record_id in ids]
     if not out:
         return lies
@@ -287,7 +284,7 @@ class Position(NamedTuple):
 
 def condition_behind(place: Position) -> str:
     """A condition that only the letters behind this place fulfil."""
-    last = f"(record_id, source) > ({_literal(place.record_id)}, {_literal(place.source)})"
+    last = f"(record_id, source) > ({sql_literal(place.record_id)}, {sql_literal(place.source)})"
     return _before("dead_at", place.dead_at, _before("captured_at", place.captured_at, last))
 
 
@@ -295,7 +292,7 @@ def _before(column: str, moment: str | None, rest: str) -> str:
     """An earlier moment or none, which stands last; at the same one `rest` decides."""
     if moment is None:
         return f"({column} IS NULL AND {rest})"
-    at = f"TIMESTAMPTZ {_literal(moment)}"
+    at = f"TIMESTAMPTZ {sql_literal(moment)}"
     return f"({column} < {at} OR {column} IS NULL OR ({column} = {at} AND {rest}))"
 
 
@@ -310,7 +307,7 @@ def first_page(connection: duckdb.DuckDBPyConnection, limit: int, checked: str =
 
 def page_of(connection: duckdb.DuckDBPyConnection, record_id: str) -> Page:
     """One letter, which may lie under several sources."""
-    return _page(connection, f"WHERE record_id = {_literal(record_id)}")
+    return _page(connection, f"WHERE record_id = {sql_literal(record_id)}")
 
 
 def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
@@ -324,7 +321,7 @@ def _page(connection: duckdb.DuckDBPyConnection, rest: str) -> Page:
 
 def on_page(page: Page) -> str:
     """A condition that only the letters of a page fulfil."""
-    files, ids = (", ".join(map(_literal, sorted(each))) for each in (page, set().union(*page.values())))
+    files, ids = (", ".join(map(sql_literal, sorted(each))) for each in (page, set().union(*page.values())))
     return f"(segment_file IN ({files}) AND record_id IN ({ids}))" if page else "(false)"
 
 

@@ -67,6 +67,11 @@ def encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
+def sql_literal(text: str) -> str:
+    """The text as SQL writes it: 'o''clock'."""
+    return "'{}'".format(text.replace("'", "''"))
+
+
 def list_names(names: Sequence[str]) -> str:
     """`orders`, `orders and stock`, `orders, stock, mails and 4 more`."""
     rest = len(names) - _MOST_NAMES

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dlq.core.clock import from_iso, iso, now
 from dlq.core.errors import UsageError
 from dlq.core.suggestions import suggest
+from dlq.core.text import sql_literal
 from dlq.core.units import seconds
 from dlq.operations.desk import Desk
 
@@ -63,13 +64,13 @@ class Selection(NamedTuple):
         from dlq.archive import short_ids
 
         if self.sources:
-            yield f"source IN ({', '.join(map(_literal, _known(desk, self.sources)))})"
+            yield f"source IN ({', '.join(map(sql_literal, _known(desk, self.sources)))})"
         if self.since is not None:
             yield f"coalesce(dead_at, captured_at) >= TIMESTAMPTZ '{iso(read_moment(self.since))}'"
         if self.incident is not None:
-            yield f"incident_id = {_literal(short_ids.incident(connection, self.incident))}"
+            yield f"incident_id = {sql_literal(short_ids.incident(connection, self.incident))}"
         if self.failure is not None:
-            yield f"fingerprint = {_literal(short_ids.failure(connection, self.failure))}"
+            yield f"fingerprint = {sql_literal(short_ids.failure(connection, self.failure))}"
 
 
 def choose(
@@ -107,10 +108,6 @@ def _known(desk: Desk, sources: Sequence[str]) -> Sequence[str]:
                 f"--source {source}: neither in the archive nor in the configuration{suggest(source, known)}"
             )
     return sources
-
-
-def _literal(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))
 
 
 EVERY = Selection()

@@ -26,6 +26,7 @@ from dlq.core.errors import BrokerError, UsageError
 from dlq.core.failure_headers import Keep
 from dlq.core.record import Record
 from dlq.core.settings import AUTO, Settings
+from dlq.core.text import sql_literal
 from dlq.replay import came_back, content, deadlines, planfile, still_queued
 from dlq.replay import ledger as ledgers
 from dlq.replay.brokers import Brokers
@@ -47,8 +48,7 @@ _NAMES_IDS = re.compile(
 
 def condition_of_ids(record_ids: Iterable[str]) -> str:
     """The condition that names these letters."""
-    quoted = ("'{}'".format(record_id.replace("'", "''")) for record_id in sorted(record_ids))
-    return f"record_id in ({', '.join(quoted)})"
+    return f"record_id in ({', '.join(map(sql_literal, sorted(record_ids)))})"
 
 
 @dataclass(frozen=True)

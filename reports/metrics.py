@@ -75,10 +75,7 @@ def _of_archive(store: Store) -> Iterable[Metric]:
         labels = _labels(source=manifest.source)
         captured[labels] = captured.get(labels, 0) + manifest.rows + manifest.purged
         purged[labels] = purged.get(labels, 0) + manifest.purged
-    lost = {
-        _labels(source=source): 0.0
-        for source in {manifest.source for manifest in manifests.list_committed(store)}
-    }
+    lost = dict.fromkeys(captured, 0.0)
     for loss in losses.open_ones(store):
         labels = _labels(source=loss.source)
         lost[labels] = lost.get(labels, 0) + (loss.letters or 0)

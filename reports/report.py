@@ -17,7 +17,7 @@ from dlq.core.errors import UsageError
 from dlq.core.failures import Event
 from dlq.core.settings import Mask
 from dlq.core.suggestions import find_by_prefix, suggest
-from dlq.core.text import json_for_terminal
+from dlq.core.text import json_for_terminal, sql_literal
 from dlq.reports import compare, failures, retention, sample, summary
 from dlq.reports.files import write_text
 from dlq.reports.masking import Masker
@@ -98,7 +98,7 @@ def _named(document: Document) -> set[str]:
 
 
 def _awake(asleep: Sequence[str], chosen: str | None) -> str:
-    names = ", ".join("'{}'".format(name.replace("'", "''")) for name in asleep)
+    names = ", ".join(map(sql_literal, asleep))
     awake = f"(coalesce(fingerprint NOT IN ({names}), true) OR replay_state IN ('sending', 'in_doubt'))"
     return f"{awake} AND ({user_sql.condition(chosen)}\n)"
 

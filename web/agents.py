@@ -22,7 +22,7 @@ from pydantic import Field
 
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
-from dlq.core.text import block_for_terminal, for_terminal, json_for_terminal, shorten
+from dlq.core.text import block_for_terminal, for_terminal, json_for_terminal, shorten, sql_literal
 from dlq.operations import proposals
 from dlq.operations.agent_query import run_agents_query
 from dlq.operations.books import list_transactions
@@ -173,7 +173,7 @@ PROPOSING = (propose_plan, propose_dismissal, propose_note)
 
 
 def _selection(failure: str, incident: str, source: str, cause: str) -> Selection:
-    where = "cause = '{}'".format(cause.replace("'", "''")) if cause else None
+    where = f"cause = {sql_literal(cause)}" if cause else None
     return Selection(where, [source] if source else None, None, incident or None, failure or None)
 
 

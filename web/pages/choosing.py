@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 
 from dlq.archive.views import LS_COLUMNS
 from dlq.core.errors import UsageError
+from dlq.core.text import sql_literal
 from dlq.operations.agent_query import check_condition
 from dlq.operations.selecting import Selection
 from dlq.web.console import Ask
@@ -66,26 +67,22 @@ def select_to_change(ask: Ask, chosen: Mapping[str, str]) -> Selection:
 
 
 def _equals(name: str, value: str) -> str:
-    return f"{name} is null" if value == NOTHING else f"{name} = {_literal(value)}"
+    return f"{name} is null" if value == NOTHING else f"{name} = {sql_literal(value)}"
 
 
 def _holds(text: str) -> str:
     """Letters that have a text in what was said of them, or whose id begins so."""
-    wanted = _literal(text.lower())
+    wanted = sql_literal(text.lower())
     found = " or ".join(f"contains(lower({name}), {wanted})" for name in _SEARCHED)
     return f"(starts_with(record_id, {wanted}) or {found})"
 
 
 def _shows(text: str) -> str:
     """The same of what is shown of them masked. Only texts that have it are masked, which takes time."""
-    wanted = _literal(text.lower())
+    wanted = sql_literal(text.lower())
     parts = [
         f"case when contains(lower({name}), {wanted}) then contains(lower(masked({name})), {wanted}) end"
         for name in _SHOWN_IN_PARTS
     ]
-    whole = [f"{name} = {_literal(text)}" for name in _SHOWN_WHOLE]
+    whole = [f"{name} = {sql_literal(text)}" for name in _SHOWN_WHOLE]
     return f"(starts_with(record_id, {wanted}) or {' or '.join([*parts, *whole])})"
-
-
-def _literal(text: str) -> str:
-    return "'{}'".format(text.replace("'", "''"))
