@@ -1,19 +1,18 @@
 """A segment's letters, as the rules want them: without their bodies, which are fetched when a rule asks.
 
-One row group is in memory at a time. A column that has the same value for all its letters is read once.
+One row group is in memory at a time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from itertools import repeat
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dlq.analyzers.rules import Letter
 from dlq.archive import parquet
-from dlq.archive.schema import check_cells, check_columns, maps_of, to_deaths
+from dlq.archive.schema import check_cells, check_columns, column_values
 from dlq.core.record import COLUMNS, Record
 
 UNREAD = frozenset(
@@ -51,7 +50,7 @@ def read(source: IO[bytes] | pa.NativeFile, most_rows: int = parquet.MOST_ROWS) 
 
 def _letters(table: pa.Table, bodies: Callable[[], pa.ChunkedArray]) -> list[Letter]:
     columns = [
-        _values(table[name], name) if name in _READ else repeat(Record._field_defaults.get(name, ""))
+        column_values(table[name], name) if name in _READ else repeat(Record._field_defaults.get(name, ""))
         for name in COLUMNS
     ]
     letters = list(map(Letter._make, zip(*columns, strict=False)))
@@ -63,30 +62,3 @@ def _letters(table: pa.Table, bodies: Callable[[], pa.ChunkedArray]) -> list[Let
 def _body(bodies: Callable[[], pa.ChunkedArray], row: int) -> bytes:
     body: bytes | None = bodies()[row].as_py()
     return body or b""
-
-
-def _values(column: pa.ChunkedArray, name: str) -> Sequence[Any] | Iterator[Any]:
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.int64())
-    if pa.types.is_map(column.type):
-        return list(maps_of(column))
-    if name == "deaths":
-        return to_deaths(column)
-    if column.null_count == len(column):
-        return [None] * len(column)
-    if pa.types.is_string(column.type) and len(column) > 1:
-        return _texts(column)
-    values: list[Any] = column.to_pylist()
-    return values
-
-
-def _texts(column: pa.ChunkedArray) -> list[str | None]:
-    """Texts that are the same in all rows, or in many, are made once."""
-    packed = pc.dictionary_encode(column).combine_chunks()
-    if isinstance(packed, pa.ChunkedArray):
-        packed = packed.chunk(0)
-    known = packed.dictionary.to_pylist()
-    if len(known) * 2 > len(column):
-        plain: list[str | None] = column.to_pylist()
-        return plain
-    return [None if index is None else known[index] for index in packed.indices.to_pylist()]

@@ -242,7 +242,8 @@ def _shared_names(names: pa.Array, offsets: Sequence[int]) -> list[str] | None:
     return names.slice(0, width).to_pylist() if is_alike else None
 
 
-def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
+def column_values(column: pa.ChunkedArray, name: str) -> list[Any]:
+    """The values of a segment's column of this name, as a record has them."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if pa.types.is_map(column.type):
@@ -256,7 +257,7 @@ def _values(column: pa.ChunkedArray, name: str) -> list[Any]:
 def to_records(table: pa.Table) -> Iterator[Record]:
     """The rows of a segment (or of some of its columns) as records again."""
     columns = [
-        _values(table[name], name)
+        column_values(table[name], name)
         if name in table.column_names
         else repeat(Record._field_defaults.get(name, ""), table.num_rows)
         for name in COLUMNS
