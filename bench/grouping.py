@@ -107,7 +107,7 @@ def letters(of: Sequence[Mapping[str, Any]], seeds: int) -> list[Letter]:
 Group = Hashable
 
 
-def _root(text: str) -> tuple[exceptions.Failure, list[str]]:
+def _root(text: str) -> tuple[exceptions.ReadException, list[str]]:
     return exceptions.explain(None, None, text), stack.parts(stack.tidy(text))
 
 

@@ -85,7 +85,7 @@ def test_a_mark_of_before_the_host_was_restarted_counts_for_nothing(
 ) -> None:
     plan = killed(replay)
     claimed = in_state(replay, plan, "sending")
-    monkeypatch.setattr(marks, "_boot_id", lambda: "another boot")
+    monkeypatch.setattr(marks, "boot_id", lambda: "another boot")
     assert replay.reconcile(plan) == {"sent": 0, "not_sent": 0, "unknown": len(claimed)}
 
 
