@@ -65,7 +65,7 @@ def test_every_plan_is_a_new_file_and_is_found_by_its_beginning(plan: Planning) 
     first, second = plan().plan, plan().plan
     assert planfile.ids(plan.store) == sorted({first, second})
     assert planfile.find(plan.store, first) == first
-    with pytest.raises(UsageError, match="not unique"):
+    with pytest.raises(UsageError, match="is ambiguous"):
         planfile.find(plan.store, "2")
     with pytest.raises(UsageError, match="no plan"):
         planfile.find(plan.store, "../../etc/passwd")
