@@ -186,7 +186,7 @@ def to_table(records: Sequence[Record]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SEGMENT)
 
 
-def to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
+def _to_deaths(column: pa.ChunkedArray) -> list[tuple[Death, ...]]:
     """The death histories of a segment, read column by column."""
     histories: list[tuple[Death, ...]] = []
     for chunk in column.chunks:
@@ -213,7 +213,7 @@ _READERS: Mapping[str, Any] = {
 }
 
 
-def maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
+def _maps_of(column: pa.ChunkedArray) -> Iterator[dict[str, str]]:
     """The maps of a column. Names and values are read as two long columns: pyarrow's own way costs twice as
     much."""
     for chunk in column.chunks:
@@ -247,9 +247,9 @@ def column_values(column: pa.ChunkedArray, name: str) -> list[Any]:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.int64())
     if pa.types.is_map(column.type):
-        return list(maps_of(column))
+        return list(_maps_of(column))
     if name == "deaths":
-        return to_deaths(column)
+        return _to_deaths(column)
     values: list[Any] = column.to_pylist()
     return [_READERS[name](v) for v in values] if name in _READERS else values
 

@@ -21,7 +21,7 @@ _ENCRYPTED = ("require", "verify-ca", "verify-full")
 """Values of PostgreSQL's sslmode that never fall back to no TLS."""
 
 
-class Store(Holder, Protocol):
+class _Store(Holder, Protocol):
     """A ledger, or a store of evidence."""
 
     @property
@@ -55,7 +55,7 @@ def _named_by_others(broker: Broker) -> str:
     return ", ".join(host for host in hosts if not is_here(host)) if hosts else _ANY
 
 
-def of_store(place: str, store: Store) -> list[str]:
+def of_store(place: str, store: _Store) -> list[str]:
     """A warning where the password of this store goes out in the clear; `place` names it in settings."""
     what = password_in_the_clear(store)
     return _lines(place, what, {"url": store.url}) if what else []

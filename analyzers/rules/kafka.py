@@ -129,14 +129,14 @@ _WOLVERINE = _Framework(WOLVERINE, ("exception-type",), ("exception-message",), 
 
 
 @once_per_letter
-def origin(letter: Letter) -> Origin | None:
+def _origin(letter: Letter) -> Origin | None:
     """Where its newest headers say that it died."""
     return died_at(letter.headers, letter.dead_letter_queue)
 
 
 def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Finding:
     """Every finding says where it was: a verdict has room for the topic, its evidence for the rest."""
-    was = origin(letter)
+    was = _origin(letter)
     if was is None:
         return Finding(told, attempts=attempts)
     partition, offset = whole(was.partition), whole(was.offset, 64)
@@ -153,7 +153,7 @@ def _died(letter: Letter, told: str | None, attempts: int | None = None) -> Find
 
 def _failed(letter: Letter, framework: _Framework, attempts: int | None = None) -> Finding | None:
     """What a framework says of the exception; None where it says nothing, or another one has had it since."""
-    headers, was = letter.headers, origin(letter)
+    headers, was = letter.headers, _origin(letter)
     names = (*framework.messages, *framework.classes, *framework.traces)
     told = next((f"{name}: {headers[name]}" for name in names if headers.get(name)), None)
     if told is None or (was is not None and was.told_by is not framework.origin):
@@ -200,7 +200,7 @@ def _retry_topic(letter: Letter, _: Facts) -> Finding | None:
 
 
 def _find_share_group(letter: Letter, *messages: str) -> Finding | None:
-    message, was = letter.headers.get("__dlq.errors.message"), origin(letter)
+    message, was = letter.headers.get("__dlq.errors.message"), _origin(letter)
     if was is None or was.told_by is not OF_SHARE_GROUP or (messages and message not in messages):
         return None
     return _died(letter, message, whole(letter.headers.get("__dlq.errors.delivery.count")))
@@ -355,7 +355,7 @@ def _brighter_error(letter: Letter, _: Facts) -> Finding | None:
 
 def _wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
     """exception-type with exception-message and failed-at (Wolverine's DeadLetterQueueConstants)"""
-    headers, was = letter.headers, origin(letter)
+    headers, was = letter.headers, _origin(letter)
     named = (headers.get("exception-type"), headers.get("exception-message"), headers.get("failed-at"))
     if None in named or (was is not None and was.told_by not in (WOLVERINE, WOLVERINE_RETRY)):
         return None
@@ -367,7 +367,7 @@ def _wolverine_topic(letter: Letter, _: Facts) -> Finding | None:
 def _karafka(letter: Letter, _: Facts) -> Finding | None:
     """source_attempts above 1 with source_topic: Karafka Pro gave up after so many (strategies/dlq); 1 may
     also be a dispatch by hand"""
-    was = origin(letter)
+    was = _origin(letter)
     if was is None or was.told_by not in (KARAFKA, KARAFKA_BEFORE):
         return None
     attempts = whole(first(letter.headers, "source_attempts", "original_attempts"))
@@ -389,7 +389,7 @@ def _clock_duplicate(letter: Letter, _: Facts) -> Finding | None:
 def _parked_unread(letter: Letter, facts: Facts) -> Finding | None:
     """the same as parked-by-hand, and the reason is a word for a body that was not read: deserialization"""
     found = hand_written_unread(letter, facts)
-    if found is None or origin(letter) is None:
+    if found is None or _origin(letter) is None:
         return None
     place = _died(letter, found.evidence)
     return found._replace(evidence=place.evidence, origin=place.origin, origin_kind="topic")
@@ -398,7 +398,7 @@ def _parked_unread(letter: Letter, facts: Facts) -> Finding | None:
 def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
     """an error in an application's own headers: dlq.error*, or beside original-topic and the like x-error*,
     error-message, dead-letter-reason, …"""
-    was = origin(letter)
+    was = _origin(letter)
     if was is None:
         return _failed(letter, _BELOW_DLQ)
     found = hand_written_error(letter, facts)
@@ -412,7 +412,7 @@ def _parked_by_hand(letter: Letter, facts: Facts) -> Finding | None:
 
 def _origin_alone(letter: Letter, _: Facts) -> Finding | None:
     """headers say where it came from, and nothing says why"""
-    return None if origin(letter) is None else _died(letter, None)
+    return None if _origin(letter) is None else _died(letter, None)
 
 
 FIRST: tuple[Rule, ...] = (
