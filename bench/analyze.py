@@ -6,10 +6,11 @@
 Spark's time is a whole first analysis, from the start of the JVM to the Parquet files of the verdicts.
 pandas decides every column of the same letters' verdicts and writes them too; record by record they must
 be the same. DuckDB reads the same columns and groups by cause: the least that anything could do. The
-last figure is for one more pull of 2,000 letters: old segments are not judged again.
+last figure is for one more pull of 2,000 letters: old segments are not judged again. Each has a process of its
+own; CPU is that of the process and its children, MiB their most memory together.
 
 `small` runs each thing in a process of its own, five times in turns: a first analysis in the process, and what
-nobody can go below: the imports and a loop over the rules. CPU is that of the process and its children.
+nobody can go below: the imports and a loop over the rules.
 """
 
 import json
@@ -21,13 +22,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 
 from dlq.archive import manifests
 from dlq.archive.analyses import latest
-from dlq.archive.store import LocalStore, Store
+from dlq.archive.store import LocalStore
 from dlq.core.settings import Settings
 
 CAUSE_SQL = """
@@ -43,6 +44,7 @@ CAUSE_SQL = """
         FROM read_parquet(?)) GROUP BY cause
 """
 
+THEIRS = "pandas.parquet"
 MORE = 2_000
 """Letters of one more pull."""
 ROUNDS = 5
@@ -86,13 +88,6 @@ def by_dlq(folder: str) -> Mapping[str, int]:
     return analyze(LocalStore(folder), Settings()).causes
 
 
-def verdicts_of(store: Store) -> list[str]:
-    """The files of the newest analysis's verdicts."""
-    analysis = latest(store)
-    assert analysis is not None
-    return [store.url(name) for name in analysis.tables["verdicts"]]
-
-
 def different(ours: list[str], theirs: list[str]) -> int:
     """Letters that two sets of verdicts do not say the same of."""
     import duckdb
@@ -105,26 +100,34 @@ def different(ours: list[str], theirs: list[str]) -> int:
 def compare(records: int) -> dict[str, Any]:
     """All three on an archive of so many letters."""
     import letters
-    from in_pandas import verdicts
 
-    folder = tempfile.mkdtemp(prefix="dlq-bench-")
-    try:
+    with tempfile.TemporaryDirectory(prefix="dlq-bench-") as folder:
         store = LocalStore(folder)
         letters.fill(store, 0, records)
+        spent = {"spark": measured("analyze", folder)}
+        analysis = latest(store)
+        assert analysis is not None
+        ours = [store.url(name) for name in analysis.tables["verdicts"]]
+        spent["pandas"] = measured("pandas", folder)
         files = [store.url(m.segment) for m in manifests.list_committed(store)]
-        spark, causes = timed(lambda: by_dlq(folder))
-        ours = verdicts_of(store)
-        theirs = f"{folder}/pandas.parquet"
-        pandas, same = timed(lambda: verdicts(files, theirs))
-        duckdb, also = timed(lambda: in_duckdb(files))
-        assert causes == same == also, (causes, same, also)
-        assert (wrong := different(ours, [theirs])) == 0, f"{wrong} letters are judged differently"
+        duckdb, causes = timed(lambda: in_duckdb(files))
+        assert causes == analysis.causes, (causes, analysis.causes)
+        assert (wrong := different(ours, [f"{folder}/{THEIRS}"])) == 0, (
+            f"{wrong} letters are judged differently"
+        )
         letters.fill(store, records, records + MORE)
-        again, _ = timed(lambda: by_dlq(folder))
-    finally:
-        shutil.rmtree(folder)
-    rounded = {"spark": spark, "pandas": pandas, "duckdb": duckdb, "spark_after_new_pull": again}
-    return {"records": records, **{name: round(seconds, 1) for name, seconds in rounded.items()}}
+        spent["spark_after_new_pull"] = measured("analyze", folder)
+    said = {name: one._asdict() for name, one in spent.items()}
+    each = {"cpu_us_a_letter": round(spent["spark"].cpu / records * 1e6, 1)}
+    return {"records": records, **said, **each, "duckdb": round(duckdb, 1)}
+
+
+def by_pandas(folder: str) -> None:
+    """The same verdicts as a file of the archive's folder."""
+    from in_pandas import verdicts
+
+    store = LocalStore(folder)
+    verdicts([store.url(m.segment) for m in manifests.list_committed(store)], f"{folder}/{THEIRS}")
 
 
 def bare(folder: str) -> None:
@@ -144,33 +147,55 @@ def bare(folder: str) -> None:
 ALONE: Mapping[str, Callable[[str], object]] = {
     "analyze": by_dlq,
     "bare": bare,
+    "pandas": by_pandas,
 }
 """What runs in a process of its own."""
+SMALL = ("analyze", "bare")
 
 
-def measured(name: str, archive: str) -> tuple[float, float]:
-    """Seconds and seconds of CPU of one of ALONE on a copy of an archive."""
-    with tempfile.TemporaryDirectory(prefix="dlq-bench-") as folder:
-        shutil.copytree(archive, folder, dirs_exist_ok=True)
-        start = time.perf_counter()
-        with subprocess.Popen([sys.executable, __file__, "alone", name, folder]) as process:
-            spent = {}
-            while process.poll() is None:
-                spent |= cpu_of(process.pid)
-                time.sleep(0.05)
-        assert process.returncode == 0, name
-        return time.perf_counter() - start, sum(spent.values())
+class Spent(NamedTuple):
+    """What a process and its children took."""
+
+    seconds: float
+    cpu: float
+    mib: int
+    """At most, of all together; 0 where that was not looked at."""
 
 
-def cpu_of(pid: int) -> dict[int, float]:
-    """Seconds of CPU of a process and its children so far, by pid."""
-    found = {}
+def measured(name: str, folder: str, interval: float = 0.25) -> Spent:
+    """One of ALONE on an archive, in a process of its own."""
+    start = time.perf_counter()
+    spent: dict[int, float] = {}
+    most = 0
+    with subprocess.Popen([sys.executable, __file__, "alone", name, folder]) as process:
+        while process.poll() is None:
+            cpu, size = look_at(process.pid)
+            spent |= cpu
+            most = max(most, size)
+            time.sleep(interval)
+    assert process.returncode == 0, name
+    seconds = time.perf_counter() - start
+    return Spent(round(seconds, 2), round(sum(spent.values()), 2), most >> 20)
+
+
+def look_at(pid: int) -> tuple[dict[int, float], int]:
+    """Seconds of CPU of a process and its children so far, by pid; and the bytes that are theirs alone, with
+    their part of what they share."""
+    found, size = {}, 0
     with suppress(psutil.Error):
         root = psutil.Process(pid)
         for process in (root, *root.children(recursive=True)):
             times = process.cpu_times()
             found[process.pid] = times.user + times.system
-    return found
+            size += process.memory_full_info().pss
+    return found, size
+
+
+def measured_on_copy(name: str, archive: str) -> Spent:
+    """The same on a copy of an archive, for short ones."""
+    with tempfile.TemporaryDirectory(prefix="dlq-bench-") as folder:
+        shutil.copytree(archive, folder, dirs_exist_ok=True)
+        return measured(name, folder, 0.05)
 
 
 def small() -> None:
@@ -180,12 +205,12 @@ def small() -> None:
     for number, fill in ((LETTERS, letters.fill_mixed), (20_000, letters.fill)):
         with tempfile.TemporaryDirectory(prefix="dlq-bench-") as archive:
             fill(LocalStore(archive), 0, number)
-            rounds = [{thing: measured(thing, archive) for thing in ALONE} for _ in range(ROUNDS)]
-        for thing in ALONE:
-            seconds, cpu = zip(*(one[thing] for one in rounds), strict=True)
+            rounds = [{thing: measured_on_copy(thing, archive) for thing in SMALL} for _ in range(ROUNDS)]
+        for thing in SMALL:
+            seconds, cpu, _ = zip(*(one[thing] for one in rounds), strict=True)
             said = {"seconds": round(median(seconds), 2), "cpu": round(median(cpu), 2)}
             print(json.dumps({"letters": number, "what": thing, **said}), flush=True)
-        ratio = median(one["analyze"][0] / one["bare"][0] for one in rounds)
+        ratio = median(one["analyze"].seconds / one["bare"].seconds for one in rounds)
         print(json.dumps({"letters": number, "analyze/bare": round(ratio, 2)}), flush=True)
 
 
@@ -198,10 +223,11 @@ def main() -> None:
         return
     for records in map(int, sys.argv[1:] or ("1000000", "5000000")):
         result = compare(records)
-        ratios = {
-            f"spark/{other}": round(result["spark"] / result[other], 2) for other in ("pandas", "duckdb")
+        ratio = {
+            f"spark/pandas {of}": round(result["spark"][of] / result["pandas"][of], 2)
+            for of in ("seconds", "cpu")
         }
-        print(json.dumps({**result, **ratios}), flush=True)
+        print(json.dumps({**result, **ratio}), flush=True)
 
 
 if __name__ == "__main__":

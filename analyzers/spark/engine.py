@@ -20,7 +20,7 @@ from dlq.analyzers.groups import relations, stores
 from dlq.analyzers.groups.client_log import members
 from dlq.analyzers.groups.judged import number_of
 from dlq.analyzers.judging import LARGEST_SHARE, PART, Part, Terms, judge_share, shares
-from dlq.analyzers.spark import client_log, s3a, tasks, user_rules
+from dlq.analyzers.spark import client_log, tasks, user_rules
 from dlq.analyzers.spark.files import Files, files_of, spark_schema
 from dlq.analyzers.spark.session import session
 from dlq.analyzers.spark.tasks import Item, Sent, Shares
@@ -42,9 +42,8 @@ def run(asked: Asked, terms: Terms, kept: Sequence[Part], master: str | None = N
     """All four steps, and all tables written. Raises UsageError when Spark cannot start, ConfigError for a
     bad user rule, ArchiveError for a segment that cannot be read."""
     settings = asked.settings.spark
-    with session(settings, master, asked.store.location) as spark, _told():
-        stored = s3a.configuration(asked.store.location, settings.conf)
-        files = files_of(asked.store, {**stored, **settings.conf})
+    with session(settings, master) as spark, _told():
+        files = files_of(asked.store)
         fresh = _judge_segments(spark, files, terms, asked.fresh(kept), f"{asked.folder}/judged")
         parts = [*kept, *fresh]
         _look_between(spark, asked, files, parts)

@@ -12,10 +12,13 @@ from dlq.archive import parquet
 from dlq.archive.folder import Folder
 from dlq.archive.schema import SEGMENT
 from dlq.archive.store import LocalStore, Store
+from dlq.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+_AMAZON = ".amazonaws.com"
+_NO_REGION = "aws-global"
 _OF_PATTERNS = re.compile(r"[\[\]{}*?\\]")
 
 
@@ -49,22 +52,35 @@ class Files(NamedTuple):
                 yield stream
 
 
-def files_of(store: Store, s3a: Mapping[str, str]) -> Files:
-    """`s3a`: the Spark settings of an archive on S3 (`s3a.configuration`)."""
+def files_of(store: Store) -> Files:
+    """The archive as workers open it. Raises UsageError where an object store has no credentials."""
     if isinstance(store, LocalStore):
         return Files(store.location)
-    given = {name.removeprefix("spark.hadoop.fs.s3a."): value for name, value in s3a.items()}
-    names = {
-        "access.key": "access_key",
-        "secret.key": "secret_key",
-        "session.token": "session_token",
-        "endpoint.region": "region",
-    }
-    s3 = {name: given[key] for key, name in names.items() if given.get(key)}
-    if "endpoint" in given:
-        endpoint = urlsplit(given["endpoint"])
-        s3 |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
-    return Files(store.location.removeprefix("s3://"), s3)
+    return Files(store.location.removeprefix("s3://"), _access())
+
+
+def _access() -> dict[str, str]:
+    """Endpoint, region and credentials, as the AWS variables, files and roles say, for pyarrow's client."""
+    from botocore.exceptions import BotoCoreError
+    from botocore.session import get_session
+
+    session = get_session()
+    try:
+        found = session.get_credentials()
+        place = session.create_client("s3").meta
+    except BotoCoreError as error:
+        raise UsageError(f"the archive on S3 cannot be reached: {error}") from error
+    if found is None:
+        raise UsageError(
+            "there are no credentials for the archive on S3: set AWS_PROFILE or AWS_ACCESS_KEY_ID"
+        )
+    keys = found.get_frozen_credentials()
+    access = {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.token}
+    access["region"] = place.region_name if place.region_name != _NO_REGION else "us-east-1"
+    if _AMAZON not in place.endpoint_url:
+        endpoint = urlsplit(place.endpoint_url)
+        access |= {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme}
+    return {name: str(value) for name, value in access.items() if value}
 
 
 def spark_schema(schema: pa.Schema = SEGMENT) -> "StructType":
@@ -75,9 +91,7 @@ def spark_schema(schema: pa.Schema = SEGMENT) -> "StructType":
 
 
 def spark_url(location: str) -> str:
-    """How Spark names a place of the archive: local paths and s3 need a scheme that Hadoop knows."""
-    if location.startswith("s3://"):
-        return f"s3a://{location.removeprefix('s3://')}"
+    """How Spark names a file of this machine: a path needs a scheme that Hadoop knows."""
     return location if "://" in location else f"file://{location}"
 
 

@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dlq.analyzers.spark import s3a, shipping
+from dlq.analyzers.spark import shipping
 from dlq.archive import scratch
 from dlq.core.errors import UsageError
 from dlq.core.settings import Spark
@@ -32,20 +32,13 @@ _BASE: Mapping[str, str] = {
     "spark.app.name": "dlq analyze",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # With it the workers that judge by Arrow would be others than those that look between letters.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     # Letters are hostile: a cast that fails gives null, it does not end the analysis.
     "spark.sql.ansi.enabled": "false",
     # A letter that was imported under a second source is there twice, with the same signs of duplicates.
     "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.compression.codec": "zstd",
-    # One more pull copies the files in which a verdict changed.
-    "spark.sql.files.maxRecordsPerFile": "100000",
-    # An analysis counts only when its analysis.json is there, so its files need no second rename.
-    "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
-    "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # Thousands of small segments are listed by the driver instead of by a job of their own.
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
     # HotSpot compiles no method above 8000 bytes: better many small ones than one that is interpreted.
     "spark.sql.codegen.hugeMethodLimit": "8000",
 }
@@ -73,21 +66,16 @@ _WITHOUT_REASON = (
 )
 """Lines of a JVM's beside which another one says why."""
 # What the JVM needs before it starts goes into its argument list, which every user of the machine
-# can read; all the rest (an object store's secret key among it) is handed over inside the process.
+# can read; all the rest is handed over inside the process.
 _BEFORE_START = ("spark.driver.memory", "spark.driver.extra", "spark.jars", "spark.submit.")
 
 
-def configuration(settings: Spark, master: str | None = None, location: str = "") -> dict[str, str]:
-    """All Spark settings of a session; the user's own win.
-
-    `location` is that of the archive. Raises UsageError when
-    the archive is on S3 and nothing says how to get there.
-    """
+def configuration(settings: Spark, master: str | None = None) -> dict[str, str]:
+    """All Spark settings of a session; the user's own win."""
     chosen = master or settings.master
     here = {**_LOCAL, "spark.driver.memory": _driver_memory()}
     where = here if _is_local(chosen) else _CLUSTER
-    stored = s3a.configuration(location, settings.conf)
-    return {**_BASE, **where, **stored, **settings.conf, "spark.master": chosen}
+    return {**_BASE, **where, **settings.conf, "spark.master": chosen}
 
 
 def _is_local(master: str) -> bool:
@@ -100,7 +88,7 @@ def _driver_memory() -> str:
 
 
 @contextmanager
-def session(settings: Spark, master: str | None = None, location: str = "") -> Iterator["SparkSession"]:
+def session(settings: Spark, master: str | None = None) -> Iterator["SparkSession"]:
     """A session that is stopped at the end; one that runs already is used and left running.
 
     Raises UsageError when PySpark or Java is missing, or the cluster does not answer.
@@ -113,7 +101,7 @@ def session(settings: Spark, master: str | None = None, location: str = "") -> I
     if running is not None:
         yield running
         return
-    conf = configuration(settings, master, location)
+    conf = configuration(settings, master)
     if _is_local(conf["spark.master"]):
         conf.setdefault("spark.local.dir", str(scratch.folder("spark")))
     started = _start(conf)

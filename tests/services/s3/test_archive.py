@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from support import preloaded
 from support.analyzers.quick_spark import JAVA, QUICK
-from support.servers.s3_server import JARS, S3Server
+from support.servers.s3_server import S3Server
 from support.servers.spark_cluster import SparkCluster
 from support.store_contract import Opening, StoreContract
 
@@ -166,7 +166,6 @@ max_age = "0d"
 [ledger]
 url = "sqlite:///{folder}/ledger.db"
 [spark.conf]
-"spark.jars" = "{jars}"
 "spark.executor.memory" = "512m"
 {few}
 "spark.executor.extraJavaOptions" = "{java}"
@@ -180,7 +179,7 @@ class House:
         folder.mkdir(exist_ok=True)
         self.folder = folder
         few = "\n".join(f'"{name}" = "{value}"' for name, value in QUICK.items())
-        text = CONFIGURATION.format(archive=archive, folder=folder, jars=f"{JARS}/*.jar", few=few, java=JAVA)
+        text = CONFIGURATION.format(archive=archive, folder=folder, few=few, java=JAVA)
         (folder / "dlq.toml").write_text(text)
         lines = (json.dumps(letter) + "\n" for letter in OTHERS)
         (folder / "letters.jsonl").write_text("".join(lines))

@@ -1,6 +1,6 @@
-"""A real S3-compatible server for tests, versitygw over a folder, and the jars by which Spark reads it.
+"""A real S3-compatible server for tests, versitygw over a folder.
 
-python tests/support/servers/s3_server.py install   into .brokers/versitygw and .brokers/s3a, once
+python tests/support/servers/s3_server.py install   into .brokers/versitygw, once
 """
 
 import json
@@ -17,30 +17,25 @@ from botocore.session import get_session
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from support.jvm import BROKERS, copy_dependencies
+from support.jvm import BROKERS
 
 PROGRAM = BROKERS / "versitygw" / "versitygw"
-JARS = BROKERS / "s3a"
 _VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 BUCKET = "letters"
 
 
 def install() -> None:
-    """Build the server and fetch the jars; returns at once when both are there."""
+    """Build the server; returns at once when it is there."""
     if not PROGRAM.exists():
         if shutil.which("go") is None:
             sys.exit("go is missing: install Go 1.24 or newer, https://go.dev/dl")
         environment = {**os.environ, "GOBIN": str(PROGRAM.parent), "GOFLAGS": "-buildvcs=false"}
         subprocess.run(["go", "install", _VERSITYGW], check=True, env=environment)
-    if not (JARS / ".complete").exists():
-        copy_dependencies(Path(__file__).resolve().with_name("s3a-pom.xml"), JARS)
-        (JARS / ".complete").touch()
 
 
 def why_missing(_kind: str) -> str | None:
     """Why the server cannot be started on this machine; None when it can."""
-    complete = PROGRAM.exists() and (JARS / ".complete").exists()
-    return None if complete else "it was not built (needs go and mvn)"
+    return None if PROGRAM.exists() else "it was not built (needs go)"
 
 
 class S3Server:
