@@ -1,6 +1,7 @@
 """Plans: made and approved, all there are, one in full, how far each is, and why one may not be applied."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -8,7 +9,6 @@ from typing import NamedTuple
 from dlq.core.clock import iso, now
 from dlq.core.documents import Document
 from dlq.core.errors import DlqError, UsageError
-from dlq.core.failure_headers import Keep
 from dlq.core.text import encodable
 from dlq.operations import died
 from dlq.operations.connecting import connect, warn_of_ledger
@@ -18,10 +18,9 @@ from dlq.operations.views import open_views
 from dlq.replay import approvals, edits, ledger, planfile, status, still_queued
 from dlq.replay.apply import check_plan
 from dlq.replay.brokers import Brokers, Opener
-from dlq.replay.edits import NO_EDITS, Edits
 from dlq.replay.ledger.contract import Ledger
 from dlq.replay.load import Loader
-from dlq.replay.plan import DEFAULT_TARGET, Wanted, make
+from dlq.replay.plan import Wanted, make
 from dlq.replay.planfile import Header
 from dlq.replay.states import STATES, State
 
@@ -105,19 +104,12 @@ def _row(desk: Desk, book: Ledger | None, header: Header) -> Document:
 
 
 class PlanWanted(NamedTuple):
-    """Which letters go back, named by id or selected, and how (`replay.plan.Wanted`)."""
+    """Which letters go back, named by id or selected, and how; whom `how` is for, and its condition, are
+    filled in when the plan is made."""
 
     ids: Sequence[str] = ()
     selection: Selection = EVERY
-    to: str = DEFAULT_TARGET
-    rate: float | None = None
-    limit: int | None = None
-    any_advice: bool = False
-    fixed: bool = False
-    keep_headers: Keep = False
-    witness: bool = False
-    edits: Edits = NO_EDITS
-    reason: str | None = None
+    how: Wanted = Wanted()
 
 
 class Made(NamedTuple):
@@ -131,23 +123,17 @@ class Made(NamedTuple):
 def make_plan(desk: Desk, wanted: PlanWanted, opener: Opener | None = None) -> Made:
     """Choose letters and write a plan; nothing is sent. `opener` opens brokers otherwise than by connecting.
     Raises UsageError, BrokerError."""
-    asked = Wanted(
-        _choose(desk, wanted),
-        wanted.to,
-        wanted.rate,
-        wanted.limit,
-        wanted.any_advice,
-        wanted.fixed,
-        wanted.keep_headers or desk.settings.replay.keep or False,
-        wanted.witness,
-        wanted.edits,
+    how = replace(
+        wanted.how,
+        where=_choose(desk, wanted),
+        keep_headers=wanted.how.keep_headers or desk.settings.replay.keep or False,
         actor=desk.actor,
-        reason=encodable(wanted.reason) if wanted.reason else None,
+        reason=encodable(wanted.how.reason) if wanted.how.reason else None,
     )
     with Brokers(desk.settings, opener or partial(connect, desk)) as brokers:
-        header = make(desk.store, desk.settings, asked, brokers)
-    differences = list(edits.differences(desk.store, header, wanted.edits))
-    return Made(header, _describe_plan(desk, header, len(wanted.edits.changed)), differences)
+        header = make(desk.store, desk.settings, how, brokers)
+    differences = list(edits.differences(desk.store, header, how.edits))
+    return Made(header, _describe_plan(desk, header, len(how.edits.changed)), differences)
 
 
 def _choose(desk: Desk, wanted: PlanWanted) -> str | None:

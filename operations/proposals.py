@@ -4,6 +4,7 @@ person's consent, or a command that a person may run, kept with the failure that
 import shlex
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import NamedTuple
 
 from dlq.archive.user_sql import run
@@ -29,12 +30,12 @@ _LONGEST = 2_000
 def propose_plan(desk: Desk, wanted: PlanWanted) -> Document:
     """Write a plan, and ask no broker; it is sent once a person has approved it, and then applies it. What no
     broker was asked is in its warnings. Raises UsageError."""
-    reason = _checked(wanted.reason or "", "say why these letters should go back")
+    reason = _checked(wanted.how.reason or "", "say why these letters should go back")
     if not wanted.ids and wanted.selection.is_all:
         raise UsageError("say which letters: by ids, a failure, an incident, a source or a cause")
     if len(wanted.ids) > _MOST_IDS:
         raise UsageError(f"at most {_MOST_IDS:,} ids at once; name a failure or an incident instead")
-    made = make_plan(desk, wanted._replace(reason=reason), open_unasked)
+    made = make_plan(desk, wanted._replace(how=replace(wanted.how, reason=reason)), open_unasked)
     commands = "; ".join(f"dlq replay {action} {made.header.plan}" for action in ("approve", "apply"))
     return {**made.document, "waits_for": f"a person: {commands}"}
 

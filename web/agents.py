@@ -34,6 +34,7 @@ from dlq.operations.letters import LettersWanted, list_letters, preview_body, sh
 from dlq.operations.plans import PlanWanted, list_plans, read_replay_status, show_plan
 from dlq.operations.reporting import describe_now
 from dlq.operations.selecting import Selection
+from dlq.replay.plan import Wanted
 from dlq.reports.failures import COLUMNS as FAILURE_COLUMNS
 from dlq.reports.masking import Masker
 
@@ -153,7 +154,7 @@ def propose_plan(
 ) -> Document:
     """Write a replay plan that waits for a person; nothing is sent."""
     chosen = _selection(failure, incident, source, cause)
-    return proposals.propose_plan(desk, PlanWanted(ids, chosen, to, fixed=fixed, reason=reason))
+    return proposals.propose_plan(desk, PlanWanted(ids, chosen, Wanted(to=to, fixed=fixed, reason=reason)))
 
 
 def propose_dismissal(desk: Desk, fingerprint: _Fingerprint, reason: _Reason) -> Document:

@@ -117,6 +117,7 @@ def plan(
     from dlq.operations.plans import PlanWanted, make_plan
     from dlq.operations.selecting import Selection
     from dlq.replay import edits
+    from dlq.replay.plan import Wanted
 
     context: Context = ctx.obj
     asks = apply_now and not yes
@@ -124,10 +125,8 @@ def plan(
         raise UsageError("--apply asks before it sends, and nobody can answer here: add --yes")
     changes = edits.read(edit) if edit else edits.NO_EDITS
     selection = Selection(where, source, since, incident, failure)
-    wanted = PlanWanted(
-        ids or (), selection, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, reason
-    )
-    made = make_plan(context.desk_of(as_), wanted)
+    how = Wanted(None, to, rate, limit, any_advice, fixed, keep_headers, witness, changes, reason=reason)
+    made = make_plan(context.desk_of(as_), PlanWanted(ids or (), selection, how))
     if not made.header.letters:
         say_what_is_not_judged(context)
     return _carry_out(context, made, asks) if apply_now else _show(context, made)

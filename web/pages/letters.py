@@ -19,6 +19,7 @@ from dlq.operations.plans import PlanWanted, make_plan
 from dlq.operations.selecting import Selection
 from dlq.operations.views import open_views
 from dlq.replay import ledger
+from dlq.replay.plan import Wanted
 from dlq.reports import failures as words
 from dlq.reports import letter as letters
 from dlq.reports import stack
@@ -229,5 +230,5 @@ def plan_edit(ask: Ask) -> Response:
     wanted = edits.read_edit(found, ask.form)
     desk = ask.desk(proven=True)
     reason = ask.form.text("reason") or None
-    made = make_plan(desk, PlanWanted(edits=wanted, reason=reason))
+    made = make_plan(desk, PlanWanted(how=Wanted(edits=wanted, reason=reason)))
     return ask.go_on(f"/plans/{made.header.plan}", NOTHING_SENT, *ask.list_notes(desk))

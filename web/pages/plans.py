@@ -24,7 +24,7 @@ from dlq.operations.plans import (
 from dlq.operations.selecting import Selection
 from dlq.replay import planfile
 from dlq.replay.actor import is_agent
-from dlq.replay.plan import DEFAULT_TARGET
+from dlq.replay.plan import DEFAULT_TARGET, Wanted
 from dlq.replay.states import STATES
 from dlq.web.console import Ask
 from dlq.web.forms import Form
@@ -109,9 +109,7 @@ def _read_wanted(ask: Ask) -> PlanWanted:
     form = ask.form
     ids, limit = form.several("id"), _read_figure(form, "limit", 1, MOST)
     chosen = {} if ids else choosing.read_filters(ask, form.text)
-    return PlanWanted(
-        ids=ids,
-        selection=choosing.select_to_change(ask, chosen),
+    how = Wanted(
         to=form.text("to") or DEFAULT_TARGET,
         rate=_read_figure(form, "rate", 0),
         limit=None if limit is None else int(limit),
@@ -120,6 +118,7 @@ def _read_wanted(ask: Ask) -> PlanWanted:
         keep_headers=bool(form.text("keep_headers")),
         reason=form.text("reason") or None,
     )
+    return PlanWanted(ids, choosing.select_to_change(ask, chosen), how)
 
 
 def _read_figure(form: Form, name: str, least: float, most: float = sys.float_info.max) -> float | None:

@@ -26,8 +26,9 @@ from dlq.operations.plans import PlanWanted, approve_plan, make_plan, read_repla
 from dlq.operations.pulling import PullWanted, pull_sources
 from dlq.operations.ramping import ramp_plan
 from dlq.operations.selecting import EVERY, Selection
+from dlq.replay.plan import Wanted
 
-ANY = PlanWanted(any_advice=True, reason="the gateway is back")
+ANY = PlanWanted(how=Wanted(any_advice=True, reason="the gateway is back"))
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ from dlq.operations.desk import Desk, Notes, open_desk
 from dlq.operations.plans import PlanWanted, show_plan, why_not_apply
 from dlq.replay import ledger
 from dlq.replay.actor import name_agent
+from dlq.replay.plan import Wanted
 from dlq.web.agents import LARGEST, MOST_ROWS, PROPOSING, READING, cut, fence, make_server
 
 FAILURE, OTHER = "ab" * 8, "cd" * 8
@@ -301,6 +302,6 @@ def test_the_name_that_a_client_gives_itself_stays_a_name() -> None:
 
 
 def test_many_ids_are_named_another_way(desk: Desk) -> None:
-    wanted = PlanWanted(["a" * 32] * 1_001, reason="x")
+    wanted = PlanWanted(["a" * 32] * 1_001, how=Wanted(reason="x"))
     with pytest.raises(UsageError, match="at most 1,000 ids"):
         proposals.propose_plan(desk, wanted)
