@@ -67,9 +67,9 @@ class Shares(NamedTuple):
         since = pa.scalar(self.since, table.schema.field("captured_at").type)
         return table.filter(pc.greater_equal(table["captured_at"], since))
 
-    def write(self, table: str, name: str, data: pa.Table) -> str:
-        """A file of a table of the analysis; its name."""
-        path = f"{self.folder}/{table}/{name}.parquet"
+    def write(self, name: str, data: pa.Table) -> str:
+        """A file of the analysis; its whole name."""
+        path = f"{self.folder}/{name}.parquet"
         with self.files.write(path) as stream:
             tables.write(data, stream)
         return path
@@ -92,7 +92,7 @@ def find_shared(shares: Shares, buckets: int, bucket: int) -> str:
         found.append(keys.filter(pc.equal(pc.bit_wise_and(keys, buckets - 1), bucket)))
     counted = pc.value_counts(pa.chunked_array(chain.from_iterable(one.chunks for one in found), pa.int64()))
     values, counts = counted.flatten()
-    return shares.write("shared", f"{bucket:05d}", pa.table({"key": values.filter(pc.greater(counts, 1))}))
+    return shares.write(f"shared-{bucket:05d}", pa.table({"key": values.filter(pc.greater(counts, 1))}))
 
 
 class _Concerned(NamedTuple):
@@ -284,7 +284,7 @@ def write_verdicts(
     [changed] = [one for one in concluded if isinstance(one, Changed)]
     table = tables.change(shares.read(number, {*tables.SAID, *tables.COUNTED}), *changed)
     verdicts = tables.verdicts(table, _incident_at(shares.files, slots))
-    yield shares.write("verdicts", f"part-{number:05d}", verdicts)
+    yield shares.write(f"verdicts/part-{number:05d}", verdicts)
 
 
 def _incident_at(files: Files, slots: Sequence[str]) -> dict[Place, str]:
