@@ -18,7 +18,7 @@ from dlq.connectors import outbound
 from dlq.connectors.activemq.description import ActiveMQBroker
 from dlq.connectors.activemq.refusals import UNSAID, login_hint, refusal, thrown_by
 from dlq.connectors.activemq.sockets import Address, address_of, first_that_answers, open_socket, password_for
-from dlq.connectors.activemq.stomp import Frame, FrameReader, encode, headers_of
+from dlq.connectors.activemq.stomp import MAX_HEAD, Frame, FrameReader, encode, headers_of
 from dlq.connectors.base import Writing, unmarked
 from dlq.connectors.links import is_pause
 from dlq.core import units
@@ -37,7 +37,8 @@ _OWN_BEAT = 10.0
 _PIECE = 2**14
 _MOST_KEPT, _OBJECT, _SPARE = 2**30, 256, 1000
 """Bytes of messages that may wait for whoever asks for them, bytes that each takes beside its content, and
-receipts beyond those that we asked for."""
+receipts beyond those that we asked for. Before anything is subscribed to, as while letters are sent, no more
+may come than an answer may be long (`MAX_HEAD`)."""
 _IN_PIECES = 0.5
 """Seconds that a message may go on coming before its reader is told that there is none yet."""
 
@@ -63,7 +64,7 @@ class Link:
         self._inbox: deque[Frame] = deque()
         self._kept = 0
         self._heard = self._sent = time.monotonic()
-        self._asked = self._greeted = False
+        self._asked = self._greeted = self._subscribed = False
         self._receipts: set[bytes] = set()
         self._refused: dict[str, BrokerError] = {}
         try:
@@ -147,7 +148,8 @@ class Link:
         errors = [frame for frame in frames if frame.command == b"ERROR"]
         self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
         answers = max(len(self._receipts), len(self._refused))
-        if self._kept > _MOST_KEPT or answers > self._reader.receipts + _SPARE:
+        unasked = self._kept + self._reader.unfinished_bytes
+        if unasked > (_MOST_KEPT if self._subscribed else MAX_HEAD) or answers > self._reader.receipts + _SPARE:
             raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
         for one in errors:
             raise self.refusal(one)
@@ -226,6 +228,7 @@ class Link:
     def request(self, command: str, headers: Mapping[str, str], body: bytes | None = None) -> None:
         """Send with a receipt and wait for it; messages that come meanwhile are kept. Raises on ERROR."""
         receipt = self._reader.receipt()
+        self._subscribed |= command == "SUBSCRIBE"
         self.send(encode(command, {**headers, "receipt": receipt}, body))
         self.wait_for(receipt)
 
