@@ -15,8 +15,8 @@ from dlq.connectors.kafka.raw_record import Headers
 
 API, VERSION = 1, 4
 _WAIT_MS, _LEAST, _UNCOMMITTED = 500, 1, 0
-_LARGEST = 2**28
-"""Bytes of what a fetch unpacks to."""
+_LARGEST, _MOST_HEADERS = 2**28, 2**22
+"""Bytes of what a fetch unpacks to, and headers in it: each takes 150 bytes, however short it is."""
 _LONGEST_NUMBER = 10
 """Bytes of a number, of which each has seven bits."""
 _BATCH = struct.Struct(">qiibIhiqqqhii")
@@ -53,14 +53,20 @@ def headers_in(answer: bytes) -> dict[int, Headers]:
     have surrogates. Raises Unreadable."""
     try:
         found: dict[int, Headers] = {}
+        room, number = _LARGEST, 0
         for base, attributes, count, records in _batches(_records(answer)):
-            at, whole = 0, memoryview(_plain(attributes & 7, records))
+            plain = _plain(attributes & 7, records, room)
+            room -= len(plain) if attributes & 7 else 0
+            if room <= 0:
+                raise Unreadable(f"it unpacks to more than {_LARGEST} bytes")
+            at, whole = 0, memoryview(plain)
             for _ in range(count):
                 length, at = _varint(whole, at)
                 if length <= 0:
                     raise Unreadable("a record of no length")
-                offset, headers = _record(whole[at : at + length])
+                offset, headers = _record(whole[at : at + length], _MOST_HEADERS - number)
                 found[base + offset] = headers
+                number += len(headers)
                 at += length
         return found
     except _DAMAGE as error:
@@ -110,31 +116,34 @@ def _batches(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
         at = end
 
 
-def _plain(codec: int, records: bytes) -> bytes:
+def _plain(codec: int, records: bytes, room: int) -> bytes:
+    """What they are unpacked, cut at `room` bytes, which are more than none."""
     if codec == 0:
         return records
     if codec == 1:
         unpacking = zlib.decompressobj(31)
-        return unpacking.decompress(records, _LARGEST)
+        return unpacking.decompress(records, room)
     if codec == 2:
-        return b"".join(_snappy(records))
+        return b"".join(_snappy(records, room))
     if codec not in _CODECS:
         raise Unreadable(f"compression {codec} is not known")
     with pa.CompressedInputStream(pa.BufferReader(records), _CODECS[codec]) as stream:
-        plain: bytes = stream.read(_LARGEST)
+        plain: bytes = stream.read(room)
         return plain
 
 
-def _snappy(records: bytes) -> Iterator[bytes]:
+def _snappy(records: bytes, room: int) -> Iterator[bytes]:
     codec = pa.Codec("snappy")
     if not records.startswith(_SNAPPY):
         yield codec.decompress(records, _snappy_size(records), asbytes=True)
         return
     at = len(_SNAPPY) + 8
-    while at < len(records):
+    while at < len(records) and room > 0:
         (size,) = struct.unpack_from(">i", records, at)
         block = records[at + 4 : at + 4 + size]
-        yield codec.decompress(block, _snappy_size(block), asbytes=True)
+        plain = codec.decompress(block, _snappy_size(block), asbytes=True)
+        yield plain
+        room -= len(plain)
         at += 4 + size
 
 
@@ -165,14 +174,16 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
     raise Unreadable("a number that is too long")
 
 
-def _record(data: memoryview) -> tuple[int, Headers]:
-    """(offset in the batch, headers)."""
+def _record(data: memoryview, most: int) -> tuple[int, Headers]:
+    """(offset in the batch, headers, of which there are so many at most)."""
     _, at = _varint(data, 1)
     offset, at = _varint(data, at)
     for _ in ("key", "value"):
         length, at = _varint(data, at)
         at += max(0, length)
     count, at = _varint(data, at)
+    if count > most:
+        raise Unreadable(f"it has more than {_MOST_HEADERS} headers")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, at = _bytes(data, at)

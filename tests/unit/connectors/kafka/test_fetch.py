@@ -3,12 +3,16 @@
 import socket
 import struct
 import time
+import tracemalloc
 import zlib
 from collections.abc import Callable
 
+import pyarrow as pa
 import pytest
+from support.brokers.hostile_kafka import compact
 from support.servers.hostile import Server
 
+from dlq.connectors.kafka import fetch
 from dlq.connectors.kafka.fetch import Unreadable, headers_in, text
 from dlq.connectors.kafka.link import Access, Link, scram_proof, scram_signature
 from dlq.core.errors import AccessDenied, BrokerError
@@ -147,6 +151,49 @@ def test_a_batch_costs_what_its_length_allows(what: str) -> None:
         with pytest.raises(Unreadable):
             headers_in(batch(packed, codec=codec))
         assert time.process_time() - began < 5
+
+
+def in_batches(codec: int, packed: bytes, number: int) -> bytes:
+    """So many batches, each with one record that is all of what is packed."""
+    fields = (0, 49 + len(packed), 0, 2, 0, codec, 0, 0, 0, -1, -1, -1, 1)
+    return answer((struct.pack(">qiibIhiqqqhii", *fields) + packed) * number)
+
+
+def a_record(headers: int, of: bytes) -> bytes:
+    """One with so many headers."""
+    content = bytes(3) + b"\1\1" + compact(2 * headers) + of * headers
+    return compact(2 * len(content)) + content
+
+
+@pytest.mark.parametrize("codec", [1, 2])
+def test_many_batches_unpack_to_no_more_than_one_may(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_LARGEST", 2**20)
+    plain = a_record(1, b"\2a" + compact(2 * 2**17) + bytes(2**17))
+    blocks = pa.Codec("snappy").compress(plain, asbytes=True)
+    framed = b"\x82SNAPPY\0" + bytes(8) + struct.pack(">i", len(blocks)) + blocks
+    packed = zlib.compress(plain, wbits=31) if codec == 1 else framed
+    assert len(headers_in(in_batches(codec, packed, 7))) == 1
+    with pytest.raises(Unreadable, match="unpacks to more than"):
+        headers_in(in_batches(codec, packed, 9))
+
+
+def test_the_blocks_of_one_batch_unpack_to_no_more_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_LARGEST", 2**20)
+    block = pa.Codec("snappy").compress(bytes(2**18), asbytes=True)
+    framed = b"\x82SNAPPY\0" + bytes(8) + (struct.pack(">i", len(block)) + block) * 1000
+    tracemalloc.start()
+    with pytest.raises(Unreadable, match="unpacks to more than"):
+        headers_in(in_batches(2, framed, 1))
+    assert tracemalloc.get_traced_memory()[1] < 2**26
+    tracemalloc.stop()
+
+
+def test_headers_are_counted_whatever_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "_MOST_HEADERS", 1000)
+    assert len(headers_in(in_batches(0, a_record(500, b"\0\1"), 2))[0]) == 500
+    for records in (in_batches(0, a_record(500, b"\0\1"), 3), in_batches(0, a_record(1001, b"\0\1"), 1)):
+        with pytest.raises(Unreadable, match="more than 1000 headers"):
+            headers_in(records)
 
 
 def test_who_answers_another_login_gets_no_proof() -> None:
