@@ -48,6 +48,8 @@ _ANYTHING = ("", "Exception", "JMSException", "XAException")
 _CODE = re.compile(r"AMQ\d{6}\b")
 _THROWN = re.compile(rb"((?:[a-z_$][\w$]*\.)+[A-Z][\w$]*)(?=:|\r?\n|$)")
 _SHOWN = 300
+_LONGEST_CLASS = 1000
+"""Bytes of the name of a Java class, which a broker may send without an end."""
 _SESSIONS = (
     "end some of the user's connections, or raise max-sessions in its resource-limit-setting; dlq has up to "
     "4 at a time"
@@ -93,5 +95,5 @@ def _meaning(said: str, thrown: str | None) -> type[BrokerError]:
 def thrown_by(body: bytes) -> str | None:
     """The Java class at the beginning of an ERROR frame's body, which is a stack trace on Classic
     (ProtocolConverter#handleException)."""
-    told = _THROWN.match(body)
+    told = _THROWN.match(body[:_LONGEST_CLASS])
     return told[1].decode() if told else None

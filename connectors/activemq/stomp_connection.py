@@ -149,7 +149,10 @@ class Link:
         self._refused |= {headers_of(one.head).get("receipt-id", ""): self.refusal(one) for one in errors}
         answers = max(len(self._receipts), len(self._refused))
         unasked = self._kept + self._reader.unfinished_bytes
-        if unasked > (_MOST_KEPT if self._subscribed else MAX_HEAD) or answers > self._reader.receipts + _SPARE:
+        if (
+            unasked > (_MOST_KEPT if self._subscribed else MAX_HEAD)
+            or answers > self._reader.receipts + _SPARE
+        ):
             raise ConnectionLost(f"{self.place}: the broker sends more than it was asked for")
         for one in errors:
             raise self.refusal(one)

@@ -79,12 +79,15 @@ def _alternates(exchange: Mapping[str, Any]) -> Iterator[str]:
 def _topic_matches(pattern: str, key: str) -> bool:
     """`*` is one word, `#` none or more, words are parted by dots."""
     words = key.split(".") if key else []
-    reached = {0}
+    reached, before = {0}, ""
     for part in pattern.split(".") if pattern else []:
-        if part == "#":
-            reached = set(range(min(reached, default=len(words) + 1), len(words) + 1))
-        else:
+        if part == "#" != before:
+            reached = set(range(min(reached), len(words) + 1))
+        elif part != "#":
             reached = {at + 1 for at in reached if at < len(words) and part in ("*", words[at])}
+        if not reached:
+            return False
+        before = part
     return len(words) in reached
 
 
